@@ -174,7 +174,7 @@ def study_sync(
 ) -> None:
     """Measure what is kept of what was learned when documents are edited and synced."""
     from benchmarks.sync_retention.study import measure_retention
-    from crabpath_retrievers.seeds.embedder import load_default_embeddings
+    from crabpath_retrievers.vectors.embedder import load_default_embeddings
 
     embeddings = load_default_embeddings()
     _print_json([measure_retention(docs, seed, embeddings, questions) for seed in range(seeds)])

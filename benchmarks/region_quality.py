@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.cli.options import existing_store
-from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
+from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.storage import GraphStore

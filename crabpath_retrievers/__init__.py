@@ -22,40 +22,37 @@ from crabpath_retrievers.errors import (
 )
 
 if TYPE_CHECKING:
-    from crabpath_retrievers.archive.exporting import ExportResult
-    from crabpath_retrievers.archive.importing import ImportResult
-    from crabpath_retrievers.autotune import TuneReport
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.autotune import Knobs
+    from crabpath_retrievers.core.feedback import Feedback, Receipt
+    from crabpath_retrievers.core.outcome_policy import OutcomePolicy, Rule
+    from crabpath_retrievers.core.turn import Turn
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
-    from crabpath_retrievers.explanation import Explanation
-    from crabpath_retrievers.feedback.inbox import LearningTally
-    from crabpath_retrievers.feedback.receipt import Receipt
-    from crabpath_retrievers.health.report import HealthReport
     from crabpath_retrievers.ingest.pipeline import IngestReport
-    from crabpath_retrievers.ingest.sync_plan import SyncPlan
-    from crabpath_retrievers.learning.influence import Influence
+    from crabpath_retrievers.ingest.sync import SyncPlan
+    from crabpath_retrievers.learning.queue import LearningTally
+    from crabpath_retrievers.learning.rules.granger import Influence
     from crabpath_retrievers.maintenance import MaintenanceReport
+    from crabpath_retrievers.maintenance.autotune import TuneReport
+    from crabpath_retrievers.maintenance.health.report import HealthReport
     from crabpath_retrievers.memory.graph import MemoryGraph
     from crabpath_retrievers.memory.learning import MemoryLearning, ReplayReport
     from crabpath_retrievers.memory.maintenance import MemoryMaintenance
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
     from crabpath_retrievers.memory.regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.memory.transfer import MemoryTransfer
-    from crabpath_retrievers.migration import migrate
-    from crabpath_retrievers.opening import MemoryInfo
-    from crabpath_retrievers.outcome import Feedback
-    from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule
-    from crabpath_retrievers.retrieval import Answer, RetrievedDocument
+    from crabpath_retrievers.retrieval.explain import Explanation
+    from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
-    from crabpath_retrievers.routing.settings import RouterSettings
-    from crabpath_retrievers.searches.bayesian import BayesianHit
-    from crabpath_retrievers.searches.boosted import GraphHit
-    from crabpath_retrievers.searches.causal import CausalHit
-    from crabpath_retrievers.searches.following import Neighbour, ReachedNode
-    from crabpath_retrievers.storage.history_queries import FeedbackRecord, Snapshot
-    from crabpath_retrievers.trajectory import Turn
+    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model.settings import RouterSettings
+    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
+    from crabpath_retrievers.transfer.export import ExportResult
+    from crabpath_retrievers.transfer.import_ import ImportResult
+    from crabpath_retrievers.transfer.migrate import migrate
+    from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
+    from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
+    from crabpath_retrievers.vectors.opening import MemoryInfo
 
 __version__ = "0.1.0"
 
@@ -120,47 +117,47 @@ __all__ = [
 
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
 _LAZY = {
-    "Answer": "crabpath_retrievers.retrieval",
+    "Answer": "crabpath_retrievers.retrieval.pipeline",
     "AsyncCrabPath": "crabpath_retrievers.crabpath",
-    "BayesianHit": "crabpath_retrievers.searches.bayesian",
-    "BoostedHit": "crabpath_retrievers.searches.boosted",
-    "CausalHit": "crabpath_retrievers.searches.causal",
-    "ChatModelRouter": "crabpath_retrievers.routing.chat_model",
+    "BayesianHit": "crabpath_retrievers.typed_search.search",
+    "BoostedHit": "crabpath_retrievers.typed_search.search",
+    "CausalHit": "crabpath_retrievers.typed_search.search",
+    "ChatModelRouter": "crabpath_retrievers.routing.chat_model.router",
     "CrabPath": "crabpath_retrievers.crabpath",
     "CrabPathRetriever": "crabpath_retrievers.retriever",
-    "Explanation": "crabpath_retrievers.explanation",
-    "Exported": "crabpath_retrievers.archive.exporting",
-    "Feedback": "crabpath_retrievers.outcome",
-    "FeedbackRecord": "crabpath_retrievers.storage.history_queries",
-    "HealthReport": "crabpath_retrievers.health.report",
-    "Imported": "crabpath_retrievers.archive.importing",
-    "Influence": "crabpath_retrievers.learning.influence",
+    "Explanation": "crabpath_retrievers.retrieval.explain",
+    "Exported": "crabpath_retrievers.transfer.export",
+    "Feedback": "crabpath_retrievers.core.feedback",
+    "FeedbackRecord": "crabpath_retrievers.storage.read.history",
+    "HealthReport": "crabpath_retrievers.maintenance.health.report",
+    "Imported": "crabpath_retrievers.transfer.import_",
+    "Influence": "crabpath_retrievers.learning.rules.granger",
     "IngestReport": "crabpath_retrievers.ingest.pipeline",
     "Knobs": "crabpath_retrievers.config.autotune",
     "MaintenanceReport": "crabpath_retrievers.maintenance",
     "MemoryGraph": "crabpath_retrievers.memory.graph",
-    "MemoryInfo": "crabpath_retrievers.opening",
+    "MemoryInfo": "crabpath_retrievers.vectors.opening",
     "MemoryLearning": "crabpath_retrievers.memory.learning",
     "MemoryMaintenance": "crabpath_retrievers.memory.maintenance",
     "MemoryNamespaces": "crabpath_retrievers.memory.namespaces",
     "MemoryRegions": "crabpath_retrievers.memory.regions",
     "MemoryTransfer": "crabpath_retrievers.memory.transfer",
-    "Neighbour": "crabpath_retrievers.searches.following",
-    "OutcomePolicy": "crabpath_retrievers.outcome_policy",
-    "Reached": "crabpath_retrievers.searches.following",
-    "Receipt": "crabpath_retrievers.feedback.receipt",
+    "Neighbour": "crabpath_retrievers.typed_search.follow",
+    "OutcomePolicy": "crabpath_retrievers.core.outcome_policy",
+    "Reached": "crabpath_retrievers.typed_search.follow",
+    "Receipt": "crabpath_retrievers.core.feedback",
     "RegionMDP": "crabpath_retrievers.memory.regions",
     "ReplayReport": "crabpath_retrievers.memory.learning",
-    "RetrievedDocument": "crabpath_retrievers.retrieval",
-    "RouterSettings": "crabpath_retrievers.routing.settings",
-    "Rule": "crabpath_retrievers.outcome_policy",
-    "Snapshot": "crabpath_retrievers.storage.history_queries",
-    "SyncPlan": "crabpath_retrievers.ingest.sync_plan",
-    "Tally": "crabpath_retrievers.feedback.inbox",
-    "TuneReport": "crabpath_retrievers.autotune",
-    "Turn": "crabpath_retrievers.trajectory",
+    "RetrievedDocument": "crabpath_retrievers.retrieval.pipeline",
+    "RouterSettings": "crabpath_retrievers.routing.chat_model.settings",
+    "Rule": "crabpath_retrievers.core.outcome_policy",
+    "Snapshot": "crabpath_retrievers.storage.read.history",
+    "SyncPlan": "crabpath_retrievers.ingest.sync",
+    "Tally": "crabpath_retrievers.learning.queue",
+    "TuneReport": "crabpath_retrievers.maintenance.autotune",
+    "Turn": "crabpath_retrievers.core.turn",
     "Settings": "crabpath_retrievers.config",
-    "migrate": "crabpath_retrievers.migration",
+    "migrate": "crabpath_retrievers.transfer.migrate",
 }
 
 

@@ -13,13 +13,16 @@ from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.driver import arun, run
+from crabpath_retrievers.core.driver import arun, run
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
+from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.query import QueryOptions
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.explanation import Explanation, explain_turn
-from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.ingest.sync_plan import SyncPlan
+from crabpath_retrievers.ingest.sync import SyncPlan
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.documents import (
     SourcePath,
@@ -38,14 +41,10 @@ from crabpath_retrievers.memory.queries import retrieve_steps
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
-from crabpath_retrievers.opening import MemoryInfo, describe
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import QueryOptions
-from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
+from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
-from crabpath_retrievers.text import format_value
-from crabpath_retrievers.time_limit import apply_time_limit, limit_waiting
+from crabpath_retrievers.vectors.opening import MemoryInfo, describe
 
 if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
@@ -355,7 +354,7 @@ class CrabPath:
 
         Args:
             text: The question.
-            options: Keys of :class:`~crabpath_retrievers.query.QueryOptions`.
+            options: Keys of :class:`~crabpath_retrievers.core.query.QueryOptions`.
 
         Raises:
             InvalidInputError: An option cannot be used.

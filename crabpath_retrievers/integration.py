@@ -7,24 +7,32 @@ in documents by their ``METADATA_KEY`` metadata; events that a framework reports
 """
 
 from crabpath_retrievers.callbacks.answers import parse_output
-from crabpath_retrievers.callbacks.found import find_turns_in_state
-from crabpath_retrievers.driver import Operations, arun, perform, perform_sync_or_async, run
-from crabpath_retrievers.feedback.precedence import make_event_feedback, record_superseding
-from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
-from crabpath_retrievers.feedback.worker import BackgroundWorker
-from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.callbacks.runs import find_turns_in_state
+from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.feedback import (
+    DEFAULT_NAMESPACE,
+    FeedbackFields,
+    Receipt,
+    RewardSource,
+)
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.metadata import (
+    METADATA_KEY,
+    read_answer_block,
+    remove_answer_metadata,
+)
+from crabpath_retrievers.core.outcome_policy import EventKind, collect_exception_names
+from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions
+from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.core.time_limit import arun_with_timeout
+from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.metadata import METADATA_KEY, read_answer_block, remove_answer_metadata
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, RewardSource
-from crabpath_retrievers.outcome_policy import EventKind, collect_exception_names
-from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions
-from crabpath_retrievers.retrieval import Answer, RetrievedDocument
+from crabpath_retrievers.learning.recorder import BackgroundWorker
+from crabpath_retrievers.learning.supersede import make_event_feedback, record_superseding
+from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
-from crabpath_retrievers.routing.limited import arun_with_timeout
 from crabpath_retrievers.routing.policy import Router
-from crabpath_retrievers.seeds.embedder import Embedder, load_default_embeddings
-from crabpath_retrievers.text import is_blank
-from crabpath_retrievers.trajectory import Hop
+from crabpath_retrievers.vectors.embedder import Embedder, load_default_embeddings
 
 __all__ = [
     "DEFAULT_NAMESPACE",

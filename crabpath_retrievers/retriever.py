@@ -16,15 +16,14 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
+from crabpath_retrievers.core.metadata import add_answer_metadata
+from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions, listed
+from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.metadata import add_answer_metadata
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions, listed
-from crabpath_retrievers.retrieval import Answer, RetrievedDocument
-from crabpath_retrievers.text import is_blank
+from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 
 Filter = dict[str, Any]
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
@@ -204,7 +203,7 @@ class CrabPathRetriever(BaseRetriever):
                 of them); or there is another memory at the path, which is not changed.
             EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
         """
-        from crabpath_retrievers.wrapping import unwrap_store, wrap_vectorstore
+        from crabpath_retrievers.memory.wrap import unwrap_store, wrap_vectorstore
 
         store, store_fields = unwrap_store(vectorstore)
         fields = {**store_fields, **fields}
@@ -281,7 +280,7 @@ class CrabPathRetriever(BaseRetriever):
             turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
                 that returned it; None for the last turns of this retriever's namespace.
             outcome: From -1 (failure) to 1 (success).
-            fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
+            fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`.
 
         Raises:
             InvalidInputError: The outcome is no number in [-1, 1], or a field cannot be used.

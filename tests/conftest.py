@@ -16,9 +16,9 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever
-from crabpath_retrievers.seeds import embedder
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import store as storage
+from crabpath_retrievers.vectors import embedder
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.query import Query, QueryOptions, RetrieverOptions
+from crabpath_retrievers.core.query import Query, QueryOptions, RetrieverOptions
 
 QUESTION = "Which fruit is red?"
 

@@ -19,8 +19,8 @@ from crabpath_retrievers.config import (
 )
 from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.config.base import ValidatedSettings
+from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from crabpath_retrievers.driver import arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.driver import arun, perform, perform_sync_or_async, run
 
 
 def total(*functions):

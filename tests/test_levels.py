@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.levels import HUB_FANOUT, compute_hub_level
+from crabpath_retrievers.core.graph import HUB_FANOUT, compute_hub_level
 
 MANY = 40_000
 
@@ -44,7 +44,7 @@ def test_levels_are_the_same_in_another_process():
     """They are no hash of Python, which differs from process to process."""
     ids = [f"é{i}" for i in range(100)]
     program = (
-        "from crabpath_retrievers.levels import level_of; "
+        "from crabpath_retrievers.core.graph import level_of; "
         "print([level_of(f'\\u00e9{i}') for i in range(100)])"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -73,7 +73,7 @@ def test_an_interrupted_filling_goes_on(path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("crabpath_retrievers.ingest.pipeline._INDEXED_AT_ONCE", 64)
         patched.setattr(
-            "crabpath_retrievers.seeds.chroma.ChromaIndex.upsert", failing_after(2), raising=True
+            "crabpath_retrievers.vectors.chroma.ChromaIndex.upsert", failing_after(2), raising=True
         )
         with pytest.raises(StoreError, match="killed"):
             opened(path)
@@ -83,7 +83,7 @@ def test_an_interrupted_filling_goes_on(path, monkeypatch):
 
 def failing_after(calls):
     """Writes that fail after some."""
-    from crabpath_retrievers.seeds.chroma import ChromaIndex
+    from crabpath_retrievers.vectors.chroma import ChromaIndex
 
     real, left = ChromaIndex.upsert, iter(range(calls))
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from crabpath_retrievers.core.feedback import Credit, Feedback
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.outcome import Credit, Feedback
 
 NO_OUTCOMES = [math.nan, math.inf, -math.inf, 1.01, -1.01, "1", None, True]
 

@@ -10,9 +10,9 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, NotFoundError, Settings
-from crabpath_retrievers.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.config import SeedSettings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "hotpotqa_sample"
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"

@@ -12,7 +12,7 @@ from blockbuster import BlockingError, blockbuster_ctx
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.seeds import embedder
+from crabpath_retrievers.vectors import embedder
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "hotpotqa_sample"
 

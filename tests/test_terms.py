@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.terms import QueryInformation, encode_terms
+from crabpath_retrievers.core.text import QueryInformation, encode_terms
 
 WORDS = ("crab", "path", "sea", "graph", "日", "überall")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.text import (
+from crabpath_retrievers.core.text import (
     is_specific_name,
     list_mention_names,
     normalise,

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.trajectory import (
+from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     LazySteps,
     PathEdge,

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.driver import arun, run
-from crabpath_retrievers.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.driver import arun, run
+from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import (
     Decision,
     RoutingRequest,
     RoutingResult,
     SoftmaxRouter,
 )
-from crabpath_retrievers.traversal import Walker
 
 QUERY = np.array([1, 0], dtype=np.float32)
 RELEVANT, IRRELEVANT = (1.0, 0.0), (0.0, 1.0)

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, migrate
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.doctor import examine
 from crabpath_retrievers.errors import (
     ConfigurationError,
     EmbeddingMismatchError,
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.maintenance.doctor.run import examine
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 QUESTION = "Who owns the cluster on which the tests run?"
 HYDRA = Document(

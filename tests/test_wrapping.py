@@ -9,8 +9,8 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.errors import ConfigurationError, EmbeddingMismatchError, InvalidInputError
-from crabpath_retrievers.seeds import vectorstore
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.vectors import langchain_store
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 DOCUMENTS = [
     Document(
@@ -170,7 +170,7 @@ def test_a_filter_in_another_language_is_an_input_error():
 
 def test_a_store_is_listed_page_by_page(tmp_path, monkeypatch):
     """More documents than one page holds all arrive, also when the last page is full."""
-    monkeypatch.setattr(vectorstore, "_PAGE", 5)
+    monkeypatch.setattr(langchain_store, "_PAGE", 5)
     documents = [Document(f"Text number {i}.", id=f"n{i}") for i in range(10)]
     store = chroma(tmp_path, Counting(), documents)
     assert [d.id for d in VectorStoreIndex(store).documents()] == [f"n{i}" for i in range(10)]

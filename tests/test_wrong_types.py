@@ -11,7 +11,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
-from crabpath_retrievers.callbacks.langsmith_pull import pull
+from crabpath_retrievers.callbacks.langsmith.pull import pull
 
 
 class Mute:

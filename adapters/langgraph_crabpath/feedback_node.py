@@ -8,10 +8,14 @@ from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.integration import Operations, RewardSource
+from langgraph_crabpath.feedback_input import (
+    FEEDBACK_FIELDS,
+    build_feedback,
+    make_feedback_id,
+    record_feedback,
+)
 from langgraph_crabpath.node import GraphNode
-from langgraph_crabpath.opinion import FEEDBACK_FIELDS, build_feedback
 from langgraph_crabpath.recall import find_turn_id
-from langgraph_crabpath.recording import make_feedback_id, record_feedback
 from langgraph_crabpath.scope import Namespace, require_retriever, resolve_namespace, resolve_user
 from langgraph_crabpath.state import StateKeys, find_last_question, get_value, has_key, merge_keys
 

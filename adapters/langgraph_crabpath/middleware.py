@@ -1,12 +1,16 @@
-"""Middleware for LangChain's agents: retrieves before the model, records feedback after it."""
+"""Middleware for LangChain's agents: retrieves before the model, records feedback after it.
 
-from collections.abc import Awaitable, Callable, Sequence
+Detects events in the messages of an agent.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import OmitFromSchema
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import Runtime
@@ -15,17 +19,23 @@ from typing_extensions import NotRequired
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
 from crabpath_retrievers.integration import (
     CallOptions,
+    EventKind,
     Operations,
     arun,
+    collect_exception_names,
     find_turns_in_state,
     make_event_feedback,
+    parse_output,
     run,
 )
 from langgraph_crabpath.context import format_documents
-from langgraph_crabpath.opinion import parse_counted_feedback
-from langgraph_crabpath.outcomes import detect_events, find_answer
+from langgraph_crabpath.feedback_input import (
+    make_feedback_id,
+    make_refusals,
+    parse_counted_feedback,
+    record_feedback,
+)
 from langgraph_crabpath.recall import Recall
-from langgraph_crabpath.recording import make_feedback_id, make_refusals, record_feedback
 from langgraph_crabpath.scope import (
     Namespace,
     TaskType,
@@ -34,6 +44,45 @@ from langgraph_crabpath.scope import (
     resolve_user,
 )
 from langgraph_crabpath.state import find_last_question
+
+
+def detect_events(
+    messages: Sequence[BaseMessage], answer: str | None, policy: OutcomePolicy
+) -> set[EventKind]:
+    """Detect the events of a run in its new messages and its answer, counted or not.
+
+    The agent keeps only the text of a tool error; a transport error is recognised by the name of
+    its exception in the text.
+    """
+    failed = (m for m in messages if isinstance(m, ToolMessage) and m.status == "error")
+    seen: set[EventKind] = set()
+    if any(
+        policy.is_about_documents(_find_exception_names(str(message.text))) for message in failed
+    ):
+        seen.add("tool_error")
+    if answer:
+        seen.add("silent_success")
+    return seen
+
+
+def find_answer(messages: Sequence[BaseMessage], structured: Any = None) -> str | None:
+    """Return the answer: the structured output or the last message; None without one."""
+    spoken = [message for message in messages if isinstance(message, AIMessage)]
+    return parse_output({"structured_response": structured, "messages": spoken[-1:]}).text
+
+
+def _find_exception_names(text: str) -> set[str]:
+    """Return the words of a text, and the base classes of those that name exceptions."""
+    words = set(re.findall(r"\w+", text))
+    known = (error for error in _iterate_subclasses(BaseException) if error.__name__ in words)
+    return words.union(*map(collect_exception_names, known))
+
+
+def _iterate_subclasses(error: type[BaseException]) -> Iterator[type[BaseException]]:
+    for each in error.__subclasses__():
+        yield each
+        yield from _iterate_subclasses(each)
+
 
 _NO_ANSWER = (
     "crabpath_feedback has no earlier answer in this thread: give the agent a checkpointer, and "
@@ -93,7 +142,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
                 failed tools, but not answers without feedback.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
             options: Options of every query, such as ``k`` and ``filter``; see
-                :class:`~crabpath_retrievers.query.CallOptions`.
+                :class:`~crabpath_retrievers.core.query.CallOptions`.
             task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:

@@ -1,7 +1,11 @@
-"""Retrieves for a graph, in the right namespace, with events in its stream."""
+"""Retrieves for a graph, in the right namespace, with events in its stream.
+
+Events of a retrieval in the custom stream of a graph: plain, JSON-safe data.
+"""
 
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
@@ -10,11 +14,11 @@ from langchain_core.runnables import RunnableConfig
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.integration import (
     CallOptions,
+    Hop,
     Operations,
     perform_sync_or_async,
     read_answer_block,
 )
-from langgraph_crabpath.events import make_hop_event, make_retrieved_event
 from langgraph_crabpath.scope import (
     Namespace,
     TaskType,
@@ -22,6 +26,30 @@ from langgraph_crabpath.scope import (
     resolve_namespace,
     resolve_task_type,
 )
+
+
+def make_hop_event(hop: Hop) -> dict[str, Any]:
+    """Make the event of one hop of the walk."""
+    return {
+        "type": "crabpath_hop",
+        "hop": hop.number,
+        "frontier": list(hop.frontier),
+        "followed": [asdict(edge) for edge in hop.followed],
+        "decided_by": hop.decided_by,
+    }
+
+
+def make_retrieved_event(
+    turn_id: str, namespace: str, documents: Sequence[Document]
+) -> dict[str, Any]:
+    """Make the event of the retrieved documents."""
+    found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
+    return {
+        "type": "crabpath_retrieved",
+        "turn_id": turn_id,
+        "namespace": namespace,
+        "documents": found,
+    }
 
 
 class RecallResult(NamedTuple):

@@ -53,7 +53,7 @@ def crabpath_retrieve(
             ``namespace`` or ``user_id`` in the runtime's context; the same in
             ``config["configurable"]``; the retriever's.
         options: Options of every query, such as ``k`` and ``filter``; see
-            :class:`~crabpath_retrievers.query.CallOptions`.
+            :class:`~crabpath_retrievers.core.query.CallOptions`.
         task_type: Type of the task, as a text or as a function of runtime and config. None takes
             ``task_type`` of the runtime's context, else of ``config["configurable"]``, else the
             retriever's.

@@ -35,7 +35,7 @@ def create_crabpath_tool(
         description: Description of the tool for the model.
         namespace: Namespace; None to take it from the run.
         options: Options of every query, such as ``k`` and ``filter``; see
-            :class:`~crabpath_retrievers.query.CallOptions`.
+            :class:`~crabpath_retrievers.core.query.CallOptions`.
         task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
     Raises:

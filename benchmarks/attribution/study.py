@@ -9,14 +9,13 @@ import numpy as np
 
 from benchmarks.attribution.agreement import Flags, measure_agreement
 from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.text import Floats, normalise_name
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_multihoprag
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.feedback.finding import attribute_turn
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
-from crabpath_retrievers.terms import Floats
-from crabpath_retrievers.text import normalise_name
+from crabpath_retrievers.learning.attribution.attribute import attribute_turn
+from crabpath_retrievers.retrieval.pipeline import Answer
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 _LOADERS = {"hotpotqa": (load_hotpotqa, 5), "multihoprag": (load_multihoprag, 10)}
 _POLAR = ("yes", "no")

@@ -13,7 +13,7 @@ from benchmarks.episodes.outcome_prediction import (
 from benchmarks.episodes.tau_bench import load_trajectories
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 
 def evaluate_episodes(path: Path, *, cache: Path | None = None, seed: int = 0) -> dict[str, Any]:

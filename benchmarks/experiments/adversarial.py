@@ -4,12 +4,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.adversarial import TOPICS, load_procedures
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings, Settings

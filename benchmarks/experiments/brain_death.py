@@ -7,12 +7,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.office import PAGES, office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers import CrabPath

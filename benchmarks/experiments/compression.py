@@ -6,12 +6,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.experiments.compressed_context import ConfidentReader, TaskReading, count_tokens
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
 from benchmarks.experiments.corpora.office import draw_office_task, office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask, would_succeed
 

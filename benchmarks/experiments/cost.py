@@ -12,22 +12,12 @@ from benchmarks.experiments.compressed_context import (
 )
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
 from benchmarks.experiments.corpora.office import PAGES, office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
-from benchmarks.experiments.memory_setup import (
-    UNTAUGHT,
-    make_documents,
-    open_memory,
-    shuffle_pages,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
+from benchmarks.experiments.memory_setup import UNTAUGHT, make_documents, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.evaluation.methods.base import EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 TURNS = 80
 _OFFICE = 8  # pages that are asked about

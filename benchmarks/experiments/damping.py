@@ -7,15 +7,10 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.services import Services
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory, sample_pages, shuffle_pages
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.core.turn import Turn
 
 _FILLER_PAGES = 12
 _HOPS = 8

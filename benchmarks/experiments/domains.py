@@ -12,12 +12,7 @@ from benchmarks.experiments.corpora.work import (
     SAFETY_JOBS,
     draw_job_task,
 )
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import (
     co_use_weights,
     open_memory,

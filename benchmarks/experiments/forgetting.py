@@ -5,21 +5,11 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.work import CODING, SAFETY, Job
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.job_shift import EdgeWeights, JobShift, dormant_share, edges_within
-from benchmarks.experiments.memory_setup import (
-    UNTAUGHT,
-    open_memory,
-    sample_pages,
-    shuffle_pages,
-)
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, sample_pages, shuffle_pages
 from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 
 TURNS_ALL_JOBS, TURNS_KEPT_JOBS = 45, 85
 """Questions about all jobs, and then about those that are kept."""

@@ -7,24 +7,15 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from benchmarks.experiments.corpora.machines import (
-    MACHINES,
-    draw_faults,
-    make_handbook,
-)
+from benchmarks.experiments.corpora.machines import MACHINES, draw_faults, make_handbook
 from benchmarks.experiments.corpora.office import office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
-from crabpath_retrievers.trajectory import Turn
 
 LearningRule = Literal["full", "heuristic"]
 

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
 
 UNTAUGHT = "static"
 """A namespace that answers questions and never gets feedback."""

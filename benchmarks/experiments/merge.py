@@ -6,12 +6,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.office import PAGES
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers import CrabPath, Feedback
 

@@ -4,19 +4,9 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.deploy import NEAR
-from benchmarks.experiments.corpora.hotfix import (
-    DEPRECATED,
-    GOOD,
-    PAGES,
-    QUESTIONS,
-)
+from benchmarks.experiments.corpora.hotfix import DEPRECATED, GOOD, PAGES, QUESTIONS
 from benchmarks.experiments.corpora.office import office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory, strongest_weights
 from crabpath_retrievers import CrabPath, Feedback
 

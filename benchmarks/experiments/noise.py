@@ -5,12 +5,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
 from benchmarks.experiments.corpora.office import office_pages
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers import CrabPath

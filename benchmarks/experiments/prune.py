@@ -4,28 +4,13 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.office import office_pages
-from benchmarks.experiments.corpora.work import (
-    CODING,
-    CODING_JOBS,
-    SAFETY,
-    SAFETY_JOBS,
-)
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.corpora.work import CODING, CODING_JOBS, SAFETY, SAFETY_JOBS
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.job_shift import ROOM, JobShift, dormant_share
-from benchmarks.experiments.memory_setup import (
-    UNTAUGHT,
-    open_memory,
-    sample_pages,
-    shuffle_pages,
-)
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, sample_pages, shuffle_pages
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 
 TURNS_ALL_JOBS, TURNS_KEPT_JOBS = 40, 80
 """Questions about all jobs, and then about those that are kept."""

@@ -8,8 +8,8 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.experiment import Experiment, SeedResult
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
-from crabpath_retrievers.progress import bar
 
 _DIGITS = 4  # digits after the point
 

@@ -7,12 +7,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.company import PAGE_COUNT, ask_rule, generate_company
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import make_documents, open_memory
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import WalkSettings

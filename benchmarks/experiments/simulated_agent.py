@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.core.turn import Turn
 
 
 class AgentTask(NamedTuple):

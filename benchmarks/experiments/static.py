@@ -14,12 +14,7 @@ from benchmarks.experiments.corpora.work import (
     SAFETY_JOBS,
     draw_job_task,
 )
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import LearningSettings, Settings

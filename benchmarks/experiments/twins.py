@@ -14,12 +14,7 @@ from benchmarks.experiments.corpora.work import (
     SHARED_QUESTIONS,
     draw_job_task,
 )
-from benchmarks.experiments.experiment import (
-    BySeed,
-    Experiment,
-    ExperimentVerdict,
-    SeedResult,
-)
+from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import (
     open_memory,
     sample_pages,

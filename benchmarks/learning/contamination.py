@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
@@ -24,7 +25,6 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
 )
-from crabpath_retrievers.graph import Vector
 
 METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 3

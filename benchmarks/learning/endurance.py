@@ -14,6 +14,8 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
 from benchmarks.speed.timing import time_call
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.evaluation.streams.learners import (
@@ -24,9 +26,7 @@ from crabpath_retrievers.evaluation.streams.learners import (
 )
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.seeds.embedder import Embedder
+from crabpath_retrievers.vectors.embedder import Embedder
 
 WINDOW = 500  # turns that are measured together
 _TWIN_INTERVAL = 10  # the frozen twin answers every tenth question too

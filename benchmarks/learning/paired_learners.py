@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
 from crabpath_retrievers.evaluation.streams.learners import (
@@ -22,7 +23,6 @@ from crabpath_retrievers.evaluation.streams.prequential import (
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.summary import score_pass
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.progress import bar
 from crabpath_retrievers.routing.policy import Router
 
 DOCUMENTS_READ = 5  # documents that a chain reads

@@ -4,10 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.memory_tables import (
-    render_contamination,
-    render_regions,
-)
+from benchmarks.learning.memory_tables import render_contamination, render_regions
 from benchmarks.learning.plots import write_learning_plots
 from crabpath_retrievers.evaluation.reporting.tables import Figures, format_interval, render_table
 

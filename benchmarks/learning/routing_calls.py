@@ -13,6 +13,8 @@ import numpy as np
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
 from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
@@ -21,8 +23,6 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackKind,
     FeedbackSimulator,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.usage import ModelUsage
 
 QUESTIONS = 50
 ROUNDS = 8

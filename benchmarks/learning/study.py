@@ -14,13 +14,7 @@ from benchmarks.learning.contamination import check_claimed_order, run_contamina
 from benchmarks.learning.endurance import WINDOW, fit_slopes, run_endurance
 from benchmarks.learning.feedback_grid import run_grid, summarize_by_kind, usable_kinds
 from benchmarks.learning.paired_learners import PairedLearners, open_paired_learners
-from benchmarks.learning.plan import (
-    CUTOFFS,
-    NOISE,
-    ORDERS,
-    REGION_VARIANTS,
-    LearningPlan,
-)
+from benchmarks.learning.plan import CUTOFFS, NOISE, ORDERS, REGION_VARIANTS, LearningPlan
 from benchmarks.learning.region_ablation import FEEDBACK_USED, run_region_ablation
 from benchmarks.learning.routing_calls import METRIC as FULL
 from benchmarks.learning.routing_calls import MODEL as ROUTER
@@ -28,7 +22,7 @@ from benchmarks.learning.routing_calls import run_routing
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.plan import load_labelled
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 SaveFigures = Callable[[Mapping[str, Any]], None]
 """Is handed the figures so far after every cell, so that an interrupted run loses one at most."""

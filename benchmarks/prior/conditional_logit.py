@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import (
     FEATURES,
@@ -26,7 +27,6 @@ from crabpath_retrievers.rerank.features import (
     compute_node_features,
 )
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.terms import Floats
 
 # Nothing in training files can teach these; they are set by hand, in log-odds.
 FIXED_WEIGHTS = {

@@ -19,7 +19,7 @@ from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_musique
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
     "hotpotqa": load_hotpotqa,

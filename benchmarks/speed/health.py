@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.speed.timing import time_call
 from crabpath_retrievers import Settings
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AdjustWeights,
     AdvanceClock,
@@ -19,13 +19,13 @@ from crabpath_retrievers.changes import (
     StageNodes,
     WeightDelta,
 )
-from crabpath_retrievers.graph import Edge, EdgeKind, Node
-from crabpath_retrievers.health.checkup import measure_health
-from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.seeds.index import FindExisting
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.maintenance.health.measure import measure_health
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.trajectory import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.vectors.base import FindExisting
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _BATCH = 4000
 _DIMENSION = 384

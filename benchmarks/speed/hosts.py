@@ -14,9 +14,9 @@ from langchain_core.documents import Document
 
 from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
-from crabpath_retrievers.graph import Vector
 
 _AT_ONCE = 100
 _ONE_BY_ONE = 40

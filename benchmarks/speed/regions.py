@@ -17,16 +17,16 @@ from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import QueryOptions
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
-from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
-from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.seeds.embedder import load_default_embeddings, to_unit_vector
+from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.storage.schema import transitions
+from crabpath_retrievers.vectors.embedder import load_default_embeddings, to_unit_vector
 
 _NAMESPACE = "bench"
 _WARM_UP = 20

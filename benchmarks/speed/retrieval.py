@@ -18,7 +18,7 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired, percentiles
-from crabpath_retrievers.seeds.embedder import load_default_embeddings
+from crabpath_retrievers.vectors.embedder import load_default_embeddings
 
 _WARM_UP = 20
 

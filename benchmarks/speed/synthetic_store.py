@@ -12,12 +12,12 @@ import numpy as np
 
 from benchmarks.speed.timing import time_call, time_without_embedding
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
-from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _BATCH = 4000
 _DEGREE = 10

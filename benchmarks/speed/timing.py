@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.core.graph import Vector
 
 K = 5  # documents per query, the same for every method
 

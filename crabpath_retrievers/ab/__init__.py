@@ -1,8 +1,7 @@
 """A/B trials of two configurations of a memory in production; see docs/ab.md."""
 
-from crabpath_retrievers.ab.nearest import aretrieve_nearest, retrieve_nearest
-from crabpath_retrievers.ab.report import TrialReport
-from crabpath_retrievers.ab.trial import Trial
+from crabpath_retrievers.ab.comparison import TrialReport
+from crabpath_retrievers.ab.trial import Trial, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers.config.ab import TrialSettings
 
 __all__ = ["Trial", "TrialReport", "TrialSettings", "aretrieve_nearest", "retrieve_nearest"]

@@ -1,15 +1,31 @@
-"""Compares both arms: differences of means over sessions, with bootstrap intervals."""
+"""Compares both arms: differences of means over sessions, with bootstrap intervals.
+
+Decides what to do with a trial.
+
+Report of a trial: both arms, their differences, and a verdict.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from crabpath_retrievers.ab.metrics import count_characters, group_by_session, mean
-from crabpath_retrievers.ab.observed import TrialTurn
+from crabpath_retrievers.ab.metrics import (
+    UNMEASURED,
+    ArmMetrics,
+    TrialTurn,
+    compute_arm_metrics,
+    count_characters,
+    group_by_session,
+    load_turns_by_arm,
+    mean,
+)
+from crabpath_retrievers.ab.state import TrialState, has_failed
+from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.storage import GraphStore
 
 Pairing = Literal["session", "user", "none"]
 Values = Mapping[str, float]
@@ -206,3 +222,110 @@ def bootstrap_interval(
 
 def _compute_difference(b: Any, a: Any, axis: int = -1) -> Any:
     return np.mean(b, axis=axis) - np.mean(a, axis=axis)
+
+
+TrialVerdict = Literal["promote", "continue", "roll back", "too little data"]
+
+DECIDING_METRICS = ("correction_rate", "success_rate")
+"""Metrics that decide whether a treatment is promoted."""
+
+
+def decide_verdict(
+    state: TrialState, turns: tuple[int, int], comparisons: Sequence[Comparison]
+) -> tuple[TrialVerdict, str]:
+    """Return the verdict on a trial, and the reason.
+
+    Args:
+        state: State of the trial.
+        turns: Number of turns of the control and of the treatment.
+        comparisons: Comparisons of both arms.
+    """
+    if state.status != "running":
+        ended: TrialVerdict = "promote" if state.status == "promoted" else "roll back"
+        return ended, f"the trial has ended: {state.reason}"
+    if has_failed(state.checkpoints, state.settings.fail_checkpoints):
+        return "roll back", format_fail_reason(state)
+    if min(turns) < state.settings.directional_turns:
+        need = f"{state.settings.directional_turns} turns of each arm"
+        return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
+    return _decide_by_comparison(
+        state, min(turns), [c for c in comparisons if c.metric in DECIDING_METRICS]
+    )
+
+
+def _decide_by_comparison(
+    state: TrialState, turns: int, deciding: Sequence[Comparison]
+) -> tuple[TrialVerdict, str]:
+    settings = state.settings
+    if worse := [one.metric for one in deciding if one.proven == "worse"]:
+        return "roll back", f"the treatment is worse in {' and '.join(worse)}"
+    if better := " and ".join(one.metric for one in deciding if one.proven == "better"):
+        if turns >= settings.decisive_turns:
+            return "promote", f"the treatment is better in {better}, worse in neither"
+        return "continue", f"better in {better}; {settings.decisive_turns} turns of each arm decide"
+    if not any(one.enough for one in deciding):
+        return (
+            "too little data",
+            f"{settings.min_sessions} sessions or users of each arm are needed",
+        )
+    return "continue", "no difference is proven"
+
+
+def format_fail_reason(state: TrialState) -> str:
+    """Describe the fail rule of a trial."""
+    more = round(100 * (state.settings.fail_ratio - 1), 6)
+    row = state.settings.fail_checkpoints
+    return f"the treatment was corrected over {more:g} % more often at {row} checkpoints in a row"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """Results of a trial so far.
+
+    Attributes:
+        state: State of the trial.
+        control, treatment: Metrics of each arm.
+        comparisons: Differences between the arms, with intervals.
+        verdict: What to do.
+        reason: Why.
+        not_known: Metrics that a memory cannot measure, and why.
+    """
+
+    state: TrialState
+    control: ArmMetrics
+    treatment: ArmMetrics
+    comparisons: tuple[Comparison, ...]
+    verdict: TrialVerdict
+    reason: str
+    not_known: Mapping[str, str] = field(default_factory=lambda: dict(UNMEASURED))
+
+    def __getitem__(self, metric: str) -> Comparison:
+        """Return the comparison of a metric by name."""
+        return next(one for one in self.comparisons if one.metric == metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the report to plain, JSON-safe data."""
+        return asdict(self)
+
+
+def build_report(store: GraphStore, state: TrialState, *, until: float) -> TrialReport:
+    """Compare both arms by the turns and the feedback in the store."""
+    arms = load_turns_by_arm(store, state, since=state.started, until=until)
+    returned = {node for turns in arms.values() for turn in turns for node in turn.returned}
+    characters = store.trials.characters(returned)
+    per_token = RankSettings().characters_per_token
+    metrics = {
+        arm: compute_arm_metrics(
+            turns,
+            characters,
+            store.trials.get_weight_changes(
+                {turn.namespace for turn in turns}, since=state.started
+            ),
+            per_token,
+        )
+        for arm, turns in arms.items()
+    }
+    control, treatment = metrics["control"], metrics["treatment"]
+    comparisons = compare_arms(arms["control"], arms["treatment"], characters, state.settings)
+    verdict, reason = decide_verdict(state, (control.turns, treatment.turns), comparisons)
+    return TrialReport(state, control, treatment, comparisons, verdict, reason)

@@ -1,15 +1,136 @@
-"""State of a trial, as stored."""
+"""State of a trial, as stored.
 
+Assigns sessions to arms by hash, so that every process assigns them alike.
+
+The fail rule: the treatment is corrected too often at several checkpoints in a row.
+"""
+
+import hashlib
 import json
 import math
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Literal
+from uuid import UUID
 
-from crabpath_retrievers.ab.arms import require_trial_name
-from crabpath_retrievers.ab.fail_rule import TrialCheckpoint
 from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError
+
+Arm = Literal["control", "treatment"]
+ARMS: tuple[Arm, Arm] = ("control", "treatment")
+SessionId = str | int | UUID
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_MAX_LABEL_CHARS = 200
+
+
+def require_trial_name(name: str) -> str:
+    """Return the name of a trial if it is valid.
+
+    Raises:
+        InvalidInputError: The name is not 1 to 40 letters, digits, dots, dashes or underscores.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        msg = (
+            "the name of a trial must be 1 to 40 letters, digits, '.', '-' or '_', the first one "
+            f"a letter or digit, not {name!r:.100}"
+        )
+        raise InvalidInputError(msg)
+    return name
+
+
+def hash_position(name: str, session_id: SessionId) -> float:
+    """Hash a session to a number in [0, 1), differently for each trial."""
+    text = f"{name}\x00{_to_text(session_id)}".encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+    return (number >> 11) / 2**53
+
+
+def assign_arm(name: str, share: float, session_id: SessionId) -> Arm:
+    """Return the arm of a session: ``treatment`` for a ``share``, in [0, 1], of all sessions."""
+    return "treatment" if hash_position(name, session_id) < share else "control"
+
+
+def make_session_label(session_id: SessionId) -> str:
+    """Return the label of a session in turn records: its id, or the SHA-256 of a long id."""
+    text = _to_text(session_id)
+    if len(text) <= _MAX_LABEL_CHARS:
+        return to_storable(text)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:
+    """Return the suffix of an arm's namespaces; empty for a control without its own namespaces."""
+    if arm == "treatment":
+        return f"#{name}"
+    return f"#{name}:control" if fresh else ""
+
+
+def make_arm_namespace(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
+    """Return the namespace of a user in an arm.
+
+    Raises:
+        InvalidInputError: The user is no valid namespace, or is the namespace of an arm already.
+    """
+    own = namespace_of(user)
+    if own.endswith((f"#{name}", f"#{name}:control")):
+        msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
+        raise InvalidInputError(msg)
+    return namespace_of(own + make_suffix(name, arm, fresh=fresh))
+
+
+def _to_text(session_id: SessionId) -> str:
+    known = isinstance(session_id, (str, int, UUID)) and not isinstance(session_id, bool)
+    if not known or not str(session_id).strip():
+        msg = f"session_id must be a non-empty text, a number or a UUID, not {session_id!r:.100}"
+        raise InvalidInputError(msg)
+    return str(session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCheckpoint:
+    """Counts of the turns since the checkpoint before.
+
+    Attributes:
+        since, until: Period of the turns, in seconds since the epoch.
+        control_turns, treatment_turns: Number of turns.
+        control_corrected, treatment_corrected: Number of corrected turns.
+        worse: Whether the treatment was corrected too often.
+    """
+
+    since: float
+    until: float
+    control_turns: int
+    control_corrected: int
+    treatment_turns: int
+    treatment_corrected: int
+    worse: bool
+
+
+def is_worse(control: tuple[int, int], treatment: tuple[int, int], ratio: float) -> bool:
+    """Whether the correction rate of the treatment is above that of the control times ``ratio``.
+
+    Equality does not count; the comparison is exact, in rational numbers.
+
+    Args:
+        control: ``(turns, corrected)``.
+        treatment: ``(turns, corrected)``.
+        ratio: For example 1.2 for 20 % more.
+    """
+    bound = Fraction(str(ratio)) * control[1] * treatment[0]
+    return treatment[1] * control[0] > bound
+
+
+def has_failed(checkpoints: Sequence[TrialCheckpoint], row: int) -> bool:
+    """Whether all of the last ``row`` checkpoints were worse."""
+    last = checkpoints[-row:]
+    return len(last) == row and all(checkpoint.worse for checkpoint in last)
+
 
 TrialStatus = Literal["running", "rolled_back", "promoted"]
 

@@ -1,31 +1,42 @@
-"""``Trial``: two configurations of a memory, side by side in production."""
+"""``Trial``: two configurations of a memory, side by side in production.
+
+Plain vector search as a control: the k nearest chunks, recorded as a turn.
+"""
 
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
-from crabpath_retrievers.ab.arms import (
+from crabpath_retrievers.ab.comparison import TrialReport, build_report, format_fail_reason
+from crabpath_retrievers.ab.metrics import load_turns_by_arm
+from crabpath_retrievers.ab.state import (
     ARMS,
     Arm,
     SessionId,
+    TrialCheckpoint,
+    TrialState,
+    TrialStatus,
     assign_arm,
+    has_failed,
+    is_worse,
     make_arm_namespace,
     make_session_label,
 )
-from crabpath_retrievers.ab.fail_rule import TrialCheckpoint, has_failed, is_worse
-from crabpath_retrievers.ab.reading import load_turns_by_arm
-from crabpath_retrievers.ab.report import TrialReport, build_report
-from crabpath_retrievers.ab.state import TrialState, TrialStatus
-from crabpath_retrievers.ab.verdict import format_fail_reason
-from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.core.changes.maintenance import KeepTrial
+from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.crabpath import CrabPath
+    from crabpath_retrievers.retrieval.pipeline import Answer
+
 
 MemoryOrStore = CrabPath | GraphStore
 _REFRESH_SECONDS = 10.0  # seconds after which a process reads the state again
@@ -268,3 +279,40 @@ def _require_arm(arm: str) -> Arm:
             return one
     msg = f"arm must be {' or '.join(ARMS)}, not {arm!r:.100}"
     raise InvalidInputError(msg)
+
+
+def retrieve_nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
+    """Retrieve the k chunks with the nearest vectors, regardless of edges and learning.
+
+    The walk runs, and is recorded, but can add nothing; so the latency is that of a full
+    retrieval.
+
+    Args:
+        memory: The memory to query.
+        text: The query.
+        options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`;
+            ``candidate_ids`` and ``vector`` are overridden.
+
+    Raises:
+        InvalidInputError: The query is not valid.
+    """
+    return run(_retrieve_steps(memory, text, options))
+
+
+async def aretrieve_nearest(
+    memory: "CrabPath", text: str, **options: Unpack[QueryOptions]
+) -> "Answer":
+    """As :func:`find_neighbours`, off the event loop."""
+    return await arun(_retrieve_steps(memory, text, options))
+
+
+def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Operations["Answer"]:
+    query = Query.validated(text, k=options.get("k", 4), filter=options.get("filter"))
+    embedder = memory.embedder
+    vector = yield from perform_sync_or_async(
+        lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
+    )
+    ids = yield from perform(memory.index.search, vector, query.k, query.filter)
+    options = {**options, "candidate_ids": ids, "vector": vector, "k": query.k}
+    answer: Answer = yield from perform(lambda: memory.retrieve(text, **options))
+    return answer

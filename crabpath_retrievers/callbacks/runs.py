@@ -1,16 +1,111 @@
-"""Keeps track of runs: which retrievals belong to which chain."""
+"""Keeps track of runs: which retrievals belong to which chain.
+
+Finds the turns behind retrieved documents, and matches citations with the documents.
+
+Makes feedback about the turns of a chain from its most specific signal.
+"""
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from crabpath_retrievers.callbacks.answers import ParsedOutput
-from crabpath_retrievers.callbacks.found import RetrievedTurn, find_turns
 from crabpath_retrievers.callbacks.signals import FeedbackSignal
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.metadata import read_answer_block
+from crabpath_retrievers.core.outcome_policy import rank_kind
 from crabpath_retrievers.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedTurn:
+    """A turn, as recorded in the metadata of its documents.
+
+    Attributes:
+        turn_id: Id of the turn.
+        namespace: Namespace of the turn.
+        run_id: Id of the host's retriever run.
+        place: LangGraph task of the run; empty elsewhere.
+        names: Names of each document (id, sources, title), in rank order.
+    """
+
+    turn_id: str
+    namespace: str
+    run_id: str
+    place: str
+    names: tuple[tuple[str, ...], ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the documents, in rank order."""
+        return tuple(names[0] for names in self.names)
+
+    def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
+        """Return the ids of the cited documents; None if the citations say nothing.
+
+        Citations of all documents say nothing: some chains list their whole context.
+
+        Args:
+            cited: Ids, sources, titles or positions.
+            places: Whether numbers may be positions of documents.
+        """
+        wanted = {str(item) for item in cited}
+        ids = {names[0] for names in self.names if wanted.intersection(names)}
+        if not ids and places:
+            ids = set(self._find_at_positions([item for item in cited if _is_number(item)]))
+        if not ids or len(ids) == len(self.names) > 1:
+            return None
+        return tuple(name for name in self.ids if name in ids)
+
+    def _find_at_positions(self, numbers: Iterable[str | int]) -> list[str]:
+        """Return documents at positions, if it is clear whether they count from 0 or from 1."""
+        given, count = {int(number) for number in numbers}, len(self.names)
+        if 0 in given and max(given) < count:
+            return [self.names[number][0] for number in given]
+        if count in given and min(given) > 0 and max(given) == count:
+            return [self.names[number - 1][0] for number in given]
+        return []
+
+
+def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
+    """Find the turns of retrieved documents; none if another retriever returned them."""
+    turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for document in documents if isinstance(documents, (list, tuple)) else ():
+        metadata = getattr(document, "metadata", None) or {}
+        block = read_answer_block(metadata)
+        if block is not None:
+            names = (
+                block["id"],
+                block.get("source"),
+                metadata.get("source"),
+                metadata.get("title"),
+            )
+            key = (str(block["turn_id"]), str(block["namespace"]))
+            turns.setdefault(key, []).append(tuple(str(name) for name in names if name))
+    return [
+        RetrievedTurn(turn, space, run_id, place, tuple(names))
+        for (turn, space), names in turns.items()
+    ]
+
+
+def find_turns_in_state(state: Any) -> list[RetrievedTurn]:
+    """Find the turns of documents in the state of a graph, or in its messages."""
+    if not isinstance(state, Mapping):
+        return []
+    lists = [value for value in state.values() if isinstance(value, list)]
+    artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
+    turns = {
+        turn.turn_id: turn for given in (*artifacts, *lists) for turn in find_turns(given, "", "")
+    }
+    return list(turns.values())
+
+
+def _is_number(item: str | int) -> bool:
+    return isinstance(item, int) or item.isdecimal()
+
 
 _THREADS = ("thread_id", "session_id", "conversation_id")  # LangSmith groups runs by these too
 _PLACE = "langgraph_checkpoint_ns"
@@ -235,3 +330,52 @@ def _is_empty(text: Any) -> bool:
 def _is_resuming(given: Any) -> bool:
     """Whether a graph resumes a paused run."""
     return given is None or getattr(given, "resume", None) is not None
+
+
+def select_most_specific(signals: Iterable[FeedbackSignal]) -> FeedbackSignal | None:
+    """Return the most specific signal, the last one of several; None without signals."""
+    found = None
+    for signal in signals:
+        if found is None or rank_kind(signal.kind) <= rank_kind(found.kind):
+            found = signal
+    return found
+
+
+def make_feedback(
+    root: ChainRun, signal: FeedbackSignal | None, only: str | None = None
+) -> list[Feedback]:
+    """Make feedback about every turn of a chain.
+
+    A correction becomes a note of the latest turn; the other turns get the outcome only.
+
+    Args:
+        root: The chain.
+        signal: The signal that counts; None for no feedback.
+        only: Id of a turn or of its retriever run; None for all turns.
+    """
+    turns = [t for t in root.turns.values() if only in {None, t.turn_id, t.run_id}]
+    if signal is None:
+        return []
+    return [_make_turn_feedback(turn, turns, signal, root) for turn in turns]
+
+
+def _make_turn_feedback(
+    turn: RetrievedTurn, turns: Sequence[RetrievedTurn], signal: FeedbackSignal, root: ChainRun
+) -> Feedback:
+    alone = len(turns) == 1
+    used, answer = signal.used, signal.answer
+    if signal.explicit or signal.kind == "silent_success":
+        used = turn.select_used(root.answered.cited, places=alone) if used is None else used
+        answer = root.answered.text if answer is None else answer
+    return Feedback(
+        turn.turn_id,
+        signal.outcome,
+        used=used,
+        unused=signal.unused,
+        answer=answer,
+        correction=signal.correction if turn is turns[-1] else None,
+        source=signal.source,
+        feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
+        namespace=signal.namespace or turn.namespace,
+        user=signal.user,
+    )

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crabpath_retrievers.core.feedback import RewardSource, validate_outcome
+from crabpath_retrievers.core.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.precedence import make_event_id
-from crabpath_retrievers.outcome import RewardSource, validate_outcome
-from crabpath_retrievers.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
+from crabpath_retrievers.learning.supersede import make_event_id
 
 FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
@@ -27,7 +27,7 @@ class FeedbackSignal:
         source: Reward source.
         key: Distinguishes signals of one kind; repeating a key changes nothing.
         correction, used, unused, answer, namespace, user: As in
-            :class:`~crabpath_retrievers.outcome.Feedback`.
+            :class:`~crabpath_retrievers.core.feedback.Feedback`.
     """
 
     kind: EventKind
@@ -70,7 +70,7 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
             tells scores apart; ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and
-            ``user`` are those of :class:`~crabpath_retrievers.outcome.Feedback`.
+            ``user`` are those of :class:`~crabpath_retrievers.core.feedback.Feedback`.
         policy: Which kinds count.
 
     Raises:

@@ -7,8 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.ab.comparison import Comparison
-from crabpath_retrievers.ab.report import TrialReport
+from crabpath_retrievers.ab.comparison import Comparison, TrialReport
 from crabpath_retrievers.ab.trial import Trial
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,

@@ -21,14 +21,13 @@ from crabpath_retrievers.cli.options import (
     out,
     report_errors,
 )
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.files import read_documents
+from crabpath_retrievers.ingest.files import read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.sync_plan import Section, SyncPlan
-from crabpath_retrievers.opening import describe, place_of, wrapped_store
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.sources import require_path
+from crabpath_retrievers.ingest.sync import Section, SyncPlan
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.opening import describe, place_of, wrapped_store
 
 _SHOWN = 50  # rows of a sync that are printed, unless only a plan was asked for
 

@@ -7,7 +7,7 @@ import typer
 
 from crabpath_retrievers.cli.options import report_errors
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 
 @report_errors

@@ -11,7 +11,6 @@ from typing import Annotated, Any, cast
 import typer
 from rich.markup import escape
 
-from crabpath_retrievers.autotune import Autotuner
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -25,11 +24,12 @@ from crabpath_retrievers.cli.options import (
     report_errors,
 )
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.inbox import AfterLesson
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.learning.queue import AfterLesson
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.maintenance.autotune import Autotuner
 from crabpath_retrievers.storage import GraphStore
 
 _LONGEST_POLL = 3600  # seconds
@@ -276,8 +276,8 @@ def _pull_langsmith(
     namespace: str | None,
 ) -> dict[str, int]:
     """Record the feedback of a LangSmith project; counts by result."""
-    from crabpath_retrievers.callbacks.langsmith_pull import make_client, pull
-    from crabpath_retrievers.outcome_policy import OutcomePolicy
+    from crabpath_retrievers.callbacks.langsmith.pull import make_client, pull
+    from crabpath_retrievers.core.outcome_policy import OutcomePolicy
 
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     client = make_client()

@@ -16,7 +16,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.autotune import Autotuner, TuneReport
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -29,18 +28,20 @@ from crabpath_retrievers.cli.options import (
     out,
     report_errors,
 )
+from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.doctor import Diagnosis, examine
-from crabpath_retrievers.doctor.vectors import load_collections
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
-from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
-from crabpath_retrievers.health.checkup import load_past_reports, measure_health
-from crabpath_retrievers.health.report import HealthReport, Metric
+from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
-from crabpath_retrievers.opening import place_of
-from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.seeds.index import FindExisting
+from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
+from crabpath_retrievers.maintenance.doctor import Diagnosis
+from crabpath_retrievers.maintenance.doctor.run import examine
+from crabpath_retrievers.maintenance.doctor.vector_checks import load_collections
+from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
+from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.base import FindExisting
+from crabpath_retrievers.vectors.opening import place_of
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # reports that a sparkline shows

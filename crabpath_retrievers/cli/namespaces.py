@@ -10,10 +10,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.archive.exporting import export_archive as export_store
-from crabpath_retrievers.archive.importing import ImportResult
-from crabpath_retrievers.archive.reading import open_archive
-from crabpath_retrievers.changes import SetFrozen
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -27,9 +23,13 @@ from crabpath_retrievers.cli.options import (
     out,
     report_errors,
 )
+from crabpath_retrievers.core.changes import SetFrozen
+from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.transfer.archive_reader import open_archive
+from crabpath_retrievers.transfer.export import export_archive as export_store
+from crabpath_retrievers.transfer.import_ import ImportResult
 
 SnapshotName = Annotated[
     str, typer.Argument(help="Id of the snapshot, or its name in its namespace.")
@@ -207,7 +207,7 @@ def migrate_memory(
     as_json: AsJson = False,
 ) -> None:
     """Copy a memory to another database, or its vectors to another index."""
-    from crabpath_retrievers.migration import migrate as copy
+    from crabpath_retrievers.transfer.migrate import migrate as copy
 
     _show_import(copy(source, destination, vectors=vectors), destination, as_json=as_json)
 

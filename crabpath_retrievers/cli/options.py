@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
-from crabpath_retrievers.opening import place_of, require_existing
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import to_printable
+from crabpath_retrievers.vectors.opening import place_of, require_existing
 
 
 class Terminal(Console):

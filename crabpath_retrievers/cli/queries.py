@@ -19,8 +19,8 @@ from crabpath_retrievers.cli.options import (
     report_errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.explanation import explain_turn
 from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.explain import explain_turn
 
 
 @report_errors
@@ -72,7 +72,7 @@ def run_explain(
     if as_json:
         typer.echo(json.dumps(explanation.to_dict()))
         return
-    from crabpath_retrievers.display import explanation_table
+    from crabpath_retrievers.cli.display import explanation_table
 
     out.print(f"Query: {escape(explanation.turn.query)}", style="bold")
     out.print(explanation_table(explanation))
@@ -81,9 +81,9 @@ def run_explain(
 @report_errors
 def show_demo_result(as_json: AsJson = False) -> None:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
-    from crabpath_retrievers.demo import as_json as to_json
-    from crabpath_retrievers.demo import run_demo
-    from crabpath_retrievers.display import show_demo
+    from crabpath_retrievers.cli.demo import as_json as to_json
+    from crabpath_retrievers.cli.demo import run_demo
+    from crabpath_retrievers.cli.display import show_demo
 
     result = run_demo(errors.print)
     if as_json:

@@ -19,10 +19,10 @@ from crabpath_retrievers.cli.options import (
     out,
     report_errors,
 )
+from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
-from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
-from crabpath_retrievers.query import label_of, namespace_of
+from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions

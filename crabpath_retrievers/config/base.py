@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import format_value
 
 _KINDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 _BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}

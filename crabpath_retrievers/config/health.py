@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator
 
 from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import format_value
 
 Range = tuple[float, float]
 """Least and greatest healthy value of a metric."""

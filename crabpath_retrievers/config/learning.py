@@ -7,8 +7,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from crabpath_retrievers.config.base import Texts, ValidatedSettings, to_tuple
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import format_value
 
 _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}

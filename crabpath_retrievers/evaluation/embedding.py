@@ -8,7 +8,7 @@ from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.output import make_folder
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL, load_default_embeddings
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_embeddings
 
 
 def cached_embedder(name: str = DEFAULT_MODEL, cache: Path | None = None) -> Embeddings:

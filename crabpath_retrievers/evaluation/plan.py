@@ -9,7 +9,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
     {

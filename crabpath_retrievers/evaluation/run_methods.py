@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.methods import (
     EvaluationCorpus,
@@ -13,10 +16,7 @@ from crabpath_retrievers.evaluation.methods import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.usage import ModelUsage
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _WARM_UP = 5  # questions asked before the clock runs
 

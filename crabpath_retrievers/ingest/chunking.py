@@ -1,7 +1,11 @@
-"""Splits documents into chunks, with ids derived from content, titles and link targets."""
+"""Splits documents into chunks, with ids derived from content, titles and link targets.
+
+Documents without text, such as blank pages: they are skipped, with one warning.
+"""
 
 import hashlib
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,17 +21,54 @@ from markdown_it import MarkdownIt
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
+from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.metadata import remove_answer_metadata
+from crabpath_retrievers.core.query import text_of
+from crabpath_retrievers.core.text import is_blank, list_mention_names, to_storable
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
-from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.blank import describe_document, warn_of_blank
 from crabpath_retrievers.ingest.references import (
     MAX_TARGET_CHARS,
     collect_addresses,
     find_references,
 )
-from crabpath_retrievers.metadata import remove_answer_metadata
-from crabpath_retrievers.query import text_of
-from crabpath_retrievers.text import is_blank, list_mention_names, to_storable
+
+_log = logging.getLogger(__name__)
+_MAX_NAMED = 5  # documents named in the warning; the rest are counted
+_MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its beginning
+
+
+def describe_document(document: Document, node_id: str | None, number: int) -> str:
+    """Describe a document to a person: its source and page, else its id, else its number.
+
+    Args:
+        document: The document.
+        node_id: Id given by the caller, if any.
+        number: Position among the documents of the call, from 1.
+    """
+    metadata = document.metadata
+    name = metadata.get("source") or metadata.get("file_path") or node_id
+    page = metadata.get("page_label", metadata.get("page"))
+    label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
+    return label if page is None else f"{label} page {_format_page(page)}"
+
+
+def _format_page(page: object) -> str:
+    text = str(page)[:20]
+    return text if text.isprintable() else repr(text)
+
+
+def warn_of_blank(labels: Sequence[str], total: int) -> None:
+    """Log one warning that names the documents without text, if there are any.
+
+    Args:
+        labels: One description per document without text, from :func:`describe_document`.
+        total: Number of documents in the call.
+    """
+    if labels:
+        more = len(labels) - _MAX_NAMED
+        named = ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        _log.warning("%d of %d documents have no text, left out: %s", len(labels), total, named)
+
 
 _MAX_KEY_CHARS = 600
 _SPLIT_TAGS = ("h1", "h2", "h3", "h4")

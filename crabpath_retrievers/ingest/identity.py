@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from crabpath_retrievers.graph import Node
+from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.ingest.chunking import make_metadata_id
-from crabpath_retrievers.storage.catalog import StoredChunk
+from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 
 def has_caller_id(node: Node | StoredChunk) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import numpy as np
 from langchain_core.documents import Document
 
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     ConfirmIndexDeletions,
     MoveNodes,
     PublishStaged,
@@ -26,9 +26,11 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.changes.archive import MarkNodesIndexed
+from crabpath_retrievers.core.changes.archive import MarkNodesIndexed
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.core.logs import elapsed_ms
+from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
     collect_caller_ids,
@@ -37,13 +39,11 @@ from crabpath_retrievers.ingest.chunking import (
 )
 from crabpath_retrievers.ingest.identity import assign_stored_ids, find_id_conflicts
 from crabpath_retrievers.ingest.linkers import Linker
-from crabpath_retrievers.logs import elapsed_ms
-from crabpath_retrievers.seeds.embedder import Embedder
-from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.catalog import StoredChunk
-from crabpath_retrievers.storage.replaced import REPLACED, SOURCE_OWNERS
-from crabpath_retrievers.text import format_value, is_blank
+from crabpath_retrievers.storage.aliases import REPLACED, SOURCE_OWNERS
+from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.embedder import Embedder
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from crabpath_retrievers.text import normalise_name
+from crabpath_retrievers.core.text import normalise_name
 
 # URLs may contain one pair of parentheses, as those of Wikipedia do.
 _MARKDOWN_LINK = re.compile(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.core.driver import arun, perform
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -8,17 +8,10 @@ from itertools import chain
 from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
-from crabpath_retrievers.changes import ForgetNamespace
-from crabpath_retrievers.changes.notes import RemoveNotes
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.ingest.sync_plan import SyncPlan
-from crabpath_retrievers.ingest.syncing import Sync, SyncScope
-from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.opening import wrapped_store
-from crabpath_retrievers.query import (
+from crabpath_retrievers.core.changes import ForgetNamespace
+from crabpath_retrievers.core.changes.notes import RemoveNotes
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import (
     listed,
     namespace_of,
     path_of,
@@ -27,13 +20,18 @@ from crabpath_retrievers.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
-from crabpath_retrievers.sources import SourceFolder, read_folder, require_documents
-from crabpath_retrievers.storage.catalog import StoredChunk
-from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
-from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.text import format_value, is_blank
+from crabpath_retrievers.core.text import format_value, is_blank
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.files import SourceFolder, read_folder, require_documents
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.ingest.sync import Sync, SyncPlan, SyncScope
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
+from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.vectors.embedder import to_unit_vector
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.vectors.opening import wrapped_store
 
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""

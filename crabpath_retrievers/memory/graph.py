@@ -3,39 +3,40 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.query import require_flags, text_of
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.feedback.set_edges import EdgeSetter
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.influence import Influence, build_series, find_influences
+from crabpath_retrievers.learning.explicit import EdgeSetter
+from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import require_flags, text_of
-from crabpath_retrievers.searches.bayesian import (
-    DEFAULT_FACTOR_WEIGHTS,
-    BayesianHit,
-    search_bayesian,
-    validate_weights,
-)
-from crabpath_retrievers.searches.boosted import GraphHit, search_graph
-from crabpath_retrievers.searches.causal import CausalHit, search_causal
-from crabpath_retrievers.searches.following import (
+from crabpath_retrievers.storage.read.typed_edges import Direction
+from crabpath_retrievers.typed_search.follow import (
     Neighbour,
     ReachedNode,
     list_neighbours,
     traverse_edges,
 )
-from crabpath_retrievers.searches.kinds import (
+from crabpath_retrievers.typed_search.search import (
+    DEFAULT_FACTOR_WEIGHTS,
+    BayesianHit,
+    CausalHit,
+    GraphHit,
+    search_bayesian,
+    search_causal,
+    search_graph,
+    validate_weights,
+)
+from crabpath_retrievers.typed_search.view import (
     TYPED_KINDS_BY_NAME,
+    NamespaceView,
     parse_edge_kind,
     parse_edge_kinds,
     validate_count,
     validate_number,
 )
-from crabpath_retrievers.searches.scope import NamespaceView
-from crabpath_retrievers.storage.typed_queries import Direction
-from crabpath_retrievers.text import format_value
 
 QueryInput = str | Sequence[float]
 """A text, or a vector of shape ``[d]`` from the memory's own embedder."""

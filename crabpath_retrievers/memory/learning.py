@@ -6,19 +6,11 @@ from typing import NamedTuple
 
 from typing_extensions import Unpack
 
-from crabpath_retrievers.changes.notes import SetAuthority
-from crabpath_retrievers.checkpoint import ReplayCheckpoint
-from crabpath_retrievers.driver import run
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.inbox import LearningTally
-from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.graph import Authority
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
-from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
-from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, RewardSource
-from crabpath_retrievers.query import (
+from crabpath_retrievers.core.changes.notes import SetAuthority
+from crabpath_retrievers.core.driver import run
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, RewardSource
+from crabpath_retrievers.core.graph import Authority
+from crabpath_retrievers.core.query import (
     QueryOptions,
     namespace_of,
     path_of,
@@ -26,9 +18,18 @@ from crabpath_retrievers.query import (
     require_flags,
     texts_of,
 )
+from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.queue import LearningTally
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.notes import resolve_nodes
+from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.rerank.features import Evidence
-from crabpath_retrievers.sessions import (
+from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
+from crabpath_retrievers.transfer.replay_file import (
     LineError,
+    ReplayCheckpoint,
     ReplayLine,
     ReplayRecord,
     find_bad_lines,
@@ -36,8 +37,6 @@ from crabpath_retrievers.sessions import (
     parse_line,
     read_lines,
 )
-from crabpath_retrievers.storage.history_queries import FeedbackFilter, FeedbackRecord
-from crabpath_retrievers.time_limit import limit_waiting
 
 
 class ReplayReport(NamedTuple):
@@ -170,7 +169,7 @@ class MemoryLearning:
 
         Args:
             text: The question.
-            options: Fields of :class:`~crabpath_retrievers.query.Query`.
+            options: Fields of :class:`~crabpath_retrievers.core.query.Query`.
         """
         return run(self._services.retrieval.evidence(validate_query(text, options)))
 

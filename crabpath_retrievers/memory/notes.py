@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind
+from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.graph import Authority, Vector
+from crabpath_retrievers.core.metadata import remove_answer_metadata
+from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.noted import build_entry_inhibitions
-from crabpath_retrievers.graph import Authority, Vector
 from crabpath_retrievers.ingest.chunking import to_json_safe
-from crabpath_retrievers.learning.notes import (
+from crabpath_retrievers.learning.note_changes import build_entry_inhibitions
+from crabpath_retrievers.learning.rules.notes import (
     MAX_NOTE_CHARS,
     NoteContent,
     NoteQuestion,
@@ -21,13 +25,9 @@ from crabpath_retrievers.learning.notes import (
     make_note_id,
 )
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.metadata import remove_answer_metadata
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
-from crabpath_retrievers.storage.turn_log import StoredTurn
-from crabpath_retrievers.text import format_value, prepend_title, to_storable
+from crabpath_retrievers.storage.aliases import SOURCE_OWNERS
+from crabpath_retrievers.storage.read.turns import StoredTurn
 
 TAUGHT_KINDS: Mapping[str, tuple[NoteKind, str]] = {
     "teaching": ("teaching", "overlay"),

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from crabpath_retrievers.driver import Operations, perform
+from crabpath_retrievers.core.driver import Operations, perform
+from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.query import Query, QueryOptions
-from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.retrieval.pipeline import Answer
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
 def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Operations[Answer]:
-    """Steps of one query, for either driver of :mod:`crabpath_retrievers.driver`.
+    """Steps of one query, for either driver of :mod:`crabpath_retrievers.core.driver`.
 
     Args:
         services: Of the memory.

@@ -6,23 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import listed, namespace_of, texts_of
+from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.experience import (
+from crabpath_retrievers.learning.agent_episodes import (
     ActionClassifier,
     AgentEpisode,
     EpisodeLearner,
     EpisodeState,
 )
-from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, validate_outcome
-from crabpath_retrievers.query import listed, namespace_of, texts_of
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.models import RegionModels
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.text import format_value, to_storable
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
 class MemoryRegions:

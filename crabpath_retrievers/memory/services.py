@@ -16,21 +16,39 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self
 
-from crabpath_retrievers.autotune import Autotuner
-from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.changes import PutMeta
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.logs import elapsed_ms, quiet_foreign_loggers
+from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.query import listed, namespace_of, require_flags
+from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.feedback.learner import FeedbackLearner
-from crabpath_retrievers.feedback.published import publish_settings
-from crabpath_retrievers.feedback.recorder import Recorder
-from crabpath_retrievers.feedback.undoing import LearningHistory
-from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.reindexing import Reindexer
-from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.mind import NamespaceModels
-from crabpath_retrievers.opening import (
+from crabpath_retrievers.ingest.reindex import Reindexer
+from crabpath_retrievers.learning.learner import FeedbackLearner
+from crabpath_retrievers.learning.recorder import Recorder
+from crabpath_retrievers.learning.standalone import publish_settings
+from crabpath_retrievers.learning.undo import LearningHistory
+from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
+from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.pipeline import RetrievalPipeline
+from crabpath_retrievers.retrieval.search import find_nearest
+from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.typed_search.view import NamespaceView
+from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.embedder import Embedder, to_unit_vector
+from crabpath_retrievers.vectors.fingerprint import EmbedderFingerprint
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.vectors.opening import (
     OWN,
     open_index,
     place_of,
@@ -40,24 +58,6 @@ from crabpath_retrievers.opening import (
     vectors_place,
     wrapped_store,
 )
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import listed, namespace_of, require_flags
-from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval import RetrievalPipeline
-from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
-from crabpath_retrievers.searches.scope import NamespaceView
-from crabpath_retrievers.seeds.embedder import Embedder, to_unit_vector
-from crabpath_retrievers.seeds.episodes import EpisodeMemory
-from crabpath_retrievers.seeds.identity import EmbedderFingerprint
-from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.notes import NoteMemory
-from crabpath_retrievers.seeds.search import find_nearest
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
-from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.text import format_value, to_storable
-from crabpath_retrievers.time_limit import limit_waiting
 
 _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
@@ -264,7 +264,7 @@ def _router_of(router: Any) -> Router:
     if hasattr(router, "route") and hasattr(router, "aroute"):
         ready: Router = router
         return ready
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+    from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 
     return ChatModelRouter(router)
 

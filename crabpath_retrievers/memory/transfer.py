@@ -2,16 +2,20 @@
 
 from pathlib import Path
 
-from crabpath_retrievers.archive.choosing import select_namespace
-from crabpath_retrievers.archive.exporting import ExportResult, export_archive
-from crabpath_retrievers.archive.importing import ImportResult, fill_namespace, fill_store
-from crabpath_retrievers.archive.reading import Archive, open_archive
-from crabpath_retrievers.changes.archive import FillStore
+from crabpath_retrievers.core.changes.archive import FillStore
+from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.query import namespace_of, path_of, require_flags
-from crabpath_retrievers.storage.dump import Dump
+from crabpath_retrievers.storage.read.whole_store import Dump
+from crabpath_retrievers.transfer.archive_reader import Archive, open_archive
+from crabpath_retrievers.transfer.export import ExportResult, export_archive
+from crabpath_retrievers.transfer.import_ import (
+    ImportResult,
+    fill_namespace,
+    fill_store,
+    select_namespace,
+)
 
 
 class MemoryTransfer:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.changes.regions import RegionKey
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel, log_odds
+from crabpath_retrievers.core.changes.history import RegionKey
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.routing.experience import ActionStatistics
+from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel, log_odds
+from crabpath_retrievers.routing.mdp_hint import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.storage.read.walk import Clock
 
 _MIN_TRIALS = 8.0  # fewest trials of an action in a region
 

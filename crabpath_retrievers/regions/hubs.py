@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.changes.regions import RegionKey
 from crabpath_retrievers.config import RegionSettings
+from crabpath_retrievers.core.changes.history import RegionKey
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, NotFoundError
-from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import format_value
 
 WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB

@@ -1,19 +1,136 @@
 """The Markov decision process over regions: which action succeeds where.
 
 After [CVX RFC-013] (docs/bibliography.md).
+
+Transition counts of one namespace on one level, grouped for the region MDP.
+
+Value iteration: the value of each region under the best actions from there on.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.regions import TransitionCount
+import numpy as np
+
 from crabpath_retrievers.config import RegionSettings
+from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.action_scores import ActionScore, score_actions
-from crabpath_retrievers.regions.chances import ANY_TASK, log_odds, shift_log_odds
-from crabpath_retrievers.regions.counted import RegionCounts
-from crabpath_retrievers.regions.hubs import Hubs
-from crabpath_retrievers.regions.planning import ValueFunction, run_value_iteration
+from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs
+from crabpath_retrievers.regions.success import (
+    ANY_TASK,
+    ActionScore,
+    SuccessModel,
+    log_odds,
+    score_actions,
+    shift_log_odds,
+)
+
+
+@dataclass(frozen=True)
+class RegionCounts:
+    """Transition counts at one version, grouped once."""
+
+    version: Hashable
+    steps: Sequence[TransitionCount]
+    level: int
+    strength: float
+    _chances: dict[int, SuccessModel] = field(default_factory=dict)
+
+    @cached_property
+    def by_region(self) -> Mapping[int, Sequence[TransitionCount]]:
+        """Counts of the level by key of the region."""
+        steps_by_region: dict[int, list[TransitionCount]] = {}
+        for step in self.steps:
+            if step.level:
+                steps_by_region.setdefault(step.region, []).append(step)
+        return steps_by_region
+
+    @cached_property
+    def everywhere(self) -> Sequence[TransitionCount]:
+        """Counts of all regions together."""
+        return [step for step in self.steps if not step.level]
+
+    @cached_property
+    def actions(self) -> frozenset[str]:
+        """All action types."""
+        return frozenset(step.action for step in self.steps if step.action)
+
+    def chances(self, region: int) -> SuccessModel:
+        """Return the success estimates of one region."""
+        if region not in self._chances:
+            places = (WHOLE_CORPUS, (self.level, region))
+            steps = (*self.everywhere, *self.by_region.get(region, ()))
+            self._chances[region] = SuccessModel(places, steps, self.strength)
+        return self._chances[region]
+
+
+_MAX_ROUNDS = 10_000
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFunction:
+    """The fixed point of the Bellman optimality equation.
+
+    Attributes:
+        values: By key of the region: P(success) under the best actions, in [0, 1].
+        actions: By key of the region: the best action.
+        rounds: Number of sweeps.
+    """
+
+    values: Mapping[int, float]
+    actions: Mapping[int, str]
+    rounds: int
+
+
+def run_value_iteration(
+    steps: Sequence[TransitionCount], success: Mapping[tuple[int, str], float], discount: float
+) -> ValueFunction:
+    """Compute the value of every region under the best actions, as a chance of success.
+
+    ``V(s) = max_a e R + (1 - e) ((1 - γ) R + γ Σ_s' P(s' | s, a) V(s'))``, ``e = P(end | s, a)``.
+    Bellman (1957, ch. XI) with the reward R = P(success | s, a) of [CVX RFC-013] at every step,
+    scaled so that values are probabilities. A step to an unknown region, or to one without counted
+    actions, counts as the last one.
+
+    Args:
+        steps: Transition counts of one level and task; those without action are ignored.
+        success: P(success | region, action) of every region and action among them.
+        discount: γ in (0, 1).
+    """
+    tried = [step for step in steps if step.action and step.trials > 0]
+    if not tried:
+        return ValueFunction({}, {}, 0)
+    regions = sorted({step.region for step in tried})
+    index_of_region = {region: index for index, region in enumerate(regions)}
+    moves = sorted({(step.region, step.action) for step in tried})
+    index_of_move = {move: index for index, move in enumerate(moves)}
+    move = np.array([index_of_move[step.region, step.action] for step in tried])
+    next_index = np.array([index_of_region.get(step.next, 0) for step in tried])
+    continuing = np.array([s.trials - s.ends if s.next in index_of_region else 0.0 for s in tried])
+    total = np.bincount(move, [step.trials for step in tried])
+    next_probability = continuing / total[move]
+    end_probability = 1.0 - np.bincount(move, next_probability)
+    success_of = np.array([success[pair] for pair in moves])
+    reward = success_of * (end_probability + (1.0 - end_probability) * (1.0 - discount))
+    region_index = np.array([index_of_region[region] for region, _ in moves])
+    values = np.zeros(len(regions))
+    change, rounds = 1.0, 0
+    while change >= _TOLERANCE and rounds < _MAX_ROUNDS:
+        action_values = reward + discount * np.bincount(
+            move, next_probability * values[next_index], len(moves)
+        )
+        new = np.zeros(len(regions))
+        np.maximum.at(new, region_index, action_values)
+        change = float(np.abs(new - values).max())
+        values, rounds = new, rounds + 1
+    best = {
+        moves[index][0]: moves[index][1]
+        for index in np.argsort(action_values, kind="stable").tolist()
+    }
+    return ValueFunction(dict(zip(regions, values.tolist(), strict=True)), best, rounds)
 
 
 class StrategyStep(NamedTuple):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.config import RegionSettings
+from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.mdp import RegionModel

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.regions import TransitionCount
+from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.regions.action_scores import ActionScore, score_actions
-from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel
 from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs
 from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.regions.success import ANY_TASK, ActionScore, SuccessModel, score_actions
 
 
 class NextRegion(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.rerank.features import CORPUS_FEATURES, FEATURES, Matrix
-from crabpath_retrievers.terms import Floats
 
 _SINGLE, _DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 _SHAPE = zlib.crc32(",".join(FEATURES).encode()).to_bytes(4, "little")

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import Node, NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.experience import ActionStatistics
-from crabpath_retrievers.terms import Floats
-from crabpath_retrievers.trajectory import Decider
-from crabpath_retrievers.usage import ModelUsage
+from crabpath_retrievers.core.graph import Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.text import Floats
+from crabpath_retrievers.core.turn import Decider, ModelUsage
+from crabpath_retrievers.routing.mdp_hint import ActionStatistics
 
 
 def _read_nothing(_ids: Sequence[str]) -> Mapping[str, Node]:

@@ -1,6 +1,8 @@
 """Full-text indexes of the databases: SQLite FTS5 with its bm25, PostgreSQL tsvector.
 
 Texts are tokenised here, so that words and phrases match alike on both databases.
+
+Reads of the full-text index.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,8 +10,8 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.hot import open_driver_cursor
 from crabpath_retrievers.storage.schema import contents
+from crabpath_retrievers.storage.sql_tools import ReadableStore, open_driver_cursor
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that occurs once in a text
 _K1, _B = 1.2, 0.75  # BM25 (Robertson & Zaragoza 2009, §3.5); the values of FTS5
@@ -178,3 +180,26 @@ class TsVector:
 def get_fulltext_index(dialect: str) -> FullText:
     """The full-text index for an SQLAlchemy dialect name."""
     return Fts5() if dialect == "sqlite" else TsVector()
+
+
+class FullTextReader:
+    """Searches of the full-text index on a reading connection."""
+
+    def __init__(self, store: ReadableStore, index: FullText) -> None:
+        """Read ``index`` from ``store``."""
+        self._store = store
+        self._index = index
+
+    def search(
+        self, idf: Mapping[str, float], limit: int, mean_length: float
+    ) -> list[tuple[int, float]]:
+        """Keys and BM25 scores of nodes that contain any of the terms, best first."""
+        if not idf:
+            return []
+        with self._store.open_reader() as connection:
+            return self._index.search(connection, idf, limit, mean_length)
+
+    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes that contain the tokens next to each other, in order."""
+        with self._store.open_reader() as connection:
+            return self._index.phrase(connection, tokens, limit)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from crabpath_retrievers.time_limit import track_waiting
+from crabpath_retrievers.core.time_limit import track_waiting
 
 T = TypeVar("T")
 _TIMEOUT = "no answer within settings.time_limit"

@@ -1,6 +1,10 @@
-"""The graph store: opening, connections, and ``apply``, through which everything is written."""
+"""The graph store: opening, connections, and ``apply``, through which everything is written.
+
+Read-only access to a store: nothing is created, written or repaired.
+"""
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,38 +12,37 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
 
-from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
+from crabpath_retrievers.core.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.apply import Writer
-from crabpath_retrievers.storage.catalog import Catalog
-from crabpath_retrievers.storage.dump import Dump
 from crabpath_retrievers.storage.engine import (
+    ingest_lock,
+    lock_schema,
     open_connection,
     open_engine,
     open_snapshot_connection,
     translate_database_errors,
 )
-from crabpath_retrievers.storage.fulltext import get_fulltext_index
-from crabpath_retrievers.storage.fulltext_reader import FullTextReader
-from crabpath_retrievers.storage.health_queries import HealthQueries
-from crabpath_retrievers.storage.history_queries import HistoryQueries
-from crabpath_retrievers.storage.learned_queries import LearnedQueries
-from crabpath_retrievers.storage.link_queries import LinkQueries
-from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
-from crabpath_retrievers.storage.migrations import ensure_schema
-from crabpath_retrievers.storage.note_queries import NoteQueries
-from crabpath_retrievers.storage.region_queries import RegionQueries
-from crabpath_retrievers.storage.trial_queries import TrialQueries
-from crabpath_retrievers.storage.turn_log import TurnLog
-from crabpath_retrievers.storage.turn_writer import TurnWriter
-from crabpath_retrievers.storage.twin_queries import DuplicateQueries
-from crabpath_retrievers.storage.typed_queries import TypedQueries
-from crabpath_retrievers.storage.upkeep_queries import MaintenanceQueries
-from crabpath_retrievers.storage.walk_queries import WalkQueries
-from crabpath_retrievers.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.storage.fulltext import FullTextReader, get_fulltext_index
+from crabpath_retrievers.storage.read.catalog import Catalog
+from crabpath_retrievers.storage.read.health import HealthQueries
+from crabpath_retrievers.storage.read.history import HistoryQueries
+from crabpath_retrievers.storage.read.learned import LearnedQueries
+from crabpath_retrievers.storage.read.links import LinkQueries
+from crabpath_retrievers.storage.read.maintenance import DuplicateQueries, MaintenanceQueries
+from crabpath_retrievers.storage.read.notes import NoteQueries
+from crabpath_retrievers.storage.read.regions import RegionQueries
+from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
+from crabpath_retrievers.storage.read.typed_edges import TypedQueries
+from crabpath_retrievers.storage.read.walk import WalkQueries
+from crabpath_retrievers.storage.read.whole_store import Checks, Dump
+from crabpath_retrievers.storage.schema.version import ensure_schema
+from crabpath_retrievers.storage.write.apply import Writer
+from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 _log = logging.getLogger(__name__)
 
@@ -227,3 +230,73 @@ def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
     kinds = {type(change) for change in changes}
     learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
     return learned_again or kinds == {RecordTurn}
+
+
+_LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
+
+
+class ReadOnlyStore:
+    """A graph store that is only read.
+
+    Attributes:
+        catalog: Reads of documents and queues.
+        checks: Consistency checks.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it.
+
+        Raises:
+            ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
+            MissingExtraError: The driver of the database is not installed.
+        """
+        file = find_database_file(location)
+        self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
+        self.catalog = Catalog(self)
+        self.checks = Checks(self)
+
+    @contextmanager
+    def open_reader(self) -> Iterator[sa.Connection]:
+        """A connection that cannot write."""
+        with translate_database_errors(self._engine), self._engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execution_options(postgresql_readonly=True)
+            yield connection
+
+    def flush(self) -> None:
+        """Do nothing: a read-only store writes no turn records."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+def find_database_file(location: str | Path) -> Path | None:
+    """The file of an SQLite store, by its directory or URL; None for another database."""
+    text = str(location)
+    if "://" not in text:
+        return Path(text) / "graph.sqlite"
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):  # the latter for an invalid port
+        return None
+    is_file = url.database not in {None, "", ":memory:"}
+    return Path(str(url.database)) if url.get_backend_name() == "sqlite" and is_file else None
+
+
+def build_readonly_uri(file: Path) -> str:
+    """URI with which SQLite reads a file without creating others beside it.
+
+    Without a write-ahead log no process has the file open, so no shared-memory file is needed.
+    """
+    has_log = file.with_name(f"{file.name}-wal").exists()
+    return f"{file.resolve().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
+
+
+def _open_readonly_engine(file: Path) -> sa.Engine:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(
+            build_readonly_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
+        )
+
+    return sa.create_engine(f"sqlite:///{file}", creator=connect, poolclass=NullPool)

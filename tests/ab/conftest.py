@@ -3,8 +3,8 @@
 import pytest
 from ab_turns import turn_of
 
-from crabpath_retrievers.changes import KeepFeedback
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.core.changes import KeepFeedback
+from crabpath_retrievers.core.feedback import Feedback
 
 
 @pytest.fixture

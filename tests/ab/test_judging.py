@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.ab.comparison import Comparison, bootstrap_interval, pair_units
-from crabpath_retrievers.ab.fail_rule import TrialCheckpoint, has_failed, is_worse
-from crabpath_retrievers.ab.state import TrialState
-from crabpath_retrievers.ab.verdict import decide_verdict
+from crabpath_retrievers.ab.comparison import (
+    Comparison,
+    bootstrap_interval,
+    decide_verdict,
+    pair_units,
+)
+from crabpath_retrievers.ab.state import TrialCheckpoint, TrialState, has_failed, is_worse
 from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 

@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest, nearest
+from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest
+from crabpath_retrievers.ab import trial as nearest
 from crabpath_retrievers.cli import app
 
 pytestmark = pytest.mark.slow

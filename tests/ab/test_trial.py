@@ -8,11 +8,11 @@ import pytest
 from ab_turns import SMALL, turn_of
 
 from crabpath_retrievers.ab import Trial, TrialSettings
-from crabpath_retrievers.ab.arms import assign_arm
-from crabpath_retrievers.changes import ForgetNamespace, KeepFeedback, SetFrozen
-from crabpath_retrievers.changes.ab import KeepTrial
+from crabpath_retrievers.ab.state import assign_arm
+from crabpath_retrievers.core.changes import ForgetNamespace, KeepFeedback, SetFrozen
+from crabpath_retrievers.core.changes.maintenance import KeepTrial
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
-from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.both_databases

@@ -9,7 +9,7 @@ from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
 from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, InvalidInputError
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.mind import NamespaceModel
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
 BY_ID = {
     "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
@@ -80,7 +80,7 @@ def test_it_goes_on_learning_alike(learned, mind, open_memory, tmp_path):
 
 def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     """It is learned from there."""
-    from crabpath_retrievers.changes import KeepFeedback
+    from crabpath_retrievers.core.changes import KeepFeedback
 
     turn = learned.retrieve(QUESTIONS[1]).turn.id
     learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])

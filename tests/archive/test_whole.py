@@ -8,9 +8,9 @@ from langchain_core.documents import Document
 from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, StoreError, migrate
-from crabpath_retrievers.changes import StageNodes
-from crabpath_retrievers.changes.archive import FillStore
-from crabpath_retrievers.graph import Node
+from crabpath_retrievers.core.changes import StageNodes
+from crabpath_retrievers.core.changes.archive import FillStore
+from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.both_databases
@@ -169,7 +169,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     before = path.read_bytes()
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
-        patched.setattr("crabpath_retrievers.archive.exporting._whole", _gone)
+        patched.setattr("crabpath_retrievers.transfer.export._whole", _gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before
@@ -199,7 +199,7 @@ def test_the_same_content_is_the_same_archive(learned, tmp_path):
 
 def test_a_table_that_is_new_travels_or_stays_on_purpose():
     """Whoever adds a table of namespaces decides whether it travels with one."""
-    from crabpath_retrievers.storage.dump import NAMESPACE_TABLES, list_tables
+    from crabpath_retrievers.storage.read.whole_store import NAMESPACE_TABLES, list_tables
 
     owned = {
         n for n, table in list_tables().items() if {"namespace", "owner"} & set(table.c.keys())

@@ -12,7 +12,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import HealthSettings
-from crabpath_retrievers.health.report import HealthReport, Metric
+from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
 
 _SIZE = 128
 

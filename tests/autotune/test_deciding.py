@@ -2,10 +2,10 @@
 
 import pytest
 
-from crabpath_retrievers.autotune import TuningHistory, decide_adjustments
-from crabpath_retrievers.autotune.past import BRAKE, GoodState
 from crabpath_retrievers.config import AutotuneSettings
 from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
+from crabpath_retrievers.maintenance.autotune.decide import BRAKE, GoodState
 
 RULES = AutotuneSettings()
 KNOBS = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 import tables as s
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
+from crabpath_retrievers.config.settings import _parse_or_ignore, apply_knobs, load_knobs
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.changes.maintenance import SetKnobs
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.knobs import _parse_or_ignore, apply_knobs, load_knobs
 
 
 def together(memory, number, namespace="ann"):

@@ -3,13 +3,12 @@
 import pytest
 
 from crabpath_retrievers import Settings
-from crabpath_retrievers.autotune import TuningHistory, decide_adjustments
-from crabpath_retrievers.autotune.deciding import step_knob
-from crabpath_retrievers.autotune.signs import KNOB_TURNS
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
 from crabpath_retrievers.config.autotune import KNOBS, Knobs
 from crabpath_retrievers.config.health import METRICS, PAPER
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
+from crabpath_retrievers.maintenance.autotune.decide import KNOB_TURNS, step_knob
 
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
 TIGHT = {"half_life": 1, "promotion_threshold": -1, "hebbian_rate": 1, "reflex": -1}

@@ -5,8 +5,8 @@ import sqlalchemy as sa
 import tables as s
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
+from crabpath_retrievers.core.changes import AdvanceClock
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.maintenance import MaintenanceRunner
 
@@ -211,8 +211,8 @@ def test_rails_that_the_settings_do_not_keep_to(open_memory):
 
 def test_a_lesson_stands_whatever_becomes_of_the_knobs(open_memory, monkeypatch, caplog):
     """A store that fails meanwhile is told in the log."""
-    from crabpath_retrievers.autotune import Autotuner
     from crabpath_retrievers.errors import StoreError
+    from crabpath_retrievers.maintenance.autotune import Autotuner
 
     def fails(*_args, **_given):
         msg = "the disk is full"

@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
 from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
-from crabpath_retrievers.callbacks.found import RetrievedTurn
+from crabpath_retrievers.callbacks.runs import RetrievedTurn
 
 TEXT = "It is blue."
 DOCUMENTS = [Document("The sky is blue.", id="b")]

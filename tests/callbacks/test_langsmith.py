@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
-from crabpath_retrievers.callbacks.langsmith_pull import PullReport, pull
-from crabpath_retrievers.callbacks.langsmith_push import LangSmithPush
+from crabpath_retrievers.callbacks.langsmith.pull import PullReport, pull
+from crabpath_retrievers.callbacks.langsmith.push import LangSmithPush
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, ServiceError
 

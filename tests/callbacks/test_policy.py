@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 from crabpath_retrievers.callbacks import OutcomePolicy
-from crabpath_retrievers.outcome_policy import EventKind
+from crabpath_retrievers.core.outcome_policy import EventKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
 

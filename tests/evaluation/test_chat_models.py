@@ -5,13 +5,13 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
 from crabpath_retrievers.evaluation.chat_models import (
     SimulatedChatModel,
     load_chat_model,
     shares_long_words,
 )
-from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, OutgoingEdge
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 
 TEXTS = {"n1": "The harbour of Lisbon is old.", "n2": "Grass.", "n3": "Lisbon harbour dates."}

@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.seeds.embedder import find_packaged_weights
+from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
 
 def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.mind import NamespaceModel
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 

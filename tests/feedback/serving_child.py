@@ -14,9 +14,9 @@ from itertools import count
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.changes import ConsumeFeedback, MarkEpisodesIndexed
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback import recorder
+from crabpath_retrievers.core.changes import ConsumeFeedback, MarkEpisodesIndexed
+from crabpath_retrievers.learning import recorder
 
 STEPS = {"applied": ConsumeFeedback, "indexed": MarkEpisodesIndexed}
 

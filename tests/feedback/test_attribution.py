@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crabpath_retrievers.feedback.attribution import attribute_answer
-from crabpath_retrievers.feedback.passage import Passage
-from crabpath_retrievers.text import tokenise
+from crabpath_retrievers.core.text import tokenise
+from crabpath_retrievers.learning.attribution.attribute import attribute_answer
+from crabpath_retrievers.learning.attribution.citations import Passage
 
 QUERY = "Who directed the film that was shot in or around Leland, North Carolina in 1986"
 TOWN = Passage(

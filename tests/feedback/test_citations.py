@@ -2,8 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.feedback.citations import find_citations
-from crabpath_retrievers.feedback.passage import Passage
+from crabpath_retrievers.learning.attribution.citations import Passage, find_citations
 
 DOCUMENTS = [
     Passage("p1", "First.", "Maximum Overdrive"),

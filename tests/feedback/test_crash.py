@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback.outside import StandaloneLearner
+from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.slow

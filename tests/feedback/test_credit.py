@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from crabpath_retrievers.feedback.credit import assign_credit
-from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.trajectory import ReturnedDocument, Turn
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.learning.credit import assign_credit
 
 TURN = Turn(
     id="t",

@@ -8,7 +8,7 @@ import tables as s
 
 from crabpath_retrievers import Feedback, StoreError
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.inbox import FeedbackQueue
+from crabpath_retrievers.learning.queue import FeedbackQueue
 
 
 def damage(memory, table: sa.Table, **values) -> None:

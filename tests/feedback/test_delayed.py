@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.feedback.delayed import share_by_recency
+from crabpath_retrievers.learning.credit import share_by_recency
 
 
 def test_shares_fall_with_every_turn():

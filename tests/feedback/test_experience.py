@@ -9,10 +9,10 @@ import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.changes.regions import TransitionCount
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.text import prepend_title
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.text import prepend_title
 
 
 def counts(memory, namespace):

@@ -4,12 +4,7 @@ import pytest
 import sqlalchemy as sa
 import tables as s
 
-from crabpath_retrievers import (
-    EmbeddingMismatchError,
-    Feedback,
-    InvalidInputError,
-    NotFoundError,
-)
+from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
 
 ONE = ["d1"]
 BAD = [

@@ -9,10 +9,10 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings, SeedSettings
-from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.learning.blame import find_entry
-from crabpath_retrievers.learning.fair import infer_fault
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.learning.rules.failure_credit import infer_fault
+from crabpath_retrievers.learning.rules.inhibition import find_entry
 
 PAGES = {
     "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),

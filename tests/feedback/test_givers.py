@@ -5,11 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers import (
-    CrabPathRetriever,
-    Feedback,
-    InvalidInputError,
-)
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 from crabpath_retrievers.cli import app
 

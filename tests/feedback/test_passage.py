@@ -4,8 +4,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.feedback.finding import attribute_turn
-from crabpath_retrievers.feedback.passage import to_passages
+from crabpath_retrievers.learning.attribution.attribute import attribute_turn
+from crabpath_retrievers.learning.attribution.citations import to_passages
 
 TEXTS = {
     "Leland": "Leland is a town in Carolina. The film Maximum Overdrive was shot in Leland.",

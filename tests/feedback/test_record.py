@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from crabpath_retrievers import Feedback, InvalidInputError, StoreError
-from crabpath_retrievers.changes import SetFrozen
-from crabpath_retrievers.feedback.learner import FeedbackLearner
+from crabpath_retrievers.core.changes import SetFrozen
+from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 

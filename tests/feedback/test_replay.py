@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.feedback.recorder import Recorder
+from crabpath_retrievers.learning.recorder import Recorder
 
 CHILD = Path(__file__).parents[1] / "stubs" / "replaying_child.py"
 QUESTION = "Which fruit is red?"

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.changes import AdvanceClock
-from crabpath_retrievers.changes.history import RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.core.changes import AdvanceClock
+from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.errors import ConflictError
 
 pytestmark = pytest.mark.both_databases

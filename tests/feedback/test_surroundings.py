@@ -5,8 +5,8 @@ import math
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.learning.steps import get_action_type
+from crabpath_retrievers.learning.rules.transitions import get_action_type
+from crabpath_retrievers.learning.standalone import StandaloneLearner
 
 
 def steps(memory, namespace):

@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings, SeedSettings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 # Titles that mention each other: there are edges to follow, to learn and to forget.
 PAGES = {

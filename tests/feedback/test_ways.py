@@ -6,17 +6,17 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
-from crabpath_retrievers.feedback import recorder
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.feedback.published import (
+from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.learning import recorder
+from crabpath_retrievers.learning.standalone import (
+    StandaloneLearner,
     parse_settings,
     publish_settings,
     read_published_settings,
 )
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.seeds.episodes import EpisodeQuery
+from crabpath_retrievers.retrieval.episodes import EpisodeQuery
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.terms import QueryInformation
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
 def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host_of, location):

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from crabpath_retrievers.feedback.worker import BackgroundWorker
+from crabpath_retrievers.learning.recorder import BackgroundWorker
 
 
 def test_waking_works_once_more():

@@ -13,7 +13,7 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.cli.maintenance import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
-from crabpath_retrievers.feedback.published import (
+from crabpath_retrievers.learning.standalone import (
     parse_settings,
     publish_settings,
     read_published_settings,

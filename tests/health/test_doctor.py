@@ -16,11 +16,11 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
-from crabpath_retrievers.doctor import examine
-from crabpath_retrievers.levels import compute_hub_level
-from crabpath_retrievers.seeds.chroma_files import read_collections
-from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
-from crabpath_retrievers.storage.migrations import SCHEMA_VERSION
+from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.maintenance.doctor import run as doctor_run
+from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION
+from crabpath_retrievers.vectors.chroma_files import read_collections
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -29,7 +29,7 @@ def found(place, **given):
     """What is found: (check, severity) and messages; not a byte is changed by looking."""
     path = getattr(place, "path", place)
     files = place.files() if hasattr(place, "files") else None
-    diagnosis = examine(path, **{"embeddings": PLAIN, **given})
+    diagnosis = run(path, **{"embeddings": PLAIN, **given})
     if files is not None:
         assert place.files() == files
     assert diagnosis.broken == any(one.severity == "error" for one in diagnosis.findings)
@@ -46,7 +46,7 @@ def only(place, check, severity, **given):
 
 def test_a_sound_memory(place):
     """Nothing is found, and everything was looked at."""
-    diagnosis = examine(place.path, embeddings=PLAIN)
+    diagnosis = run(place.path, embeddings=PLAIN)
     assert (diagnosis.findings, diagnosis.broken, len(diagnosis.checked)) == ((), False, 15)
     assert found(place) == {}
 
@@ -62,7 +62,7 @@ def test_a_memory_that_is_in_use(place):
     with place.open() as memory:
         memory.add_documents([Document("Text of Page 1.", id="new")], cleanup=None, progress=None)
         memory.index.delete(["d5"])
-        findings = examine(place.path, embeddings=PLAIN).findings
+        findings = run(place.path, embeddings=PLAIN).findings
     assert [(one.check, one.severity) for one in findings] == [
         ("vectors", "error"),
         ("vectors", "info"),
@@ -99,7 +99,7 @@ class TestPlace:
     def test_unreadable(self):
         """Another user looks."""
         program = (
-            "import os, sys\nfrom crabpath_retrievers.doctor import examine\n"
+            "import os, sys\nfrom crabpath_retrievers.maintenance.doctor import examine\n"
             "if os.geteuid() == 0:\n    os.setuid(65534)\n"
             "print(*[f.message for f in examine(sys.argv[1]).findings])"
         )
@@ -133,7 +133,7 @@ class TestPlace:
     def test_no_path(self):
         """An empty path is no finding but unusable input."""
         with pytest.raises(ConfigurationError, match="the path is empty"):
-            examine("")
+            run("")
 
 
 class TestDatabase:
@@ -193,7 +193,7 @@ class TestDatabase:
         (((key,),)) = place.sql(f"SELECT key FROM {tables.nodes} WHERE id = 'd7'")
         place.sql(f"DELETE FROM {tables.nodes} WHERE key = {key}")
         findings = [
-            f for f in examine(place.path, embeddings=PLAIN).findings if f.check == "references"
+            f for f in run(place.path, embeddings=PLAIN).findings if f.check == "references"
         ]
         assert {f.message.split()[3] for f in findings} >= {tables.edges.name, tables.contents.name}
         assert all(f.severity == "error" for f in findings)
@@ -380,7 +380,7 @@ class TestEmbedder:
 
     def test_the_same_name_for_another_model(self, place, monkeypatch):
         """The default model is asked, not believed by its name."""
-        module = "crabpath_retrievers.seeds.embedder.load_default_embeddings"
+        module = "crabpath_retrievers.vectors.embedder.load_default_embeddings"
         monkeypatch.setattr(module, lambda: DeterministicFakeEmbedding(size=384))
         place.sql(
             f"UPDATE {tables.meta} SET value = replace(value, 'DeterministicFakeEmbedding', "
@@ -431,7 +431,7 @@ class TestUrl:
 
     def test_nobody_there(self):
         """The database is down."""
-        diagnosis = examine("postgresql+psycopg://me:secret@127.0.0.1:1/x")
+        diagnosis = run("postgresql+psycopg://me:secret@127.0.0.1:1/x")
         (finding,) = diagnosis.findings
         assert "cannot be reached" in finding.message
         assert finding.fix.startswith("start the database")

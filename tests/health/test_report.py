@@ -8,11 +8,15 @@ import pytest
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS, OURS, PAPER
-from crabpath_retrievers.graph import Authority, Tier
-from crabpath_retrievers.health.measured import EdgeTally, HealthMeasurements, count_edges
-from crabpath_retrievers.health.report import HealthReport, assess_health
-from crabpath_retrievers.storage.health_edges import EdgeGroup
-from crabpath_retrievers.storage.health_queries import TurnFacts
+from crabpath_retrievers.core.graph import Authority, Tier
+from crabpath_retrievers.maintenance.health.report import (
+    EdgeTally,
+    HealthMeasurements,
+    HealthReport,
+    assess_health,
+    count_edges,
+)
+from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
 LN2 = math.log(2)
 

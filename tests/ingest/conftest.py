@@ -10,10 +10,10 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import IngestSettings, Settings
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.seeds.embedder import _PROBE
-from crabpath_retrievers.text import tokenise
+from crabpath_retrievers.vectors.embedder import _PROBE
 
 
 class HashedWords(Embeddings):

@@ -17,7 +17,7 @@ from pathlib import Path
 from conftest import CRASH_SETTINGS, HashedWords  # beside this script
 from langchain_core.documents import Document
 
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     ConfirmIndexDeletions,
     MoveNodes,
     PublishStaged,

@@ -13,7 +13,7 @@ from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
 from crabpath_retrievers.config import IngestSettings, Settings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 PAGES = [

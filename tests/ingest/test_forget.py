@@ -3,8 +3,8 @@
 import pytest
 from langchain_text_splitters import CharacterTextSplitter
 
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.graph import EdgeKind
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import Node
-from crabpath_retrievers.ingest.sync_plan import plan_sync
+from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.ingest.sync import plan_sync
 
 
 def node(name, content, document="a.md", title="", **fields):

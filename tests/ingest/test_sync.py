@@ -4,9 +4,9 @@ import pytest
 from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import EdgeKind
 
 DEPLOY = (
     "Check that the build is green, then push the release button and wait for the pods to start."

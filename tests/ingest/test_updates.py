@@ -6,8 +6,8 @@ With a cleanup what changed is updated, and what a source no longer holds goes.
 import pytest
 from langchain_text_splitters import CharacterTextSplitter
 
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import EdgeKind
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 NAMES = [f"Alpha {letter}" for letter in "abcdefgh"]

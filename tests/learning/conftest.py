@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from crabpath_retrievers.trajectory import (
+from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,

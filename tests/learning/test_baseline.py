@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.baseline import Baseline, advantage
 
 REWARD = st.floats(-1, 1)
 

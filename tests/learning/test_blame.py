@@ -7,9 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
-from crabpath_retrievers.graph import Tier
-from crabpath_retrievers.learning.blame import MIN_INHIBITION, InhibitionUpdate, update_inhibition
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.learning.rules.inhibition import (
+    MIN_INHIBITION,
+    InhibitionUpdate,
+    update_inhibition,
+)
 
 SETTINGS = LearningSettings(inhibition_threshold=2)
 BAD, GOOD = Credit(-1.0, documents={"d": -1.0}), Credit(1.0, documents={"d": 1.0})

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.fair import (
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.failure_credit import (
     DocumentRecord,
     compute_responsibility,
     compute_reward_decay,
     compute_reward_factor,
     share_blame,
 )
-from crabpath_retrievers.outcome import Credit
 
 RULES = {rule: LearningSettings(reward_decay=rule) for rule in ("context", "blind", "none")}
 FAILED = Credit(-1.0, 1.0, {"a": -1.0, "b": -1.0, "c": 0.0})

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.fair import (
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.failure_credit import (
     DocumentRecord,
     assign_hindsight_credit,
     compute_reward_decay,
@@ -17,7 +18,6 @@ from crabpath_retrievers.learning.fair import (
     infer_relevance,
     share_blame,
 )
-from crabpath_retrievers.outcome import Credit
 
 
 def failure(*followed, unused=()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.learning.givers import limit_user_share
+from crabpath_retrievers.learning.rules.episode_credit import limit_user_share
 
 ANN = {"ann": {"right": 1.0, "other": -1.0}}
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
-from crabpath_retrievers.graph import Tier
-from crabpath_retrievers.learning.hebbian import CoUseUpdate, update_co_use
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.learning.rules.hebbian import CoUseUpdate, update_co_use
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
 HABITUAL = TierSettings().habitual

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.graph import Authority, EdgeKind
-from crabpath_retrievers.learning.neurogenesis import (
+from crabpath_retrievers.core.graph import Authority, EdgeKind
+from crabpath_retrievers.learning.rules.notes import (
+    MAX_NOTE_CHARS,
     build_auto_note,
     find_closed_gate,
     make_auto_note_id,
 )
-from crabpath_retrievers.learning.notes import MAX_NOTE_CHARS
 
 SETTINGS = NoteSettings()
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.policy_gradient import compute_policy_gradient, score_function
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.learning.rules.policy_gradient import (
+    compute_policy_gradient,
+    score_function,
+)
 
 # Document 003 §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
 PAPER = LearningSettings(learning_rate=0.1, discount=1.0)

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.policy_gradient import compute_policy_gradient, score_function
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.policy_gradient import (
+    compute_policy_gradient,
+    score_function,
+)
 
 REWARD = st.one_of(st.just(0.0), st.floats(-1, 1))
 SUCCESS, FAILURE = (st.one_of(st.just(0.0), st.floats(*r)) for r in ((0.1, 1), (-1, -0.1)))

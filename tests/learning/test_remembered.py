@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.learning.remembered import assign_episode_credit
-from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import ReturnedDocument
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.turn import ReturnedDocument
+from crabpath_retrievers.learning.rules.episode_credit import assign_episode_credit
 
 
 @pytest.fixture(scope="session")

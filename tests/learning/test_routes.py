@@ -1,7 +1,7 @@
 """What became of a decision: worked routes."""
 
-from crabpath_retrievers.learning.routes import assign_edge_credit, get_known_credit
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.policy_gradient import assign_edge_credit, get_known_credit
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import TransitionCount
-from crabpath_retrievers.learning.steps import (
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.transitions import (
     SEARCH_ACTION,
     ObservedStep,
     count_steps,
@@ -15,7 +16,6 @@ from crabpath_retrievers.learning.steps import (
     get_action_type,
     sum_steps,
 )
-from crabpath_retrievers.outcome import Credit
 
 PLACES = ((0, 0), (1, 7))
 REGIONS = {"a": {1: 7}, "b": {1: 8}}

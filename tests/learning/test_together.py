@@ -3,9 +3,8 @@
 import pytest
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
-from crabpath_retrievers.learning.hebbian import CoUseUpdate
-from crabpath_retrievers.learning.together import infer_co_use
-from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.hebbian import CoUseUpdate, infer_co_use
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
 HABITUAL = TierSettings().habitual

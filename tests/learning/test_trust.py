@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.learning.trust import (
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.reliability import (
     ADVICE_FEATURE,
     Reliability,
     measure_advice,
     measure_memories,
 )
-from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import ReturnedDocument
+from crabpath_retrievers.core.turn import ReturnedDocument
 
 SUMS = st.floats(0, 1000, allow_nan=False)
 

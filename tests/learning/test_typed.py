@@ -4,19 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.pull import (
-    EdgeObservation,
-    apply_observations,
-    make_signed_observation,
-)
-from crabpath_retrievers.learning.typed import (
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.learning.rules.typed import (
     MIN_IRRELEVANT,
+    EdgeObservation,
     TypedEdgeContext,
+    apply_observations,
     learn_episode_edges,
     learn_typed_edges,
+    make_signed_observation,
 )
-from crabpath_retrievers.outcome import Credit
 
 RATE = 0.5
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.graph import Node
-from crabpath_retrievers.maintenance.broad import is_broad, split_text
-from crabpath_retrievers.maintenance.splitting import make_parts
-from crabpath_retrievers.maintenance.topics import find_no_topics
+from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.maintenance.split import find_no_topics, is_broad, make_parts, split_text
 
 RULES = MaintenanceSettings()
 SENTENCES = [f"Sentence number {n} tells of topic {n // 10}." for n in range(30)]

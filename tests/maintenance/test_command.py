@@ -8,9 +8,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 
 
 def run(*arguments):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.changes.maintenance import MergePair
-from crabpath_retrievers.maintenance.duplicates import group_same_texts, plan_merges
-from crabpath_retrievers.storage.twin_queries import DocumentText, MergeCandidate
+from crabpath_retrievers.core.changes.maintenance import MergePair
+from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
+from crabpath_retrievers.storage.read.maintenance import DocumentText, MergeCandidate
 
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
 

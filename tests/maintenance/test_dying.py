@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.maintenance.dying import (
+from crabpath_retrievers.maintenance.prune import (
     ProbationNote,
     compute_survival_score,
     select_expired_notes,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.graph import EdgeKind, effective_weight
-from crabpath_retrievers.maintenance.fading import find_faded_weights
-from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
+from crabpath_retrievers.core.graph import EdgeKind, effective_weight
+from crabpath_retrievers.maintenance.prune import find_faded_weights
+from crabpath_retrievers.storage.read.maintenance import LearnedWeight
 
 RULES = MaintenanceSettings()
 HALF_LIFE = 100.0

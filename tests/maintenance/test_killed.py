@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 
 pytestmark = pytest.mark.slow
 

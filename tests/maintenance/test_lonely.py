@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.maintenance.lonely import find_neighbours, make_similar_edges
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 
 
 def unit(*angles):

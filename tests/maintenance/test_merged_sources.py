@@ -5,9 +5,9 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
-from crabpath_retrievers.changes import AddUsage, AdjustWeights, WeightDelta
+from crabpath_retrievers.core.changes import AddUsage, AdjustWeights, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.graph import EdgeKind
 
 QUESTION = "how do I deploy the service to the cluster?"
 OTHER = "Cats sleep on warm roofs."

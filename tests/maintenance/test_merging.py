@@ -6,7 +6,8 @@ import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import Feedback, Settings
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AddUsage,
     AdjustWeights,
@@ -14,8 +15,7 @@ from crabpath_retrievers.changes import (
     KeepEpisode,
     WeightDelta,
 )
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.storage import GraphStore
 

@@ -7,9 +7,9 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 
 from crabpath_retrievers import Feedback, Settings
-from crabpath_retrievers.changes import AddUsage, AdjustWeights, KeepEpisode, WeightDelta
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AddUsage, AdjustWeights, KeepEpisode, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.maintenance import MaintenanceRunner
 
 RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)

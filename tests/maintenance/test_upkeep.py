@@ -9,16 +9,16 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, KeepFeedback, WeightDelta
-from crabpath_retrievers.changes.maintenance import DroppedWeight, DropWeights
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, KeepFeedback, WeightDelta
+from crabpath_retrievers.core.changes.maintenance import DroppedWeight, DropWeights
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
     StoreLockedError,
 )
-from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
 
 pytestmark = pytest.mark.both_databases

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.steps import get_action_type
+from crabpath_retrievers.learning.rules.transitions import get_action_type
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.regions.chances import log_odds
-from crabpath_retrievers.storage import hot
+from crabpath_retrievers.regions.success import log_odds
+from crabpath_retrievers.storage import sql_tools
 
 GOOD, BAD, OTHER = 0, 1, 2
 PAGE = "Page 5"  # which mentions page 6: a mention leads to an answer
@@ -45,7 +45,7 @@ def advised(answer):
 @contextmanager
 def statements(memory):
     """What is asked of the database, by hot cursors and through SQLAlchemy."""
-    seen, rows = [], hot.CompiledSelect.rows
+    seen, rows = [], sql_tools.CompiledSelect.rows
 
     def noted(self, connection, parameters):
         seen.append(self)
@@ -57,7 +57,7 @@ def statements(memory):
     engine = memory.store._reader
     sa.event.listen(engine, "before_cursor_execute", told)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hot.CompiledSelect, "rows", noted)
+        patch.setattr(sql_tools.CompiledSelect, "rows", noted)
         yield seen
     sa.event.remove(engine, "before_cursor_execute", told)
 

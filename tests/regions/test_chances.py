@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import TransitionCount
-from crabpath_retrievers.regions.chances import SuccessModel, log_odds, shift_log_odds
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.regions.success import SuccessModel, log_odds, shift_log_odds
 
 CHAIN = ((0, 0), (2, 7), (1, 9))
 LAST = {place: depth for depth, place in enumerate(CHAIN)}

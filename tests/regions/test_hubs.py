@@ -7,10 +7,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.changes import PublishStaged, StageNodes
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.graph import Node
-from crabpath_retrievers.levels import compute_hub_level
+from crabpath_retrievers.core.changes import PublishStaged, StageNodes
+from crabpath_retrievers.core.graph import Node, compute_hub_level
 
 pytestmark = pytest.mark.both_databases
 

@@ -3,8 +3,8 @@
 import pytest
 
 from crabpath_retrievers import InvalidInputError, NotFoundError, RegionMDP
-from crabpath_retrievers.changes import ForgetNamespace
-from crabpath_retrievers.regions.chances import log_odds, shift_log_odds
+from crabpath_retrievers.core.changes import ForgetNamespace
+from crabpath_retrievers.regions.success import log_odds, shift_log_odds
 
 HALL, DESK, BIN = 0, 1, 2
 

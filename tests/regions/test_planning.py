@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import TransitionCount
-from crabpath_retrievers.regions.planning import ValueFunction, run_value_iteration
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.regions.mdp import ValueFunction, run_value_iteration
 
 A, B, C, D = 1, 2, 3, 4
 

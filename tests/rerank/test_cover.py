@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from crabpath_retrievers.rerank.cover import greedy_coverage
+from crabpath_retrievers.rerank.ranker import greedy_coverage
 
 
 def test_a_document_that_adds_words_passes_one_that_repeats():

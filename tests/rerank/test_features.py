@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import (
+from crabpath_retrievers.core.graph import (
     LEARNED_KINDS,
     TYPED_KINDS,
     Candidate,
@@ -13,6 +13,7 @@ from crabpath_retrievers.graph import (
     Tier,
     WalkEdge,
 )
+from crabpath_retrievers.core.text import QueryInformation, encode_terms
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,
@@ -20,7 +21,6 @@ from crabpath_retrievers.rerank.features import (
     compute_features,
     compute_node_features,
 )
-from crabpath_retrievers.terms import QueryInformation, encode_terms
 
 EVEN = np.zeros(3)  # every node is as likely a source as any other
 ASKED = QueryInformation.from_idf({"crab": 30.0, "path": 15.0, "sea": 5.0})

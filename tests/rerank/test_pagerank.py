@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.rerank.pagerank import pagerank
+from crabpath_retrievers.rerank.features import pagerank
 
 
 def of(pointers, restart, follow=0.5):

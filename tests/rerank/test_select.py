@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.graph import Node, NodeHead
+from crabpath_retrievers.core.graph import Node, NodeHead
 from crabpath_retrievers.rerank.select import SelectionLimits, select_within_budget
 
 

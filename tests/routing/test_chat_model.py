@@ -11,11 +11,11 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import FakeListChatModel
 from werkzeug import Response
 
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 from crabpath_retrievers.routing.policy import SoftmaxRouter
-from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.usage import ModelUsage
 
 METHODS = ("json_schema", "function_calling", "json_mode")
 QUICK = RouterSettings(timeout=0.3, max_retries=0)
@@ -287,11 +287,11 @@ def test_after_three_failures_the_model_is_left_alone(chat_server, router_of, th
     """It says so once in the log and on every turn, and tries again after a while."""
     chat_server.says = "prose"
     router = router_of(RouterSettings(recovery_seconds=0.4))
-    with caplog.at_level(logging.WARNING, logger="crabpath_retrievers.routing.breaker"):
+    with caplog.at_level(logging.WARNING, logger="crabpath_retrievers.routing.chat_model.client"):
         notes = [router.route(three).notes[0] for _ in range(5)]
     assert len(chat_server.requests) == 2 * 3  # each once more in plain words
     assert [note.startswith("not asked: 3 failures in a row") for note in notes[3:]] == [True, True]
-    said = [r for r in caplog.records if r.name == "crabpath_retrievers.routing.breaker"]
+    said = [r for r in caplog.records if r.name == "crabpath_retrievers.routing.chat_model.client"]
     assert (router.state, len(said)) == ("open", 1)
     chat_server.says = says([2])
     time.sleep(0.5)

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.routing.candidates import find_unclear
-from crabpath_retrievers.routing.experience import ActionStatistics, format_experience
-from crabpath_retrievers.routing.prompt import INSTRUCTIONS, build_prompt
-from crabpath_retrievers.routing.tokens import estimate_tokens
+from crabpath_retrievers.routing.chat_model.prompt import (
+    INSTRUCTIONS,
+    build_prompt,
+    estimate_tokens,
+    find_unclear,
+)
+from crabpath_retrievers.routing.mdp_hint import ActionStatistics, format_experience
 
 KNOWN = [ActionStatistics("search", 0.3, 60.0), ActionStatistics("mention", 0.8, 24.0)]
 ROOM = 600

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from crabpath_retrievers.routing.limited import arun_with_timeout, run_with_timeout
+from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 
 OWN = TimeoutError("the socket")
 NAME = contextvars.ContextVar("NAME", default="nobody")

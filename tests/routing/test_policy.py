@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import (
     RouterChoice,
     RoutingRequest,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import SoftmaxRouter
 
 GOOD = {"follow": [2, 1, 4], "drop": [3], "stop": True, "reason": "because"}

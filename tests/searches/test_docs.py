@@ -4,7 +4,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from crabpath_retrievers.searches.kinds import TYPED_KINDS_BY_NAME
+from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
 
 PAGE = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
 

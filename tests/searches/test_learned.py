@@ -5,7 +5,7 @@ import sqlalchemy as sa
 import tables as s
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.graph import TYPED_KINDS
+from crabpath_retrievers.core.graph import TYPED_KINDS
 
 pytestmark = pytest.mark.both_databases
 

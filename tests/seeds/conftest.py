@@ -14,10 +14,10 @@ from langchain_chroma import Chroma
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.embedder import to_unit_vector
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 
 class Numbers(Embeddings):

@@ -23,7 +23,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.seeds.chroma import ChromaIndex, keep_filterable
+from crabpath_retrievers.vectors.chroma import ChromaIndex, keep_filterable
 
 X = np.array([1, 0, 0], dtype=np.float32)
 Y = np.array([0, 1, 0], dtype=np.float32)
@@ -53,7 +53,7 @@ def elsewhere(code, path):
 
 OPEN = """
     from crabpath_retrievers.errors import StoreLockedError
-    from crabpath_retrievers.seeds.chroma import ChromaIndex
+    from crabpath_retrievers.vectors.chroma import ChromaIndex
     try:
         print(ChromaIndex.open_directory(path).count())
     except StoreLockedError as error:
@@ -169,7 +169,7 @@ def test_opening_again_reads_what_another_process_wrote(tmp_path):
     first.close()
     write = """
         import numpy as np
-        from crabpath_retrievers.seeds.chroma import ChromaIndex
+        from crabpath_retrievers.vectors.chroma import ChromaIndex
         index = ChromaIndex.open_directory(path)
         index.upsert(["b"], [np.array([0, 1, 0], dtype=np.float32)], [""], [{}])
         index.close()

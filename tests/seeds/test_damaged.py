@@ -15,8 +15,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.chroma_directory import ChromaDirectory
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.chroma_directory import ChromaDirectory
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 X = np.array([1, 0, 0], dtype=np.float32)

@@ -14,8 +14,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
-from crabpath_retrievers.seeds import embedder
-from crabpath_retrievers.seeds.embedder import (
+from crabpath_retrievers.vectors import embedder
+from crabpath_retrievers.vectors.embedder import (
     Embedder,
     find_packaged_weights,
     require_same_embedder,
@@ -79,7 +79,7 @@ def test_weights_that_are_not_the_official_file_are_refused(tmp_path, content):
     weights_in(tmp_path, content)
     code = """
 from crabpath_retrievers.errors import EmbeddingMismatchError
-from crabpath_retrievers.seeds.embedder import packaged_weights
+from crabpath_retrievers.vectors.embedder import packaged_weights
 try:
     packaged_weights()
 except EmbeddingMismatchError as error:

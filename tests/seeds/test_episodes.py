@@ -117,7 +117,7 @@ def test_feedback_after_other_feedback_searches_again(memory, monkeypatch):
 
 def test_few_queries_are_kept_at_hand(memory, monkeypatch):
     """The oldest go first."""
-    monkeypatch.setattr("crabpath_retrievers.seeds.episodes._CACHED", 2)
+    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._CACHED", 2)
     learn(memory, "default")
     for number in range(5):
         memory.retrieve(f"question {number}?")

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.seeds import embedder as module
-from crabpath_retrievers.seeds.embedder import Embedder
-from crabpath_retrievers.seeds.gathering import QueryBatcher
+from crabpath_retrievers.vectors import embedder as module
+from crabpath_retrievers.vectors.embedder import Embedder, QueryBatcher
 
 
 class Model:

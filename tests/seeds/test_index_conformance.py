@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from crabpath_retrievers.seeds import vectorstore
-from crabpath_retrievers.seeds.chroma import ChromaIndex
+from crabpath_retrievers.vectors import langchain_store
+from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 # Seen from "1 0 0", nearest first: cosines 1, 1/√1.25 = .89, 1/√2 = .71 and 0.
 FOUR = {"same": "1 0 0", "near": "1 0.5 0", "far": "1 1 0", "across": "0 0 1"}
@@ -78,7 +78,7 @@ def test_matching_tells_which_ids_satisfy_a_filter(backend):
 
 def test_more_records_than_one_write_takes(backend, monkeypatch):
     """Writes and deletions above the batch limit are cut up, and every record arrives."""
-    monkeypatch.setattr(vectorstore, "_BATCH", 7)
+    monkeypatch.setattr(langchain_store, "_BATCH", 7)
     if isinstance(backend.index, ChromaIndex):
         backend.index._batch = 7
     records = {f"n{i}": f"1 {i} 0" for i in range(30)}

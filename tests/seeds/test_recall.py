@@ -6,9 +6,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.seeds.embedder import to_unit_vector
-from crabpath_retrievers.seeds.episodes import EpisodeQuery
-from crabpath_retrievers.terms import QueryInformation
+from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 ASKED = "Which orchard grows the crimson apple variety"
 

@@ -7,7 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers.errors import ConfigurationError, StoreError
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 X = np.array([1, 0], dtype=np.float32)
 

@@ -19,7 +19,7 @@ from langchain_core.documents import Document
 from stores import Hashed, status_of
 
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
-from crabpath_retrievers.doctor.examine import examine
+from crabpath_retrievers.maintenance.doctor.run import examine
 
 _MOUNTED = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
 

@@ -38,8 +38,8 @@ from crabpath_retrievers import (
     MemoryTransfer,
 )
 from crabpath_retrievers.config.autotune import Knobs
-from crabpath_retrievers.doctor.examine import examine
-from crabpath_retrievers.query import Query
+from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.maintenance.doctor.run import examine
 
 _HONEST_EVERY = 25  # inputs
 _LOOK_EVERY = 1000

@@ -22,7 +22,7 @@ from langchain_core.documents import Document
 from stores import Child, Hashed, Raised, chroma, last_line, result, schema, server_url, status_of
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.doctor.examine import examine
+from crabpath_retrievers.maintenance.doctor.run import examine
 
 Say = Callable[[Any], None]
 _NAMESPACES = ("ann", "bob", "eve")

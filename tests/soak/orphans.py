@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from stores import Words
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.doctor.examine import examine
+from crabpath_retrievers.maintenance.doctor.run import examine
 
 _TOPICS, _PARTS, _KEPT = 40, 5, 50
 

@@ -31,8 +31,8 @@ _FORK.set_forkserver_preload(
         "chromadb",
         "psycopg",
         "crabpath_retrievers.crabpath",
-        "crabpath_retrievers.doctor.examine",
-        "crabpath_retrievers.seeds.chroma",
+        "crabpath_retrievers.maintenance.doctor.run",
+        "crabpath_retrievers.vectors.chroma",
         "crabpath_retrievers.storage.fulltext",
     ]
 )

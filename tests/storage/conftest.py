@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 from tables import metadata
 
-from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
-from crabpath_retrievers.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.text import list_mention_names
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import list_mention_names
 
 PRIOR, FLOOR = 0.5, 0.25
 

@@ -6,15 +6,10 @@ import pytest
 import sqlalchemy as sa
 from tables import namespaces, weight_changes
 
-from crabpath_retrievers.changes import (
-    AdjustWeights,
-    AdvanceClock,
-    PutEdges,
-    WeightDelta,
-)
-from crabpath_retrievers.changes.notes import SetAuthority
-from crabpath_retrievers.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
-from crabpath_retrievers.storage.weight_writer import WeightWriter
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
+from crabpath_retrievers.core.changes.notes import SetAuthority
+from crabpath_retrievers.core.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
+from crabpath_retrievers.storage.write.weights import WeightWriter
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LEFT = {Authority.OVERLAY: 0.5, Authority.CANONICAL: 0.5**0.25, Authority.CONSTITUTIONAL: 1.0}

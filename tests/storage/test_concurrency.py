@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crabpath_retrievers.changes import AdjustWeights, RecordTurn, WeightDelta
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, RecordTurn, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.trajectory import Turn
 
 STEP = 0.0078125  # 2⁻⁷: sums of it are exact
 ADJUST = f"""
 import sys
-from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.storage import GraphStore
 store = GraphStore(sys.argv[1])
 print("ready", flush=True)

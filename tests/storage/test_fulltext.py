@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes import RemoveNodes
-from crabpath_retrievers.text import tokenise
+from crabpath_retrievers.core.changes import RemoveNodes
+from crabpath_retrievers.core.text import tokenise
 
 ACUTE = "\N{COMBINING ACUTE ACCENT}"
 LIGATURE = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}"  # 18 plain characters

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AdjustWeights,
     AdvanceClock,
@@ -11,11 +11,16 @@ from crabpath_retrievers.changes import (
     RecordTurn,
     WeightDelta,
 )
-from crabpath_retrievers.changes.notes import KeepNote
-from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage.health_edges import CoUsedEdge, EdgeGroup
-from crabpath_retrievers.storage.health_queries import CorpusSize, SampledChunk, TurnFacts
-from crabpath_retrievers.trajectory import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.changes.notes import KeepNote
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.storage.read.health import (
+    CorpusSize,
+    CoUsedEdge,
+    EdgeGroup,
+    SampledChunk,
+    TurnFacts,
+)
 
 ALL = 10_000
 

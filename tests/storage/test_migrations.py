@@ -4,10 +4,14 @@ import pytest
 import sqlalchemy as sa
 from tables import meta
 
-from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.migrations import SCHEMA_VERSION, UNRELEASED, read_schema_version
+from crabpath_retrievers.storage.schema.version import (
+    SCHEMA_VERSION,
+    UNRELEASED,
+    read_schema_version,
+)
 
 
 def version_of(store):

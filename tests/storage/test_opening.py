@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import tables
 from proxy import Proxy
 
-from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
     ConfigurationError,
     StoreLockedError,
@@ -24,7 +24,7 @@ from crabpath_retrievers.storage import GraphStore
 AS_NOBODY = """
 import os, sys
 import sqlalchemy.dialects.sqlite
-from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore
 if os.geteuid() == 0:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import overlay, turns, weight_changes
 
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     AdjustWeights,
     AdvanceClock,
     ForgetNamespace,
@@ -18,9 +18,9 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     WeightDelta,
 )
-from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.storage import hot
-from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.storage import sql_tools
+from crabpath_retrievers.storage.read.walk import Clock
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 
@@ -120,7 +120,7 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
         graph.join(node, pair[0])
     clock = store.walk.get_clock("default")
     statements = []
-    opened = hot.open_driver_cursor
+    opened = sql_tools.open_driver_cursor
 
     @contextmanager
     def counted(connection):
@@ -128,7 +128,7 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
             statements.append(cursor)
             yield cursor
 
-    monkeypatch.setattr(hot, "hot_cursor", counted)
+    monkeypatch.setattr(sql_tools, "hot_cursor", counted)
     engine = store._reader
     sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
@@ -193,7 +193,7 @@ def test_many_weights_move_with_a_constant_number_of_statements(
     counts = []
     for number in (2, 40):
         statements = []
-        opened = hot.open_driver_cursor
+        opened = sql_tools.open_driver_cursor
 
         @contextmanager
         def counted(connection, seen=statements, opened=opened):
@@ -203,7 +203,7 @@ def test_many_weights_move_with_a_constant_number_of_statements(
 
         deltas = tuple(WeightDelta(pair[0], n, EdgeKind.CO_USED, 0.1) for n in nodes[:number])
         with monkeypatch.context() as counting:
-            counting.setattr(hot, "hot_cursor", counted)
+            counting.setattr(sql_tools, "hot_cursor", counted)
             store.apply([AdjustWeights("default", deltas, "test")])
         counts.append(len(statements))
     assert counts[0] == counts[1]

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 import tables
 from tables import overlay
 
-from crabpath_retrievers.changes import (
+from crabpath_retrievers.core.changes import (
     AdjustWeights,
     ConfirmIndexDeletions,
     MoveNodes,
@@ -17,8 +17,8 @@ from crabpath_retrievers.changes import (
     StageNodes,
     WeightDelta,
 )
+from crabpath_retrievers.core.graph import LEARNED_KINDS, Edge, EdgeKind
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.graph import LEARNED_KINDS, Edge, EdgeKind
 
 
 def test_staged_nodes_are_invisible_until_published(store, make):

@@ -14,11 +14,11 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.core.changes import PutMeta
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.hot import CompiledSelect
-from crabpath_retrievers.time_limit import limit_waiting
+from crabpath_retrievers.storage.sql_tools import CompiledSelect
 
 pytestmark = pytest.mark.slow
 

@@ -3,21 +3,18 @@
 import pytest
 import tables as s
 
-from crabpath_retrievers.changes import (
-    ConsumeFeedback,
-    ForgetNamespace,
-    KeepFeedback,
-)
-from crabpath_retrievers.changes.history import (
+from crabpath_retrievers.core.changes import ConsumeFeedback, ForgetNamespace, KeepFeedback
+from crabpath_retrievers.core.changes.history import (
+    AddTransitions,
     FeedbackEffects,
     RestoreSnapshot,
     TakeSnapshot,
+    TransitionCount,
     UndoFeedback,
 )
-from crabpath_retrievers.changes.regions import AddTransitions, TransitionCount
-from crabpath_retrievers.levels import compute_hub_level
-from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.storage.region_queries import _STEPS
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.storage.read.regions import _STEPS
 
 HUB = next(f"hub{i}" for i in range(500) if compute_hub_level(f"hub{i}"))
 PLAIN = next(f"plain{i}" for i in range(500) if not compute_hub_level(f"plain{i}"))

@@ -2,9 +2,8 @@
 
 import pytest
 
-from crabpath_retrievers.changes import ForgetNamespace, RecordTurn
-from crabpath_retrievers.errors import NotFoundError, StoreError
-from crabpath_retrievers.trajectory import (
+from crabpath_retrievers.core.changes import ForgetNamespace, RecordTurn
+from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
     ReturnedDocument,
@@ -12,6 +11,7 @@ from crabpath_retrievers.trajectory import (
     Turn,
     WalkStep,
 )
+from crabpath_retrievers.errors import NotFoundError, StoreError
 
 PATH = PathEdge("a", "b", "link", 0.5, "habitual", 0.7)
 STEP = WalkStep(

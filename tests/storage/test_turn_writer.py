@@ -6,10 +6,10 @@ from itertools import chain
 
 import pytest
 
-from crabpath_retrievers.changes import ForgetNamespace, RecordTurn
+from crabpath_retrievers.core.changes import ForgetNamespace, RecordTurn
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import StoreError, StoreUnavailableError
-from crabpath_retrievers.storage.turn_writer import TurnWriter
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 
 def record(number):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
-from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
+from crabpath_retrievers.core.graph import Edge, EdgeKind
 
 LINK, CAUSED = EdgeKind.LINK, EdgeKind.CAUSED_SUCCESS
 

@@ -4,7 +4,7 @@ import itertools
 import time
 
 from crabpath_retrievers.ab import TrialSettings
-from crabpath_retrievers.trajectory import ReturnedDocument, Turn
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 
 SMALL = TrialSettings(
     directional_turns=4,

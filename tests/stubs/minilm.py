@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.seeds import embedder
+from crabpath_retrievers.vectors import embedder
 
 load = embedder.load_default_embeddings
 

@@ -10,8 +10,8 @@ from tables import turns
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.learning.blame import MIN_INHIBITION
+from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
+from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage import GraphStore
 
 RIGHT = "Strawberries are red as well."

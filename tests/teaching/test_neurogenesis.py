@@ -7,7 +7,7 @@ import pytest
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
-from crabpath_retrievers.learning.neurogenesis import make_auto_note_id
+from crabpath_retrievers.learning.rules.notes import make_auto_note_id
 
 QUESTION = "Where do the crabs live?"
 ANSWER = "Under stones."

@@ -8,11 +8,11 @@ import tables as schema
 from langchain_core.documents import Document
 
 from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.changes import AdjustWeights, StageNodes, WeightDelta
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.changes import AdjustWeights, StageNodes, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.seeds.beside import NamespaceCollections
-from crabpath_retrievers.storage import hot
+from crabpath_retrievers.storage import sql_tools
+from crabpath_retrievers.vectors.base import NamespaceCollections
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -189,9 +189,9 @@ def test_a_filter_hides_notes(memory, asker):
 def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch):
     """Its queries take as many statements as before anybody was taught, and search one index."""
     statements, searched = [], []
-    rows, of = hot.CompiledSelect.rows, NamespaceCollections.of
+    rows, of = sql_tools.CompiledSelect.rows, NamespaceCollections.of
     monkeypatch.setattr(
-        hot.CompiledSelect,
+        sql_tools.CompiledSelect,
         "rows",
         lambda self, *args: (statements.append(self), rows(self, *args))[1],
     )

@@ -7,7 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tables import nodes
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.changes import SetFrozen
+from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
 
 pytestmark = pytest.mark.both_databases

@@ -6,9 +6,9 @@ from tables import nodes, overlay, weight_changes
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
-from crabpath_retrievers.feedback.outside import StandaloneLearner
-from crabpath_retrievers.learning.notes import make_note_id
-from crabpath_retrievers.storage.apply import Writer
+from crabpath_retrievers.learning.rules.notes import make_note_id
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.storage.write.apply import Writer
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -117,7 +117,7 @@ def test_a_use_is_taken_back(memory, asker):
 def test_what_neurogenesis_made_goes(open_memory, asker_of, monkeypatch):
     """The answer of the feedback that is undone is no note any more."""
     monkeypatch.setattr(
-        "crabpath_retrievers.learning.neurogenesis.find_closed_gate", lambda *_: None
+        "crabpath_retrievers.learning.rules.notes.find_closed_gate", lambda *_: None
     )
     with open_memory(learning=ONCE, note=NoteSettings(min_words=1)) as memory:
         turn = memory.retrieve(QUESTION, k=4).turn.id

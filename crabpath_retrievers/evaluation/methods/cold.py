@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
@@ -11,8 +13,6 @@ from crabpath_retrievers.evaluation.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.progress import bar
 from crabpath_retrievers.routing.policy import Router
 
 

@@ -11,13 +11,13 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.progress import bar
 
 _BATCH = 1000
 # As the project's own index, but searched wide enough to miss no neighbour.

@@ -7,6 +7,7 @@ from langchain_classic.retrievers import EnsembleRetriever
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnablePassthrough
 
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     RankFunction,
@@ -14,7 +15,6 @@ from crabpath_retrievers.evaluation.methods.base import (
 )
 from crabpath_retrievers.evaluation.methods.dense import open_vector_search
 from crabpath_retrievers.evaluation.methods.lexical import build_word_search
-from crabpath_retrievers.graph import Vector
 
 _PLACE = "place"
 

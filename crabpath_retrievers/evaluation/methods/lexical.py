@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 import bm25s
 
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.text import tokenise
 
 WordSearch = Callable[[str, int], list[int]]
 """Positions of the best matching chunks, for a query and a depth."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
@@ -14,10 +16,8 @@ from crabpath_retrievers.evaluation.methods.base import (
     RetrievedChunk,
 )
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
-from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.usage import ModelUsage
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 
 
 @dataclass(slots=True)

@@ -11,15 +11,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     ReturnedChunk,
     SimulatedFeedback,
 )
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.retrieval.pipeline import Answer
 
 NAMESPACE = "learned"
 _DEPTH_FACTOR = 3  # how many more documents trivial learners reorder than are returned

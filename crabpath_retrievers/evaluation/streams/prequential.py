@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import RankedDocument, StreamLearner
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.progress import bar
-from crabpath_retrievers.seeds.embedder import Embedder
+from crabpath_retrievers.vectors.embedder import Embedder
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.methods import RetrievedChunk
@@ -27,7 +28,6 @@ from crabpath_retrievers.evaluation.streams.prequential import (
 )
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.summary import score_pass, summarize_stream
-from crabpath_retrievers.progress import bar
 
 FROZEN = "cold"
 LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], StreamLearner]] = MappingProxyType(

@@ -1,12 +1,15 @@
 """Linkers derive edges from the text of documents, without a model."""
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.ingest.linkers.base import Linker
+from crabpath_retrievers.ingest.linkers.base import (
+    Linker,
+    NearestNeighbours,
+    SiblingLinker,
+    SimilarLinker,
+)
 from crabpath_retrievers.ingest.linkers.link import LinkLinker
 from crabpath_retrievers.ingest.linkers.mention import MentionLinker
 from crabpath_retrievers.ingest.linkers.shared_term import SharedTermLinker
-from crabpath_retrievers.ingest.linkers.sibling import SiblingLinker
-from crabpath_retrievers.ingest.linkers.similar import NearestNeighbours, SimilarLinker
 
 
 def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.core.graph import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers.base import make_edge
-from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
+from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 
 class LinkLinker:

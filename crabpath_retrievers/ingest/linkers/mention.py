@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.text import is_specific_name, split_words
 from crabpath_retrievers.ingest.linkers.base import make_edge
-from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
-from crabpath_retrievers.text import is_specific_name, split_words
+from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 

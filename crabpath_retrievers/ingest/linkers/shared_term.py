@@ -9,10 +9,10 @@ from functools import lru_cache
 from itertools import groupby
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.text import Word, split_words
 from crabpath_retrievers.ingest.linkers.base import make_edge
-from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
-from crabpath_retrievers.text import Word, split_words
+from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
 _MAX_NAME_WORDS = 4

@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.experiments import (
-    adversarial,
-    brain_death,
-    merge,
-    negation,
-    noise,
-    procedural,
-)
+from benchmarks.experiments import adversarial, brain_death, merge, negation, noise, procedural
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,17 @@ from benchmarks.prior.conditional_logit import (
     measure_ranker,
 )
 from benchmarks.prior.fit_files import fit_files
+from crabpath_retrievers.core.graph import (
+    Candidate,
+    EdgeKind,
+    NodeHead,
+    OutgoingEdge,
+    Tier,
+    WalkEdge,
+)
+from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, OutgoingEdge, Tier, WalkEdge
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
-from crabpath_retrievers.terms import QueryInformation
 
 
 def head(key):

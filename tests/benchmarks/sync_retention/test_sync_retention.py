@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.sync_retention.edits import EditRates, edit_tree, read_tree, write_tree
 from benchmarks.sync_retention.study import measure_retention
-from crabpath_retrievers.text import tokenise
+from crabpath_retrievers.core.text import tokenise
 
 pytestmark = pytest.mark.slow
 

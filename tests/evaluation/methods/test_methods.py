@@ -8,7 +8,7 @@ from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus, se
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
 from crabpath_retrievers.evaluation.methods.lexical import open_lexical
-from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,7 @@ from pydantic import BaseModel
 
 from crabpath_retrievers import InvalidInputError, OutcomePolicy, Rule
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
-from langgraph_crabpath import (
-    CrabPathMiddleware,
-    create_crabpath_tool,
-    format_documents,
-)
+from langgraph_crabpath import CrabPathMiddleware, create_crabpath_tool, format_documents
 
 CORRECTION = "Both Scott Derrickson and Ed Wood were American."
 CONFIG = {"configurable": {"thread_id": "1"}}

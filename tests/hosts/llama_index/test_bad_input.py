@@ -4,11 +4,7 @@ import pytest
 from llama_index.core import Document
 from llama_index.core.schema import QueryBundle, TextNode
 
-from crabpath_retrievers import (
-    EmbeddingMismatchError,
-    InvalidInputError,
-    StoreUnavailableError,
-)
+from crabpath_retrievers import EmbeddingMismatchError, InvalidInputError, StoreUnavailableError
 from llama_index.retrievers.crabpath import CrabPathRetriever
 
 

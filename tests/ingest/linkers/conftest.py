@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers.config import LinkSettings, Settings
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.graph import EdgeKind
 
 Pairs = set[tuple[str, str]]
 

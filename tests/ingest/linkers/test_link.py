@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.references import collect_addresses, find_references
 
 LINK, BACK = EdgeKind.LINK, EdgeKind.LINKED_BY

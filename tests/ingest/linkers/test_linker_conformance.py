@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers.config import LinkSettings
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 BOTH_WAYS = {("a", "b"), ("b", "a")}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 MENTION, BACK = EdgeKind.MENTION, EdgeKind.MENTIONED_BY
 

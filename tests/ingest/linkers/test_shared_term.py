@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.linkers.shared_term import find_candidate_terms
 
 SHARED = EdgeKind.SHARED_TERM

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import CharacterTextSplitter
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 

@@ -1,6 +1,6 @@
 """``similar``: nearest neighbours by embedding, off by default."""
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 
 SIMILAR = EdgeKind.SIMILAR
 

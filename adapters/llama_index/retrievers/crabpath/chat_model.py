@@ -1,7 +1,11 @@
-"""Adapts language models of LlamaIndex to LangChain's chat models."""
+"""Adapts language models of LlamaIndex to LangChain's chat models.
+
+Tools that a model of LlamaIndex may call, and that the caller runs.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -15,12 +19,45 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from llama_index.core.llms import LLM, ChatResponse, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.tools.types import BaseTool, ToolMetadata, ToolOutput
 from llama_index.core.utils import get_tokenizer
 from pydantic import PrivateAttr
 
 from crabpath_retrievers.integration import arun_with_timeout
 from llama_index.retrievers.crabpath.messages import from_response, to_messages
-from llama_index.retrievers.crabpath.tools import OfferedTool
+
+
+@dataclass
+class _Schema(ToolMetadata):
+    """Metadata with a given JSON schema of the parameters."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def get_parameters_dict(self) -> dict[str, Any]:
+        return self.parameters
+
+
+class OfferedTool(BaseTool):
+    """A tool described in OpenAI's format."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """Describe the function of a schema."""
+        function = schema["function"]
+        self._metadata = _Schema(
+            description=function.get("description", ""),
+            name=function["name"],
+            fn_schema=None,
+            parameters=function.get("parameters", {}),
+        )
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """Name, description and parameters."""
+        return self._metadata
+
+    def __call__(self, input: Any) -> ToolOutput:  # noqa: A002  the name in the base
+        """Never called: the caller of the model runs the tool."""
+        raise NotImplementedError
 
 
 class LlamaIndexChatModel(BaseChatModel):

@@ -1,4 +1,7 @@
-"""Converts documents and nodes of LlamaIndex to arguments of ``add_documents``."""
+"""Converts documents and nodes of LlamaIndex to arguments of ``add_documents``.
+
+Adapts a node parser of LlamaIndex to a text splitter.
+"""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +16,26 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.integration import remove_answer_metadata
-from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
+
+
+class NodeParserSplitter(TextSplitter):
+    """Splits texts with a node parser.
+
+    Chunks get ids derived from their text, so that documents can be updated. Ids and metadata of
+    the parser's nodes are dropped; ``from_nodes`` keeps both.
+    """
+
+    def __init__(self, parser: NodeParser) -> None:
+        """Split with ``parser``."""
+        super().__init__()
+        self._parser = parser
+
+    def split_text(self, text: str) -> list[str]:
+        """Return the texts of the parser's nodes."""
+        nodes = self._parser.get_nodes_from_documents([LlamaDocument(text=text)])
+        found = [node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
+        return [piece for piece in found if piece.strip()]
+
 
 BLOCK = "llama_index"
 """Metadata key of the other fields of a node, so that it can be restored."""

@@ -1,4 +1,7 @@
-"""``CrabPathEventHandler``: turns events of LlamaIndex queries into feedback."""
+"""``CrabPathEventHandler``: turns events of LlamaIndex queries into feedback.
+
+Detects events at the end of a query.
+"""
 
 import asyncio
 import logging
@@ -21,12 +24,13 @@ from typing_extensions import Self, Unpack
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback, OutcomePolicy
 from crabpath_retrievers.integration import (
     BackgroundWorker,
+    EventKind,
     FeedbackFields,
     Receipt,
+    collect_exception_names,
     make_event_feedback,
     record_superseding,
 )
-from llama_index.retrievers.crabpath.outcomes import detect_run_events
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
     Outcome,
@@ -34,8 +38,38 @@ from llama_index.retrievers.crabpath.responses import (
     make_response_feedback,
     turns_of,
 )
-from llama_index.retrievers.crabpath.runs import QueryRun, QueryTracker
-from llama_index.retrievers.crabpath.spans import SpanWatcher
+from llama_index.retrievers.crabpath.runs import QueryRun, QueryTracker, SpanWatcher
+
+
+def detect_run_events(
+    run: QueryRun, result: Any, error: BaseException | None, policy: OutcomePolicy
+) -> set[EventKind]:
+    """Detect the events of a run that ended, counted or not, and set its answer.
+
+    Args:
+        run: The run.
+        result: Its result.
+        error: The exception that it raised; None for none.
+        policy: Defines which errors say something about documents.
+    """
+    result = getattr(result, "result", result)  # unwrap the result of an agent's workflow
+    said = result if isinstance(result, str) else get_answer_text(result)
+    run.answer = said or run.answer
+    if error is not None:
+        return (
+            {"chain_error"}
+            if policy.is_about_documents(collect_exception_names(type(error)))
+            else set()
+        )
+    failed = any(
+        policy.is_about_documents(collect_exception_names(raised)) for raised in run.raised
+    )
+    if run.raised and result is None:  # a workflow that raised ends without a result
+        return {"chain_error"} if failed else set()
+    seen: set[EventKind] = {"tool_error"} if failed else set()
+    streamed = isinstance(result, STREAMS) or (run.streamed and not said)
+    return seen if streamed or run.answer is None else {*seen, "silent_success"}
+
 
 _log = logging.getLogger(__name__)
 

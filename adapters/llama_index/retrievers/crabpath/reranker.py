@@ -20,8 +20,8 @@ from crabpath_retrievers.integration import (
     read_answer_block,
     run,
 )
-from llama_index.retrievers.crabpath.bundles import retrieve_bundle
 from llama_index.retrievers.crabpath.nodes import get_score, hide_block, make_blocks
+from llama_index.retrievers.crabpath.queries import retrieve_bundle
 
 
 class CrabPathReranker(BaseNodePostprocessor):

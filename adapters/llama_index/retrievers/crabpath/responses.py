@@ -52,7 +52,7 @@ def record(
         memory: The memory of the turns.
         response: As for :func:`turns_of`; the span id of the retrieval may replace the turn id.
         outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
-        fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
+        fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`.
 
     Raises:
         InvalidInputError: The response has no turn, or a field is not valid.

@@ -26,7 +26,6 @@ from crabpath_retrievers.integration import (
     is_blank,
     run,
 )
-from llama_index.retrievers.crabpath.bundles import retrieve_bundle
 from llama_index.retrievers.crabpath.documents import convert_documents, convert_nodes, require_kind
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
 from llama_index.retrievers.crabpath.filters import to_where
@@ -39,6 +38,7 @@ from llama_index.retrievers.crabpath.options import (
     open_filled,
     split_options,
 )
+from llama_index.retrievers.crabpath.queries import retrieve_bundle
 from llama_index.retrievers.crabpath.responses import Outcome, record
 
 
@@ -281,7 +281,7 @@ class CrabPathRetriever(BaseRetriever):
         Args:
             response: What a query engine, chat engine or agent returned, or nodes, or a turn id.
             outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
-            fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`, such as
+            fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`, such as
                 ``correction``. The response's own text counts as ``answer`` unless ``used`` or
                 ``answer`` are given.
 

@@ -1,0 +1,112 @@
+"""Parses feedback on an answer in the formats that hosts send.
+
+Records feedback for a graph: once per turn, and only in the namespace of the turn.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
+from crabpath_retrievers.integration import Operations, perform, record_superseding
+
+_THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
+FEEDBACK_FIELDS = ("outcome", "used", "unused", "answer", "correction")
+"""Fields of feedback on an answer."""
+
+_WRONG = OutcomePolicy().correction.outcome
+
+
+def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
+    """Parse feedback into the fields of a ``Feedback``.
+
+    Args:
+        said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
+            other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
+            ``unused``, ``answer`` and ``correction``.
+        wrong: Outcome of a correction without an outcome, in [-1, 1].
+
+    Raises:
+        InvalidInputError: ``said`` is none of these.
+    """
+    given = _to_mapping(said)
+    unknown = sorted(map(str, set(given) - set(FEEDBACK_FIELDS)))
+    if unknown:
+        msg = f"unknown fields {unknown} in the feedback: use {', '.join(FEEDBACK_FIELDS)}"
+        raise InvalidInputError(msg)
+    fields = {name: given[name] for name in FEEDBACK_FIELDS if given.get(name) is not None}
+    if "outcome" not in fields and "correction" not in fields:
+        msg = "the feedback has neither outcome nor correction: give one of them"
+        raise InvalidInputError(msg)
+    outcome = fields.get("outcome", wrong)
+    fields["outcome"] = _THUMBS.get(outcome, outcome) if isinstance(outcome, str) else outcome
+    if isinstance(outcome, bool):
+        fields["outcome"] = 1.0 if outcome else -1.0
+    return fields
+
+
+def parse_counted_feedback(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
+    """Parse feedback of a user into the fields of a ``Feedback``, if a policy counts it.
+
+    Raises:
+        InvalidInputError: The feedback is not valid, or the policy does not count it.
+    """
+    fields = parse_feedback(said, policy.correction.outcome)
+    corrected = "correction" in fields
+    if not (policy.correction if corrected else policy.score).on:
+        kind = "correction" if corrected else "score"
+        msg = f"this is a {kind}, which the policy does not count: switch its rule on"
+        raise InvalidInputError(msg)
+    return {"source": policy.correction.source if corrected else "human", **fields}
+
+
+def build_feedback(said: Any, turn_id: str, **fields: Any) -> Feedback:
+    """Make the feedback for a turn.
+
+    Raises:
+        InvalidInputError: The feedback is not valid.
+    """
+    given = {**fields, **parse_feedback(said)}
+    return Feedback(turn_id, given.pop("outcome"), **given)
+
+
+def _to_mapping(said: Any) -> Mapping[str, Any]:
+    if isinstance(said, Mapping):
+        return said
+    if isinstance(said, (bool, int, float)):
+        return {"outcome": said}
+    if isinstance(said, str) and said.strip():
+        return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
+    msg = (
+        f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
+        f"the text of a correction, or a dict of {', '.join(FEEDBACK_FIELDS)}; not {said!r}"
+    )
+    raise InvalidInputError(msg)
+
+
+_log = logging.getLogger(__name__)
+_IDS = uuid.UUID("6f6fbe1c-54f8-4b0f-9a0c-6c8d1f1f8e55")
+
+
+def make_feedback_id(turn_id: str, namespace: str) -> str:
+    """Derive a feedback id from a turn, so that a node that runs again repeats the feedback.
+
+    The id contains the namespace, so that nobody can occupy the id for another namespace.
+    """
+    return uuid.uuid5(_IDS, f"said\0{namespace}\0{turn_id}").hex
+
+
+def make_refusals(note: str) -> list[dict[str, Any]]:
+    """Make the receipt of feedback that is not valid and was not stored."""
+    _log.warning("feedback was refused: %s", note)
+    return [{"feedback_id": None, "status": "refused", "note": note, "turn_id": None}]
+
+
+def record_feedback(retriever: CrabPathRetriever, feedback: Feedback) -> Operations[dict[str, Any]]:
+    """Record feedback, and return the receipt as plain data for a state.
+
+    Feedback of a person replaces feedback from events of the same turn.
+    """
+    receipt = yield from perform(record_superseding, retriever.memory, feedback)
+    return {**receipt._asdict(), "turn_id": feedback.turn_id}

@@ -1,0 +1,165 @@
+"""Change records of history: undo of feedback, and snapshots of learned state.
+
+Change records of the region MDP: transition counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crabpath_retrievers.core.graph import EdgeKind
+
+RegionKey = tuple[int, int]
+"""A region: its level and the key of its hub; (0, 0) stands for all regions together."""
+
+
+class TransitionCount(NamedTuple):
+    """Counts of one transition, to be added; negative counts undo.
+
+    Attributes:
+        level: Level of the regions; 0 for the sum over all regions.
+        region: Key of the hub of the region in which the action was taken; 0 at level 0.
+        task: Task type; empty for the sum over all types.
+        action: Action type; empty for turns that passed through the region, whatever they did.
+        next: Key of the hub of the region that it led to; 0 if unknown.
+        trials: How often it was taken.
+        wins: Sum of its successes, each in [0, 1].
+        ends, end_wins: Both for transitions that ended their episode. For the empty action: the
+            number of turns, and the sum of the mean credit of what they returned.
+    """
+
+    level: int
+    region: int
+    task: str
+    action: str
+    next: int
+    trials: float
+    wins: float
+    ends: float = 0.0
+    end_wins: float = 0.0
+
+    @property
+    def place(self) -> tuple[int, int, str, str, int]:
+        """The key of the row: level, region, task, action, next region."""
+        return self[:5]
+
+    @property
+    def counts(self) -> tuple[float, float, float, float]:
+        """The values of the row: trials, wins, ends, wins among the ends."""
+        return self[5:]
+
+
+@dataclass(frozen=True, slots=True)
+class AddTransitions:
+    """Add to the transition counts of a namespace; no count falls below 0."""
+
+    namespace: str
+    steps: tuple[TransitionCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeEffect:
+    """What one feedback added to an episode.
+
+    Attributes:
+        turns: Turns added.
+        labelled_turns: How many of them have the used documents named by the host.
+        documents: Credit added by node id; below 0 for credit that the limit dropped.
+        clock: Turn in which the episode was last changed before; None for a new episode.
+        user: Id of the user who gave the feedback; None if unknown.
+    """
+
+    id: str
+    turns: float
+    labelled_turns: float
+    documents: Mapping[str, float]
+    clock: int | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackEffects:
+    """What one feedback added to learned state beside its weight changes; stored for undo.
+
+    Attributes:
+        usage: Tuples ``(key, wins, losses, decay)``, as in ``AddUsage``.
+        together: Tuples ``(source, target, kind, count)`` of keys: actual changes of the counts.
+        episodes: Additions to episodes.
+        outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
+        count: Number of outcomes in the baseline before.
+        spoken: Reliability counts ``(used, total)`` added, by feature.
+        ranker: What the posterior of the ranker gained, encoded; None if nothing.
+        notes: Notes that it created or repeated, as ``(id, query)``; see ``UndoNotes``.
+        used: Ids of the nodes that its answers used, notes among them.
+        steps: Transition counts that it added.
+    """
+
+    usage: tuple[tuple[int, float, float, float], ...] = ()
+    together: tuple[tuple[int, int, EdgeKind, float], ...] = ()
+    episodes: tuple[EpisodeEffect, ...] = ()
+    outcomes: tuple[float, ...] = ()
+    count: int = 0
+    spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranker: bytes | None = None
+    notes: tuple[tuple[str, str | None], ...] = ()
+    used: tuple[str, ...] = ()
+    steps: tuple[TransitionCount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoFeedback:
+    """Subtract all effects of applied feedback, and release its turns.
+
+    Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
+    since ``version`` was read.
+
+    Attributes:
+        version: Version of the namespace when it was read.
+        mind: Ranking model of the namespace without the feedback, as JSON.
+        note: Reason, stored with the feedback.
+    """
+
+    namespace: str
+    feedback_id: str
+    version: int
+    mind: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFeedback:
+    """Cancel waiting feedback; raises ``ConflictError`` when it is no longer waiting."""
+
+    feedback_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Copy the learned state of a namespace.
+
+    Attributes:
+        id: New id of the snapshot.
+        name: Name, unique within the namespace; None for none.
+    """
+
+    namespace: str
+    id: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSnapshot:
+    """Replace the learned state of a namespace by that of a snapshot.
+
+    Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
+    """
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot:
+    """Delete a snapshot; the learned state of the namespace does not change."""
+
+    id: str

@@ -1,0 +1,179 @@
+"""Change records of namespaces: turns, feedback, weights, counts and episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crabpath_retrievers.core.changes.history import FeedbackEffects
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class WeightDelta:
+    """One update ``weight = clip(decayed(weight) + delta, -1, 1)``; STOP edges have target 0."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustWeights:
+    """Add deltas to the weights of one namespace; ``cause`` is the id of the feedback or note."""
+
+    namespace: str
+    deltas: tuple[WeightDelta, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceClock:
+    """Advance the clock and the decay of a namespace, which is created if it is new.
+
+    Attributes:
+        turns: Turns to add.
+        exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
+    """
+
+    namespace: str
+    turns: int = 0
+    exponent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTurn:
+    """Store the record of one retrieval, and advance the clock of its namespace by one turn.
+
+    Attributes:
+        vector: Unit query vector, shape ``[d]``, for learning from the turn later.
+    """
+
+    turn: Turn
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFeedback:
+    """Store feedback until it is applied; does nothing when its id exists.
+
+    Attributes:
+        vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.
+    """
+
+    feedback: Feedback
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeFeedback:
+    """Mark feedback as applied; the changes that follow from it come in the same call.
+
+    Raises ``ConflictError`` when the feedback is applied already, one of the turns was consumed by
+    other feedback, the namespace is frozen, or it changed since ``version`` was read.
+
+    Attributes:
+        turns: Ids of the turns that it is about.
+        version: Version of the namespace when it was read.
+        mind: New ranking model of the namespace, as JSON.
+        exponent: Decay exponent to add.
+        taught: What it adds, for undo.
+    """
+
+    namespace: str
+    feedback_id: str
+    turns: tuple[str, ...]
+    version: int
+    mind: str
+    exponent: float = 0.0
+    taught: FeedbackEffects = field(default_factory=FeedbackEffects)
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseFeedback:
+    """Mark feedback as refused, with the reason."""
+
+    feedback_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotateFeedback:
+    """Attach a note to applied feedback, such as which parts of it were ignored."""
+
+    feedback_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddUsage:
+    """Add to the usage counts of documents.
+
+    Attributes:
+        counts: Tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
+            returned it without use, and by how many nats failures lower its reward.
+    """
+
+    namespace: str
+    counts: tuple[tuple[int, float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPairCounts:
+    """Add to the evidence for edges that do not exist yet.
+
+    Attributes:
+        pairs: Tuples ``(source, target, kind, count)`` of keys.
+    """
+
+    namespace: str
+    pairs: tuple[tuple[int, int, EdgeKind, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEpisode:
+    """Add turns and credit to an episode, which is created if its id is new.
+
+    Attributes:
+        id: Id of the episode within the store.
+        query: The query text.
+        vector: Unit vector of the query, shape ``[d]``.
+        turns: Turns to add; negative for undo.
+        labelled_turns: How many of them have the used documents named by the host.
+        documents: Credit to add by node id; negative credit counts against a document.
+        clock: Turn to record as its last; None for the current turn of the namespace.
+        user: Id of the user who gave the feedback; None if unknown.
+    """
+
+    namespace: str
+    id: str
+    query: str
+    vector: Vector
+    turns: float
+    labelled_turns: float = 0.0
+    documents: Mapping[str, float] = field(default_factory=dict)
+    clock: int | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkEpisodesIndexed:
+    """Record that the vector index holds the vectors of these episodes."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetFrozen:
+    """Stop or resume learning in a namespace."""
+
+    namespace: str
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetNamespace:
+    """Delete a namespace with its turns, feedback, learned state, notes and snapshots."""
+
+    namespace: str

@@ -1,0 +1,162 @@
+"""Change records of maintenance: pruning, connecting, merging, compaction, and undo.
+
+Change record of A/B trials: the state of a trial.
+
+Change record of the autotuner: settings of one namespace, and the state of its tuning.
+
+Change record of health reports.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from crabpath_retrievers.core.graph import Edge
+
+
+class DroppedWeight(NamedTuple):
+    """A learned weight to delete: keys of both ends, number of the edge kind.
+
+    Attributes:
+        decay_at: Its ``decay_at`` as it was read; the weight is kept if that changed since.
+    """
+
+    source: int
+    target: int
+    kind: int
+    decay_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DropWeights:
+    """Delete learned weights and their history; structural edges fall back to their prior.
+
+    Attributes:
+        run: Id of the maintenance run, by which the change can be undone.
+    """
+
+    run: str
+    namespace: str
+    edges: tuple[DroppedWeight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectNodes:
+    """Add edges to isolated nodes; undone by the id of the maintenance run."""
+
+    run: str
+    edges: tuple[Edge, ...]
+
+
+class MergePair(NamedTuple):
+    """Keys of two near-duplicates: the one that is hidden, and the one that is kept."""
+
+    absorbed: int
+    keeper: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeNodes:
+    """Merge near-duplicates: the kept node takes over everything learned about the hidden one.
+
+    Skips a pair when one of its nodes is no longer visible to all namespaces, or when the node to
+    hide has more authority than the other or is ``constitutional``.
+    """
+
+    run: str
+    pairs: tuple[MergePair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTurns:
+    """Delete old turn records of a namespace, except those that waiting feedback refers to.
+
+    Attributes:
+        until: Number of the last turn to delete.
+    """
+
+    run: str
+    namespace: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactJournal:
+    """Delete all but the latest rows of the journal.
+
+    Attributes:
+        keep: How many rows are kept, at least 1.
+    """
+
+    run: str
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class UndoMaintenance:
+    """Undo the changes of one maintenance run, as far as the journal reaches.
+
+    What was learned since is kept: a weight that exists again is not overwritten.
+    """
+
+    run: str
+
+
+MaintenanceChange = (
+    DropWeights | ConnectNodes | MergeNodes | CompactTurns | CompactJournal | UndoMaintenance
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTrial:
+    """Write the state of a trial; raises ``ConflictError`` when it changed in the meantime.
+
+    Attributes:
+        name: Name of the trial.
+        before: State from which the new one was computed, as JSON; None for a new trial.
+        after: New state, as JSON.
+    """
+
+    name: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetKnobs:
+    """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
+
+    Raises ``ConflictError`` when the knobs or the tuning state changed since they were read.
+
+    Attributes:
+        run: Id of the maintenance run, by which the change can be undone.
+        knobs: Values that override the settings, as a JSON object by name; None for none.
+        tuning: State of the autotuner, as JSON; None for none.
+        before: Knobs and tuning state as they were read.
+        why: Reasons, JSON-safe; kept in the journal.
+    """
+
+    run: str
+    namespace: str
+    knobs: str | None
+    tuning: str | None
+    before: tuple[str | None, str | None]
+    why: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHealth:
+    """Store a health report of a namespace; does nothing for a namespace that does not exist.
+
+    Attributes:
+        clock: Last turn of the namespace when it was measured.
+        created: Time, in seconds since the epoch.
+        report: The report, JSON-safe.
+        keep: How many of the latest reports of the namespace are kept.
+    """
+
+    namespace: str
+    clock: int
+    created: float
+    report: Mapping[str, Any]
+    keep: int

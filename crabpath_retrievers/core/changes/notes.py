@@ -1,0 +1,108 @@
+"""Change records of notes and of the authority of nodes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
+
+NoteKind = Literal["teaching", "correction", "directive", "auto"]
+"""Origin of a note: given by a user in one of three ways, or made from an answer (``auto``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEdge:
+    """An edge of a note.
+
+    Attributes:
+        source, target: Ids of nodes; None is the note itself.
+        weight: Weight of the edge, in [-1, 1]; added to the present weight if neither end is the
+            note.
+    """
+
+    source: str | None
+    target: str | None
+    kind: EdgeKind
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNote:
+    """Store a note of one namespace, or replace its note with the same id.
+
+    Raises ``InvalidInputError`` when the id belongs to a document or to another namespace.
+
+    Attributes:
+        node: The note with its vector; document and source are empty.
+        query: The query that it answers, if known; with ``query_vector``, a unit vector of shape
+            ``[d]``, it becomes an episode of the note.
+        turn, feedback: Ids of the turn and feedback that it was made from. A note that a user
+            gave directly keeps that origin when feedback repeats it, and survives its undo.
+        edges: Edges of the note, and edges between other nodes; those of deleted nodes are skipped.
+    """
+
+    namespace: str
+    node: Node
+    kind: NoteKind
+    authority: Authority = Authority.OVERLAY
+    query: str | None = None
+    query_vector: Vector | None = None
+    turn: str | None = None
+    feedback: str | None = None
+    edges: tuple[NoteEdge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UseNotes:
+    """Update the use counts of notes; ids of other nodes are ignored.
+
+    Attributes:
+        used: Ids of nodes that a successful answer used.
+        seen: Ids of notes whose probation starts again although they were not used.
+    """
+
+    namespace: str
+    used: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndoNotes:
+    """Undo the effect on notes of feedback that was undone earlier in the same call.
+
+    A note that only this feedback created is deleted.
+
+    Attributes:
+        notes: Notes that it created or repeated, as ``(id, query)``; the query is that of the
+            episode that it added, if any.
+        used: Ids of the nodes that its answers used, once per turn.
+    """
+
+    namespace: str
+    notes: tuple[tuple[str, str | None], ...] = ()
+    used: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkNotesIndexed:
+    """Record that the vector index holds the vectors of the notes with these keys."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNotes:
+    """Delete notes with all rows that refer to them; ids of documents are ignored."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAuthority:
+    """Set the authority of nodes; learned weights to them decay at its rate from now on."""
+
+    keys: tuple[int, ...]
+    authority: Authority
+
+
+NoteChange = KeepNote | UseNotes | UndoNotes | MarkNotesIndexed | RemoveNotes | SetAuthority
+"""Changes of notes and of authority."""

@@ -1,0 +1,202 @@
+"""Feedback about a turn, and the credit that follows from it.
+
+Receipts of feedback, and its optional fields.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from typing_extensions import TypedDict
+
+from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.errors import InvalidInputError
+
+RewardSource = Literal["human", "self", "harvested", "teacher"]
+"""Source of feedback; settings hold a weight for each."""
+
+FeedbackStatus = Literal["waiting", "applied", "refused", "undone"]
+"""Status of recorded feedback."""
+
+DEFAULT_NAMESPACE = "default"
+"""Namespace of feedback that names neither a turn nor a namespace."""
+
+_LONGEST_ID = 200
+_LONGEST_USER = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Feedback of a host about a turn.
+
+    Attributes:
+        turn_id: The turn, or the host's run that asked; None for the last turns of the namespace.
+        outcome: How well the chain did, in [-1, 1].
+        used: Ids of the returned documents that the answer rests on; None if not known.
+        unused: Ids of returned documents that it does not rest on; None if not known.
+        answer: The chain's answer; the documents that it rests on are then attributed.
+        correction: What would have been right, in words; it becomes a note of the namespace with
+            inhibitory edges to the documents used in a failure, else to its best document.
+        source: Who gave it.
+        feedback_id: Recording the same id again changes nothing.
+        namespace: Namespace of the turn; None for that of the turn, or "default" without one.
+        user: User who gave it, as the host knows them: feedback can be listed and undone by user,
+            and is bounded where several users share a namespace; None if not known.
+    """
+
+    turn_id: str | None
+    outcome: float
+    used: Sequence[str] | None = None
+    unused: Sequence[str] | None = None
+    answer: str | None = None
+    correction: str | None = None
+    source: RewardSource = "human"
+    feedback_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    namespace: str | None = None
+    user: str | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the fields and normalise texts for storage.
+
+        Raises:
+            InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong type.
+        """
+        set_ = object.__setattr__
+        set_(self, "outcome", validate_outcome(self.outcome))
+        for name in ("used", "unused"):
+            ids = getattr(self, name)
+            set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
+        for name in ("turn_id", "answer", "correction"):
+            value = getattr(self, name)
+            set_(self, name, None if value is None else text_of(name, value))
+        if self.namespace is not None:
+            set_(self, "namespace", namespace_of(self.namespace))
+        known = get_args(RewardSource)
+        if not isinstance(self.source, str) or self.source not in known:
+            msg = f"unknown source {format_value(self.source)}: use one of {', '.join(known)}"
+            raise InvalidInputError(msg)
+        name = text_of("feedback_id", self.feedback_id)
+        if not 1 <= len(name) <= _LONGEST_ID:
+            msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
+            raise InvalidInputError(msg)
+        set_(self, "feedback_id", name)
+        set_(self, "user", None if self.user is None else validate_user(self.user))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the feedback as plain, JSON-safe data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
+        """Build feedback from data of :meth:`to_dict`.
+
+        Raises:
+            InvalidInputError: The data are not what ``to_dict`` returns.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            msg = f"this is no feedback as a mapping: {error}"
+            raise InvalidInputError(msg) from error
+
+
+def validate_user(name: object) -> str:
+    """Return the name of a user as it is stored.
+
+    Raises:
+        InvalidInputError: It is no text of 1 to 512 characters.
+    """
+    user = to_storable(name).strip() if isinstance(name, str) else ""
+    if not 1 <= len(user) <= _LONGEST_USER:
+        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
+        raise InvalidInputError(msg)
+    return user
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Credit that one feedback assigns to one turn.
+
+    Attributes:
+        outcome: z, how well the turn did, in [-1, 1].
+        weight: Weight of the source times the share of the turn, in [0, 1].
+        documents: Credit in [-1, 1] of every returned document with finer evidence: above 0 used in
+            a success, below 0 used in a failure, 0 returned and not used.
+        inferred: Those of them whose credit was attributed from an answer. There 0 means that the
+            answer does not show its use, which is weak evidence.
+    """
+
+    outcome: float
+    weight: float = 1.0
+    documents: Mapping[str, float] = field(default_factory=dict)
+    inferred: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Validate the numbers.
+
+        Raises:
+            InvalidInputError: A value that is no number in its range.
+        """
+        validate_outcome(self.outcome)
+        validate_outcome(self.weight, name="weight", least=0.0)
+        for node, credit in self.documents.items():
+            validate_outcome(credit, name=f"the credit of {node!r}")
+
+    @property
+    def has_stated_use(self) -> bool:
+        """Whether the host stated the use of any document."""
+        return not self.inferred.issuperset(self.documents)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Documents used in a success."""
+        return tuple(node for node, credit in self.documents.items() if credit > 0)
+
+
+def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
+    """Validate a number in [``least``, 1]: -1 is failure, 1 is success.
+
+    Args:
+        value: The value given.
+        name: Its name, for the message.
+        least: Lower bound.
+
+    Raises:
+        InvalidInputError: It is no number, not finite or out of range.
+    """
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not least <= value <= 1:  # type: ignore[operator]
+        words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
+        msg = f"{name} must be a number from {words}, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    return float(value)  # type: ignore[arg-type]
+
+
+class Receipt(NamedTuple):
+    """Status of recorded feedback.
+
+    Attributes:
+        feedback_id: Id under which it is stored; recording the same id again returns its status.
+        status: ``waiting`` until it is applied, then ``applied``; ``refused`` if nothing can be
+            learned from it; ``undone`` after an undo.
+        note: Why it is refused or still waits, or which part of it was ignored; None otherwise.
+    """
+
+    feedback_id: str
+    status: FeedbackStatus
+    note: str | None = None
+
+
+class FeedbackFields(TypedDict, total=False):
+    """Optional fields of :class:`~crabpath_retrievers.core.feedback.Feedback`."""
+
+    used: Sequence[str] | None
+    unused: Sequence[str] | None
+    answer: str | None
+    correction: str | None
+    source: RewardSource
+    feedback_id: str
+    namespace: str | None
+    user: str | None

@@ -1,0 +1,323 @@
+"""The memory graph: nodes (chunks of documents), signed edges, and what a walk makes of them.
+
+Weights lie in [-1, 1]; tiers and decay are those of [CrabPath] (``docs/bibliography.md``).
+
+The level of a node: which nodes are hubs, computed from their ids alone.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import InvalidInputError
+
+Vector = NDArray[np.float32]
+
+
+# numpy converts half to single precision number by number; a look-up table takes a third of that.
+_SINGLE = np.arange(1 << 16, dtype="<u2").view("<f2").astype(np.float32)
+
+
+class EdgeKind(Enum):
+    """Why an edge exists. The values are stored; never renumber them."""
+
+    STOP = 0
+    SIBLING = 1
+    LINK = 2
+    LINKED_BY = 3
+    MENTION = 4
+    MENTIONED_BY = 5
+    SHARED_TERM = 6
+    SIMILAR = 7
+    FOLLOWS = 8
+    TOOL = 9
+    CO_USED = 10
+    INHIBITS = 11
+    TAUGHT = 12
+    TEMPORAL = 13
+    SAME_ACTION = 14
+    CAUSED_SUCCESS = 15
+    CAUSED_FAILURE = 16
+    IRRELEVANT = 17
+    REGION_TRANSITION = 18
+    GRANGER_CAUSAL = 19
+
+    def __init__(self, _value: int) -> None:
+        """Store the label: it is read for every edge of a walk."""
+        self.label = self.name.lower()
+        """The name shown to users and written into records, such as ``mentioned_by``."""
+
+    # Members are singletons: hashing the name, as Enum does, takes three times as long.
+    __hash__ = object.__hash__
+
+
+OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT)
+"""Kinds that exist only in the overlay of one namespace; walks use them. Prior and floor are 0."""
+
+TYPED_KINDS = (
+    EdgeKind.TEMPORAL,
+    EdgeKind.SAME_ACTION,
+    EdgeKind.CAUSED_SUCCESS,
+    EdgeKind.CAUSED_FAILURE,
+    EdgeKind.IRRELEVANT,
+    EdgeKind.REGION_TRANSITION,
+    EdgeKind.GRANGER_CAUSAL,
+)
+"""Kinds that record the outcome of steps [CVX RFC-013]; typed searches use them, walks do not."""
+
+LEARNED_KINDS = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
+"""Kinds that feedback creates, not text: they stay when the text of a node is indexed again."""
+
+
+class Authority(Enum):
+    """How well a node is protected from forgetting [CrabPath]. Never renumber the stored values.
+
+    Weights of edges to an ``overlay`` node decay at the usual speed, to a ``canonical`` node at a
+    quarter of it, to a ``constitutional`` node not at all; the latter is never pruned or merged.
+    """
+
+    OVERLAY = 0
+    CANONICAL = 1
+    CONSTITUTIONAL = 2
+
+    @classmethod
+    def of(cls, name: object) -> "Authority":
+        """The authority with this name.
+
+        Raises:
+            InvalidInputError: No authority has this name.
+        """
+        if not isinstance(name, str) or name not in AUTHORITY_BY_NAME:
+            msg = (
+                f"authority must be one of {', '.join(AUTHORITY_BY_NAME)}, not {format_value(name)}"
+            )
+            raise InvalidInputError(msg)
+        return AUTHORITY_BY_NAME[name]
+
+
+AUTHORITY_BY_NAME: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
+"""Authorities by lower-case name."""
+
+DECAY_RATES = (1.0, 0.25, 0.0)
+"""Decay of the edges to a node relative to the usual speed, indexed by ``Authority.value``."""
+
+
+class Tier(Enum):
+    """How a walk treats an edge, by the edge's effective weight [CrabPath]."""
+
+    REFLEX = "reflex"
+    HABITUAL = "habitual"
+    DORMANT = "dormant"
+    INHIBITORY = "inhibitory"
+
+    # As for EdgeKind.
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One chunk of a document.
+
+    Attributes:
+        id: Stable id, derived from content and source or given by the caller.
+        document: Unit of updates and removals: the id given by the caller, else the source.
+        source: Origin of the text; neighbouring chunks of one source are siblings.
+        content: Text returned to the caller.
+        title: Title of the document or section; empty without one.
+        names: Normalised names by which other texts may mention this node.
+        addresses: Link targets that resolve to this node (paths, URLs, wiki names).
+        references: Link targets that occur in this node's text.
+        position: Position of the chunk in its document; not part of its identity.
+        metadata: JSON-safe metadata of the document.
+        digest: Fingerprint of text and metadata; equal digests mean that nothing changed.
+        vector: Unit embedding, shape ``[d]``.
+    """
+
+    id: str
+    document: str
+    source: str
+    content: str
+    title: str = ""
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    position: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A directed edge between two nodes, given by their surrogate keys.
+
+    Attributes:
+        prior: Weight before any feedback, in [-1, 1].
+        floor: Weight towards which the edge decays, in [-1, 1].
+    """
+
+    source: int
+    target: int
+    kind: EdgeKind
+    prior: float
+    floor: float
+
+
+class NodeHead(NamedTuple):
+    """The part of a node that search, walk and ranking need.
+
+    Attributes:
+        key: Surrogate key.
+        mentions: In how many texts the node's name is mentioned.
+        vector: Unit embedding, shape ``[d]``.
+        terms: Words of the text as from :func:`crabpath_retrievers.core.text.encode_terms`.
+    """
+
+    key: int
+    id: str
+    title: str
+    mentions: int
+    vector: Vector
+    terms: bytes = b""
+
+    @property
+    def rarity(self) -> float:
+        """How specific the node's name is, in (0, 1]: ``1 / sqrt(1 + mentions)``."""
+        return 1.0 / math.sqrt(1.0 + self.mentions)
+
+
+def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
+    """Cosine of each unit vector (at least one) with ``vector``; all have shape ``[d]``."""
+    stacked = np.concatenate(vectors).reshape(len(vectors), -1)
+    if stacked.dtype == np.float16:
+        stacked = _SINGLE.take(stacked.view(np.uint16))
+    similarities: list[float] = (stacked @ vector).tolist()
+    return similarities
+
+
+class OutgoingEdge(NamedTuple):
+    """An outgoing edge with the weight that one namespace gives it now.
+
+    Attributes:
+        source: Key of the source node.
+        target: Target node.
+        weight: Effective weight in [-1, 1], after decay.
+        prior: Weight before any feedback, in [-1, 1].
+    """
+
+    source: int
+    target: NodeHead
+    kind: EdgeKind
+    weight: float
+    prior: float
+
+
+class WalkEdge(NamedTuple):
+    """An outgoing edge of a visited node, with what one walk computed for it.
+
+    Attributes:
+        source: Source node.
+        outgoing: The edge as the namespace sees it.
+        weight: Effective weight after decay and damping, in [-1, 1].
+        relevance: Cosine of query and target, in [-1, 1].
+        tier: Tier of ``weight``.
+        strength: Evidence for the target: energy of the source times weight, at least 0; 0 for
+            an inhibitory edge.
+        hop: Distance of the target from its seed in hops, at least 1.
+    """
+
+    source: NodeHead
+    outgoing: OutgoingEdge
+    weight: float
+    relevance: float
+    tier: Tier
+    strength: float
+    hop: int
+
+    @property
+    def target(self) -> NodeHead:
+        """Target node."""
+        return self.outgoing.target
+
+    @property
+    def kind(self) -> EdgeKind:
+        """Why the edge exists."""
+        return self.outgoing.kind
+
+
+class Candidate(NamedTuple):
+    """A node that may be returned for a query, with the scores that search and memory give it.
+
+    Attributes:
+        similarity: Cosine of query and node, in [-1, 1].
+        lexical: BM25 score relative to the best match of the query, in [0, 1].
+        name: Rarity of the node's name when the query contains it, else 0.
+        exact: 1 when the query consists of the node's name, else 0.
+        hint: 1 when the caller suggested the node, else 0.
+        routed: 1 when a chat model chose an edge to the node, else 0.
+        found: Whether search found it; otherwise an edge leads to it.
+        episode: Evidence for it from turns of similar queries that used it, in [0, 1].
+        again: Evidence for it from turns of the same query that used it, in [0, 1].
+        passed: Evidence against it from turns of the same query that did not use it, in [0, 1].
+        usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
+        decayed: Share of its reward that failures have removed, in [0, 1).
+        advice: Log-odds by which steps of the kind that leads to it succeed more often in the
+            query's region than elsewhere.
+    """
+
+    head: NodeHead
+    similarity: float
+    lexical: float = 0.0
+    name: float = 0.0
+    exact: float = 0.0
+    hint: float = 0.0
+    routed: float = 0.0
+    found: bool = True
+    episode: float = 0.0
+    again: float = 0.0
+    passed: float = 0.0
+    usage: float = 0.0
+    decayed: float = 0.0
+    advice: float = 0.0
+
+
+def effective_weight(
+    weight: float, floor: float, mark: float, exponent: float, rate: float = 1.0
+) -> float:
+    """Weight after lazy decay: ``floor + (weight − floor) · exp(−rate · (exponent − mark))``.
+
+    Args:
+        weight: Weight at the last change, in [-1, 1].
+        floor: Weight that decay approaches, in [-1, 1].
+        mark: Accumulated decay exponent of the namespace at the last change.
+        exponent: Accumulated decay exponent now; nothing decays while it is at most ``mark``.
+        rate: Relative speed of decay, in [0, 1]; see ``DECAY_RATES``.
+    """
+    if weight == floor or exponent <= mark:
+        return weight
+    return floor + (weight - floor) * math.exp(rate * (mark - exponent))
+
+
+HUB_FANOUT = 16
+"""M: one node in 16 of each level is on the next one, as in HNSW (Malkov & Yashunin 2016)."""
+
+_BYTES = 8
+
+
+def compute_hub_level(node_id: str) -> int:
+    """Return ``floor(-ln U / ln M)``, U in (0, 1] from a hash of the id: 0 for 15 of 16 nodes.
+
+    HNSW draws the level at random (Malkov & Yashunin 2016, §4.1); here it is the same for the same
+    id on every machine and in every order of arrival. Nodes of level L and above are the hubs of
+    level L.
+    """
+    digest = hashlib.blake2b(node_id.encode(), digest_size=_BYTES).digest()
+    drawn = (int.from_bytes(digest, "big") + 1) / 2 ** (8 * _BYTES)
+    return int(-math.log(drawn) / math.log(HUB_FANOUT))

@@ -1,0 +1,286 @@
+"""A query and its options, and how texts, ids and paths from callers are validated."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from typing_extensions import TypedDict, Unpack
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.turn import Hop
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAMESPACE = 512
+_LONGEST_LABEL = 200
+_MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
+
+
+class RetrieverOptions(TypedDict, total=False):
+    """Options of a query that are also fields of a retriever, whichever framework it is for."""
+
+    namespace: str
+    """User, agent or tenant whose learned weights apply; 1 to 512 characters."""
+    task_type: str | None
+    """Type of the task that asks, such as "refund", 1 to 200 characters: transitions between
+    regions are counted by it too."""
+    explore: bool | int
+    """Sample the walk and the weights of the ranking instead of taking the best; an integer of at
+    least 0 seeds the sampling."""
+    fill: bool
+    """Return exactly k documents (as far as there are so many); False: only confident ones."""
+    one_per_document: bool
+    """Return at most one chunk of each document."""
+    max_tokens: int | None
+    """Tokens of all returned texts together, near-duplicates left out; None for no budget."""
+
+
+class CallOptions(RetrieverOptions, total=False):
+    """Options that one call of a retriever takes."""
+
+    k: int
+    """Documents to return, 1 to 1,000,000."""
+    filter: Mapping[str, Any] | None
+    """Condition on metadata, in the language of the vector index."""
+    seed_ids: Sequence[str] | None
+    """Ids of nodes that the caller suggests as entries of the walk."""
+    boost_tags: Sequence[str] | None
+    """Documents with one of these values in their metadata are preferred."""
+    session: str | None
+    """Conversation that asks, 1 to 200 characters, for A/B trials."""
+    arm: str | None
+    """Arm of an A/B trial that the query belongs to, as ``trial:arm``."""
+    on_hop: Callable[[Hop], object] | None
+    """Called with every hop of the walk while it happens. It must not block, and is called in
+    worker threads: use ``call_soon_threadsafe`` to reach an event loop."""
+
+
+class QueryOptions(CallOptions, total=False):
+    """All options of one query: of :meth:`CrabPath.retrieve` and ``aretrieve``."""
+
+    candidate_ids: Sequence[str] | None
+    """Ids of the only nodes that are ranked and returned, whether search finds them or not;
+    unknown ids are ignored. None ranks all that is found."""
+    vector: Sequence[float] | Vector | None
+    """Query vector of shape ``[d]``, not all zero; None embeds the text."""
+    existing_ids: Callable[[Sequence[str]], set[str] | None] | None
+    """Returns those of some ids that the host still has; others are not returned. None asks the
+    vector store, if the memory wraps one."""
+    record: bool
+    """Whether the turn is recorded, so that feedback can refer to it."""
+    run_id: str | UUID | None
+    """Run of the host framework, by which feedback can refer to the turn."""
+    callbacks: Any
+    """Callbacks of the host framework, for a router that runs models."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One validated question: ``text`` and :class:`QueryOptions`; see :meth:`validated`."""
+
+    text: str
+    k: int = 4
+    namespace: str = "default"
+    filter: Mapping[str, Any] | None = None
+    seed_ids: Sequence[str] = ()
+    boost_tags: Sequence[str] = ()
+    explore: bool | int = False
+    fill: bool = True
+    one_per_document: bool = False
+    max_tokens: int | None = None
+    candidate_ids: Sequence[str] | None = None
+    vector: Vector | None = None
+    existing_ids: Callable[[Sequence[str]], set[str] | None] | None = None
+    record: bool = True
+    task_type: str | None = None
+    session: str | None = None
+    arm: str | None = None
+    run_id: str | None = None
+    callbacks: Any = None
+    on_hop: Callable[[Hop], object] | None = None
+
+    @classmethod
+    def validated(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
+        """A question whose options are valid, and whose texts every database can store.
+
+        Raises:
+            InvalidInputError: The text is empty, or an option cannot be used.
+        """
+        given: dict[str, Any] = dict(options)
+        if "namespace" in given:
+            given["namespace"] = namespace_of(given["namespace"])
+        for name in ("task_type", "session", "arm", "run_id"):
+            if given.get(name) is not None:
+                given[name] = label_of(name, given[name])
+        for name in ("seed_ids", "boost_tags", "candidate_ids"):
+            if given.get(name) is not None:
+                given[name] = texts_of(given[name], name=name)
+            elif name != "candidate_ids":  # None is the default
+                given.pop(name, None)
+        query = cls(text=_question(text), **given)
+        query._require_valid_options()
+        return query
+
+    def _require_valid_options(self) -> None:
+        require_count("k", self.k)
+        if self.max_tokens is not None:
+            require_count("max_tokens", self.max_tokens)
+        require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
+        if not isinstance(self.explore, int) or self.explore < 0:
+            msg = f"explore must be True, False or a seed of at least 0, not {format_value(self.explore)}"
+            raise InvalidInputError(msg)
+        try:
+            bool(self.filter)
+        except Exception as error:  # vector stores have filters of all kinds
+            msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
+            raise InvalidInputError(msg) from error
+        for name, what in (("on_hop", "one hop"), ("existing_ids", "a list of ids")):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                msg = f"{name} must be a function of {what}, not {format_value(value)}"
+                raise InvalidInputError(msg)
+
+
+def _question(text: object) -> str:
+    if not isinstance(text, str):
+        msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
+        raise InvalidInputError(msg)
+    question = to_storable(text)
+    if not question.strip():
+        msg = "the query is empty: pass a question or some words"
+        raise InvalidInputError(msg)
+    return question
+
+
+def text_of(name: str, value: object) -> str:
+    """A text as it is stored; ids may also be given as numbers or UUIDs.
+
+    Raises:
+        InvalidInputError: It is nothing that has a text.
+    """
+    try:
+        if not isinstance(value, (bytes, bytearray)):
+            return to_storable(str(value))
+    except Exception:  # whatever an object of a caller raises
+        _log.debug("%s has no text", name, exc_info=True)
+    msg = f"{name} must be a text, not {format_value(value)}"
+    raise InvalidInputError(msg)
+
+
+def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
+    """One or several texts as a list; a single text is one value, not its characters.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if isinstance(values, str):
+        return [to_storable(values)]
+    return [text_of(name, value) for value in listed(name, values, "a list of texts")]
+
+
+def listed(name: str, values: object, what: str = "a list") -> list[Any]:
+    """The items of a list, or of anything else that can be gone through, but for texts.
+
+    Raises:
+        InvalidInputError: It cannot.
+    """
+    try:
+        if not isinstance(values, (str, bytes, bytearray, Mapping)):
+            return list(values)  # type: ignore[call-overload, no-any-return]
+    except CrabPathError:
+        raise
+    except Exception:
+        _log.debug("%s cannot be gone through", name, exc_info=True)
+    msg = f"{name} must be {what}, not {format_value(values)}"
+    raise InvalidInputError(msg)
+
+
+def path_of(name: str, value: object) -> Path:
+    """A path with ``~`` expanded, whether there is something or not.
+
+    Raises:
+        InvalidInputError: It is none that the system could know.
+    """
+    why = ""
+    try:
+        if isinstance(value, (str, os.PathLike)) and str(value):
+            path = Path(value).expanduser()
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                path.lstat()
+            return path
+    except (OSError, ValueError, RuntimeError) as error:
+        why = f" ({error})"[:200]
+    msg = f"{name} must be a path, not {format_value(value)}{why}"
+    raise InvalidInputError(msg)
+
+
+def require_splitter(splitter: object) -> None:
+    """Refuse what cannot split texts.
+
+    Raises:
+        InvalidInputError: It is neither None nor like a ``TextSplitter`` of LangChain.
+    """
+    if splitter is not None and not callable(getattr(splitter, "split_text", None)):
+        msg = f"splitter must be a LangChain TextSplitter, not {format_value(splitter)}"
+        raise InvalidInputError(msg)
+
+
+def require_flags(**given: object) -> None:
+    """Refuse flags that are neither True nor False.
+
+    Raises:
+        InvalidInputError: One is something else.
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            msg = f"{name} must be True or False, not {format_value(value)}"
+            raise InvalidInputError(msg)
+
+
+def namespace_of(name: object) -> str:
+    """A namespace as it is stored.
+
+    Raises:
+        InvalidInputError: It is no text, empty, or longer than databases can index.
+    """
+    # Checked as it is stored: what is not stored of a text may be all that there is.
+    text = to_storable(name) if isinstance(name, str) else ""
+    if not text.strip():
+        msg = f"namespace must be a non-empty text, not {format_value(name)}"
+        raise InvalidInputError(msg)
+    if len(text) > _LONGEST_NAMESPACE:
+        msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(text)}"
+        raise InvalidInputError(msg)
+    return text
+
+
+def label_of(name: str, value: object) -> str:
+    """The type of a task or of an action, or another label, as it is stored.
+
+    Raises:
+        InvalidInputError: It is no text of 1 to 200 characters.
+    """
+    text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
+    if not text.strip() or len(text) > _LONGEST_LABEL:
+        msg = (
+            f"{name} must be a text of 1 to {_LONGEST_LABEL} characters, not {format_value(value)}"
+        )
+        raise InvalidInputError(msg)
+    return text
+
+
+def require_count(name: str, value: object) -> None:
+    """Refuse what is no number of things to return.
+
+    Raises:
+        InvalidInputError: It is no whole number from 1 to a million.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {format_value(value)}"
+        raise InvalidInputError(msg)

@@ -1,0 +1,196 @@
+"""Tokens and names, split in one way for full text, term statistics and mentions.
+
+Quoting untrusted text in a prompt.
+
+Words as 16-bit codes, so that one table look-up finds the words of a query in a document.
+
+Two words share a code with probability 1/65,536; a document may then seem to contain a word that
+it does not contain.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
+# expressions do not count them as word characters.
+_MARKS = "".join(
+    chr(code)
+    for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
+    for code in block
+    if unicodedata.category(chr(code)).startswith("M")
+)
+# Scripts without spaces become one token per character; phrases still match.
+# Escaped, since editors normalise U+F900 to U+8C48, which would extend the range to Hangul.
+_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
+_QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
+_LONGEST_WORD = 64
+# Characters that control a terminal: C0 except tab and newline, DEL, C1, bidirectional overrides;
+# and lone surrogates, which cannot be encoded.
+_UNPRINTABLE = re.compile(
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_MAX_SHOWN = 200
+
+
+class Word(NamedTuple):
+    """A token, whether it is capitalised in the text, and its place there in characters."""
+
+    token: str
+    capitalised: bool
+    start: int
+    end: int
+
+
+def to_storable(text: str) -> str:
+    """The text without NUL and lone surrogates, which databases refuse."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def to_printable(text: str) -> str:
+    """The text with \ufffd in place of each character that could control a terminal."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def is_blank(text: object) -> bool:
+    """Whether a text or a name is None, or white space only when stored."""
+    return text is None or (isinstance(text, str) and not to_storable(text).strip())
+
+
+def format_value(value: object) -> str:
+    """Any value for a message, at most 200 characters; its ``repr`` may fail."""
+    try:
+        return repr(value)[:_MAX_SHOWN]
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
+def normalise(text: str) -> str:
+    """Compatibility decomposition (NFKD), case folded, without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+
+
+def split_words(text: str) -> Iterator[Word]:
+    """The words of a text in order; each is cut at 64 characters."""
+    ascii_only = text.isascii()
+    for match in _WORD.finditer(text):
+        surface = match.group()[:_LONGEST_WORD]
+        capitalised = surface[0].isupper() or surface[0].isdigit()
+        # One character can decompose into several words (½, ㍿, ﷺ).
+        for token in [surface.lower()] if ascii_only else _WORD.findall(normalise(surface)):
+            yield Word(token[:_LONGEST_WORD], capitalised, match.start(), match.end())
+
+
+def tokenise(text: str) -> list[str]:
+    """The normalised tokens of a text in order."""
+    if text.isascii():
+        return [word[:_LONGEST_WORD] for word in _WORD.findall(text.lower())]
+    return [word.token for word in split_words(text)]
+
+
+def hash_question(namespace: str, question: str) -> str:
+    """Id of a query in a namespace: a hash of its tokens in order."""
+    return sha256(f"{namespace}\n{' '.join(tokenise(question))}".encode()).hexdigest()[:32]
+
+
+def prepend_title(title: str, content: str) -> str:
+    """The title and the text; the text alone if it begins with the title."""
+    return content if content.startswith(title) else f"{title}\n{content}"
+
+
+def normalise_name(name: str) -> str:
+    """The stored form of a name: its tokens, joined by single spaces."""
+    return " ".join(tokenise(name))
+
+
+def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names by which a text may mention a document, with and without qualifiers in brackets."""
+    keys: dict[str, None] = {}
+    for name in (title, *aliases):
+        for variant in (name, _QUALIFIER.sub("", name)):
+            key = normalise_name(variant)
+            if is_specific_name(key):
+                keys[key] = None
+    return tuple(keys)
+
+
+def is_specific_name(key: str) -> bool:
+    """Whether a name can identify a document: 3 to 200 characters, not a number."""
+    return len(key) > 2 and not key.replace(" ", "").isdigit() and len(key) <= 200  # noqa: PLR2004
+
+
+_ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
+
+
+def quote_as_json(value: Any) -> str:
+    """The value as JSON on one line without angle brackets, so that it contains no tag."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPED)
+
+
+Floats = NDArray[np.float64]
+
+_CODE = np.dtype("<u2")
+_CODES = 1 << 16
+_ABSENT = 255
+
+
+def encode_terms(words: Iterable[str]) -> bytes:
+    """The distinct words of a text as sorted codes of two bytes each."""
+    codes = {_code(word) for word in words}
+    return np.array(sorted(codes), dtype=_CODE).tobytes()
+
+
+def _code(word: str) -> int:
+    return crc32(word.encode()) % _CODES
+
+
+class QueryInformation(NamedTuple):
+    """Words of a query and their information, i.e. inverse document frequency (BM25 idf).
+
+    Attributes:
+        words: Distinct words of the query that occur in the corpus, at most 255.
+        nats: Inverse document frequency of each word, shape ``[Q]``, in nats.
+    """
+
+    words: tuple[str, ...]
+    nats: Floats
+
+    @classmethod
+    def from_idf(cls, idf: Mapping[str, float]) -> "QueryInformation":
+        """From inverse document frequencies by word, the first 255 of them."""
+        first = dict(list(idf.items())[:_ABSENT])
+        return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))
+
+    @property
+    def total(self) -> float:
+        """Total information of the query, in nats."""
+        return float(self.nats.sum())
+
+    def is_subset(self, words: Iterable[str]) -> bool:
+        """Whether all words of the query are among these."""
+        return set(self.words) <= set(words)
+
+    def find_words(self, packed: Sequence[bytes]) -> Floats:
+        """Which texts contain which words of the query, 1 or 0, shape ``[n, Q]``.
+
+        Args:
+            packed: Words of ``n`` texts as from :func:`encode_terms`.
+        """
+        column = np.full(_CODES, _ABSENT, dtype=np.uint8)
+        column[[_code(word) for word in self.words]] = np.arange(len(self.words))
+        columns = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))
+        known = np.flatnonzero(columns != _ABSENT)
+        ends = np.cumsum([len(codes) // _CODE.itemsize for codes in packed])
+        present = np.zeros((len(packed), len(self.words)))
+        present[np.searchsorted(ends, known, side="right"), columns[known]] = 1.0
+        return present

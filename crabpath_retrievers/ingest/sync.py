@@ -1,0 +1,312 @@
+"""Plans a sync: which sections were added, removed, edited, moved or restored.
+
+Brings the store to the current state of a source, keeping what was learned about it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from crabpath_retrievers.core.changes import StageNodes
+from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.ingest.chunking import make_embedding_text
+from crabpath_retrievers.ingest.identity import has_caller_id, replace_taken_ids
+from crabpath_retrievers.ingest.match import get_untitled_text, match_texts
+from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS
+from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.vectors.fingerprint import EmbedderFingerprint
+
+MIN_SIMILARITY = 0.92
+"""Cosine above which two texts are versions of each other."""
+
+Fate = Literal["edited", "moved", "restored", "added", "removed"]
+
+
+class SourceDifference(NamedTuple):
+    """Difference between a source and what the store holds of it.
+
+    Attributes:
+        unchanged: Number of unchanged chunks.
+        vanished: Ids of stored nodes whose text the source no longer contains.
+        appeared: Chunks that the store does not hold yet.
+        positions: Unchanged chunks whose position in the document changed, as ``(id, position)``.
+    """
+
+    unchanged: int
+    vanished: tuple[str, ...]
+    appeared: tuple[Node, ...]
+    positions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section that a sync changes.
+
+    Attributes:
+        fate: The kind of change. ``edited``, ``moved`` and ``restored`` sections keep their id,
+            and so everything learned about them; ``restored`` ones had been removed before.
+        now: New version; None for a removed section.
+        was: Old version; None for an added section.
+        similarity: Cosine of both versions, 1 for equal texts; None if there is only one version.
+    """
+
+    fate: Fate
+    now: Node | None = None
+    was: Node | None = None
+    similarity: float | None = None
+
+    @property
+    def node(self) -> Node:
+        """The new version, or the old one of a removed section."""
+        version = self.now or self.was
+        assert version is not None, "a section has at least one version"  # noqa: S101
+        return version
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain, JSON-safe data."""
+        return {
+            "fate": self.fate,
+            "id": self.node.id,
+            "title": self.node.title,
+            "source": None if self.now is None else self.now.source,
+            "was": None if self.was is None else self.was.source,
+            "similarity": self.similarity,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPlan:
+    """The changes of a sync, planned or applied.
+
+    Attributes:
+        sections: Every section that changes.
+        unchanged: Number of unchanged sections.
+        positions: Unchanged sections whose position in the document changed, as
+            ``(id, position)``.
+        skipped: Files that are not text or too large; what the memory holds of them stays.
+    """
+
+    sections: tuple[Section, ...] = ()
+    unchanged: int = 0
+    positions: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is any change."""
+        return bool(self.sections or self.positions)
+
+    def sections_with(self, *fates: Fate) -> Iterator[Section]:
+        """Yield the sections with one of these fates."""
+        return (section for section in self.sections if section.fate in fates)
+
+    def counts(self) -> dict[str, int]:
+        """Count the sections of each fate, and the unchanged ones."""
+        fates: tuple[Fate, ...] = ("added", "edited", "moved", "restored", "removed")
+        return {
+            **{fate: sum(1 for _ in self.sections_with(fate)) for fate in fates},
+            "unchanged": self.unchanged,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain, JSON-safe data."""
+        sections = [section.to_dict() for section in self.sections]
+        more = {"shifted": len(self.positions), "skipped": list(self.skipped)}
+        return {**self.counts(), **more, "sections": sections}
+
+
+def compare_source(known: Iterable[StoredChunk], nodes: Sequence[Node]) -> SourceDifference:
+    """Compare a source with what the store holds of it, by document and digest.
+
+    Args:
+        known: Nodes that the store holds of the source.
+        nodes: Chunks that the source contains now, without vectors.
+    """
+    held = list(known)
+    same = {(node.document, node.digest): node for node in held}
+    kept: dict[str, Node] = {}
+    appeared: list[Node] = []
+    for node in nodes:
+        found = same.get((node.document, node.digest))
+        if found is None or (has_caller_id(node) and found.id != node.id):
+            appeared.append(node)
+        else:
+            kept[found.id] = node
+    return SourceDifference(
+        len(kept),
+        tuple(node.id for node in held if node.id not in kept),
+        tuple(appeared),
+        tuple(
+            (node.id, kept[node.id].position)
+            for node in held
+            if node.id in kept and kept[node.id].position != node.position
+        ),
+    )
+
+
+def plan_sync(
+    old: Sequence[Node],
+    new: Sequence[Node],
+    vectors: Mapping[str, Vector],
+    *,
+    retired: Sequence[Node] = (),
+    threshold: float = MIN_SIMILARITY,
+) -> tuple[Section, ...]:
+    """Decide the fate of every section that vanished or appeared.
+
+    Args:
+        old: Sections that vanished.
+        new: Sections that appeared.
+        vectors: Unit vectors, shape ``[d]``, by embedding text, some by text without title. A
+            section without a vector is matched by equal text only.
+        retired: Sections that earlier syncs removed and that may be restored.
+        threshold: Cosine above which different texts are versions of each other.
+    """
+    # Texts that vanished now take precedence over those removed by earlier syncs.
+    pairs = match_texts(old, new, vectors, threshold)
+    found = {id(pair.new) for pair in pairs}
+    pairs += match_texts(
+        retired, [node for node in new if id(node) not in found], vectors, threshold
+    )
+    before = {id(pair.new): pair for pair in pairs}
+    gone = {id(pair.old) for pair in pairs}
+    back = {id(node) for node in retired}
+    sections: list[Section] = []
+    for node in new:
+        now = replace(node, vector=vectors.get(make_embedding_text(node)))
+        if id(node) not in before:
+            sections.append(Section("added", now=now))
+            continue
+        was, _, similarity = before[id(node)]
+        fate: Fate = "restored" if id(was) in back else _classify(was, node)
+        sections.append(Section(fate, replace(now, id=was.id), was, similarity))
+    removed = [Section("removed", was=node) for node in old if id(node) not in gone]
+    return (*sections, *removed)
+
+
+def _classify(was: Node, now: Node) -> Fate:
+    return "moved" if was.content == now.content and was.document != now.document else "edited"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncScope:
+    """The part of the memory that a sync may change: other documents are never removed.
+
+    Attributes:
+        roots: Folders; all sources below one of them are in scope.
+        sources: Further sources in scope.
+        untouched: Sources that are not changed.
+    """
+
+    roots: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    untouched: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Compares a source with the store, and applies the changes as one batch."""
+
+    ingest: Ingest
+    identity: EmbedderFingerprint
+    threshold: float
+
+    def run(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
+        """Plan the sync and, unless ``dry_run``, apply it.
+
+        Args:
+            nodes: Chunks that the source contains now.
+            scope: The part of the memory that may change.
+            dry_run: Only plan; nothing is written.
+
+        Raises:
+            InvalidInputError: A node has the id of a note; nothing was changed.
+        """
+        self.ingest.refuse_notes(nodes)
+        with nullcontext() if dry_run else self.ingest.store.hold_ingest_lock():
+            if not dry_run:
+                self.ingest.recover()
+            plan = self._plan(nodes, scope, dry_run=dry_run)
+            if plan and not dry_run:
+                self.ingest.publish(self._make_batch(plan))
+        return plan
+
+    def _plan(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
+        catalog = self.ingest.store.catalog
+        unchanged, vanished, appeared, positions = compare_source(
+            self._find_known(nodes, scope), nodes
+        )
+        if not (vanished or appeared):
+            return SyncPlan((), unchanged, positions)
+        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_sort_key)
+        retired = catalog.find_retired(
+            texts=(node.content for node in appeared),
+            documents={node.document for node in appeared},
+        )
+        plan = partial(plan_sync, old, appeared, retired=retired, threshold=self.threshold)
+        vectors = self._load_vectors((*old, *retired))
+        if vectors or not dry_run:
+            vectors |= self._embed_missing(map(make_embedding_text, appeared), vectors)
+        sections = plan(vectors)
+        if again := self._embed_missing(_select_texts_to_recheck(sections), vectors):
+            sections = plan({**vectors, **again})
+        return SyncPlan(sections, unchanged, positions)
+
+    def _find_known(self, nodes: Sequence[Node], scope: SyncScope) -> list[StoredChunk]:
+        """Find the stored nodes in scope, and those of the given documents."""
+        catalog = self.ingest.store.catalog
+        documents = {node.document for node in nodes}
+        found = catalog.find_chunks(
+            documents=documents, sources=scope.sources, owners=SOURCE_OWNERS
+        )
+        for root in scope.roots:
+            found += catalog.find_under_source(root)
+        untouched = scope.untouched
+        return [node for node in dict.fromkeys(found) if node.source not in untouched]
+
+    def _load_vectors(self, nodes: Sequence[Node]) -> dict[str, Vector]:
+        stored = self.ingest.store.catalog.vectors(node.id for node in nodes)
+        return {make_embedding_text(node): stored[node.id] for node in nodes if node.id in stored}
+
+    def _embed_missing(self, given: Iterable[str], known: Collection[str]) -> dict[str, Vector]:
+        texts = [text for text in dict.fromkeys(given) if text not in known]
+        if not texts:
+            return {}
+        self.identity.verify()
+        found: dict[str, Vector] = {}
+        for start in range(0, len(texts), self.ingest.batch):
+            part = texts[start : start + self.ingest.batch]
+            found |= zip(part, self.ingest.embedder.documents(part), strict=True)
+        return found
+
+    def _make_batch(self, plan: SyncPlan) -> StageNodes:
+        kept = [
+            _require_current(section)
+            for section in plan.sections_with("edited", "moved", "restored")
+        ]
+        added = [_require_current(section) for section in plan.sections_with("added")]
+        catalog = self.ingest.store.catalog
+        taken = catalog.find_chunks(
+            ids=[node.id for node in added], owners=(*SOURCE_OWNERS, RETIRED)
+        )
+        fresh = replace_taken_ids(added, {node.id for node in taken})
+        gone = tuple(section.node.id for section in plan.sections_with("removed"))
+        return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
+
+
+def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
+    """Return the untitled texts of added and removed sections, if there are both."""
+    left = [section for section in sections if section.fate in {"added", "removed"}]
+    both = len({section.fate for section in left}) > 1
+    return [get_untitled_text(section.node) for section in left] if both else []
+
+
+def _sort_key(node: Node) -> tuple[str, str, int]:
+    return node.source, node.document, node.position
+
+
+def _require_current(section: Section) -> Node:
+    assert section.now is not None, "only removed sections have no new version"  # noqa: S101
+    return section.now

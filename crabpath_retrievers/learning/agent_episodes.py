@@ -1,0 +1,198 @@
+"""Agent episodes: states, actions and a reward, recorded without a retrieval turn.
+
+The counts and typed edges that follow from an episode are those of [CVX RFC-013]
+(docs/bibliography.md).
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, validate_outcome
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import label_of, listed, namespace_of, text_of
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.explicit import learn_without_turn
+from crabpath_retrievers.learning.rules.transitions import (
+    ObservedStep,
+    count_steps,
+    sum_steps,
+    to_success,
+)
+from crabpath_retrievers.learning.rules.typed import learn_episode_edges
+from crabpath_retrievers.learning.turn_context import map_deltas_to_keys, map_weights_to_ids
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.storage import GraphStore
+
+_MAX_ID_CHARS = 200
+
+ActionClassifier = Callable[[Any], str]
+"""Returns the type of an action, for example ``lambda call: call["name"]``."""
+
+
+class EpisodeState(NamedTuple):
+    """A state of an episode.
+
+    Attributes:
+        vector: Unit vector, shape ``[d]``.
+        node: Id of the node that the state is; None if it is no node.
+    """
+
+    vector: Vector
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEpisode:
+    """A sequence of states and actions with its reward.
+
+    Attributes:
+        states: The states in order, at least one.
+        actions: The type of the action taken in each state, in order: as many as states, or one
+            fewer if the last state ended the episode.
+        reward: From -1 (failure) to 1 (success).
+        task_type: Type of the task; None if it has none.
+        namespace: The namespace that learns from the episode.
+        id: Recording the same id again changes nothing.
+    """
+
+    states: Sequence[EpisodeState]
+    actions: Sequence[str]
+    reward: float
+    task_type: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        """Validate the fields.
+
+        Raises:
+            InvalidInputError: No state or no action, numbers of states and actions that do not fit,
+                a reward out of range, or a text that cannot be stored.
+        """
+        set_ = object.__setattr__
+        for name in ("states", "actions"):
+            set_(self, name, tuple(listed(name, getattr(self, name))))
+        if not self.states or not self.actions:
+            msg = "an episode needs at least one state and one action"
+            raise InvalidInputError(msg)
+        if not 0 <= len(self.states) - len(self.actions) <= 1:
+            msg = (
+                f"an episode of {len(self.states)} states has as many actions, or one fewer if "
+                f"its last state ended it, not {len(self.actions)}"
+            )
+            raise InvalidInputError(msg)
+        set_(self, "reward", validate_outcome(self.reward, name="reward"))
+        set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
+        set_(self, "namespace", namespace_of(self.namespace))
+        name = text_of("episode_id", self.id)
+        if not 1 <= len(name) <= _MAX_ID_CHARS:
+            msg = f"episode_id must have 1 to {_MAX_ID_CHARS} characters, not {len(name)}"
+            raise InvalidInputError(msg)
+        set_(self, "id", name)
+        if self.task_type is not None:
+            set_(self, "task_type", label_of("task_type", self.task_type))
+
+    @property
+    def success(self) -> float:
+        """Success in [0, 1]."""
+        return to_success(self.reward)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLearner:
+    """Learns from agent episodes."""
+
+    store: GraphStore
+    regions: Regions
+    prior: Posterior
+    settings: LearningSettings
+
+    def require_regions(self) -> None:
+        """Raise if the memory has no regions.
+
+        Raises:
+            NotFoundError: The memory is too small for regions.
+        """
+        if not self.regions.levels():
+            msg = "this memory is too small for regions: add documents first, some hundreds or more"
+            raise NotFoundError(msg)
+
+    def learn(self, episode: AgentEpisode) -> Receipt:
+        """Count the transitions of an episode and learn its typed edges, in one transaction.
+
+        The episode can be undone by its id.
+
+        Returns:
+            A receipt: ``applied``, or ``refused`` if the namespace is frozen.
+
+        Raises:
+            NotFoundError: The memory is too small for regions.
+        """
+        self.require_regions()
+        feedback = Feedback(
+            None, episode.reward, feedback_id=episode.id, namespace=episode.namespace
+        )
+
+        def compute_changes() -> tuple[Sequence[TransitionCount], Sequence[Change]]:
+            edges = AdjustWeights(episode.namespace, self.compute_edge_changes(episode), episode.id)
+            return self.count_transitions(episode), [edges]
+
+        return learn_without_turn(self.store, self.prior, feedback, compute_changes)
+
+    def compute_edge_changes(self, episode: AgentEpisode) -> tuple[WeightDelta, ...]:
+        """Compute the changes of typed edges between successive states and regions."""
+        if not self.settings.typed:
+            return ()
+        nodes = [state.node for state in episode.states]
+        hubs = self.regions.hubs(self.regions.levels()[0])
+        vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
+        homes = [hubs.names[key] for key in hubs.nearest(vectors)]
+        keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
+        weights = self.store.learned.weights(episode.namespace, list(keys.values()))
+        weights_by_edge, rate = map_weights_to_ids(weights, keys), self.settings.typed_rate
+        return tuple(
+            map_deltas_to_keys(
+                learn_episode_edges(nodes, homes, episode.reward, weights_by_edge, rate), keys
+            )
+        )
+
+    def count_transitions(self, episode: AgentEpisode) -> list[TransitionCount]:
+        """Compute the transitions that an episode adds to the counts.
+
+        Every action gets the success of the whole episode, the last one too.
+        """
+        tasks = dict.fromkeys(("", episode.task_type or ""))
+        version = self.store.regions.version()  # read once for all states
+        places = [self.regions.places(state.vector, version) for state in episode.states]
+        visited = {place for state_places in places for place in state_places}
+        return sum_steps(
+            [
+                *(
+                    TransitionCount(*place, task, "", 0, 1.0, episode.success)
+                    for place in sorted(visited)
+                    for task in tasks
+                ),
+                *count_steps(_observe_steps(episode, places), tasks),
+            ]
+        )
+
+
+def _observe_steps(
+    episode: AgentEpisode, places: Sequence[Sequence[tuple[int, int]]]
+) -> Iterator[ObservedStep]:
+    last = len(episode.actions) - 1
+    for number, action in enumerate(episode.actions):
+        next_regions: Mapping[int, int] = {}
+        if number + 1 < len(places):
+            next_regions = {level: region for level, region in places[number + 1] if level}
+        yield ObservedStep(
+            places[number], action, next_regions, episode.success, is_last=number == last
+        )

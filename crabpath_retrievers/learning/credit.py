@@ -1,0 +1,232 @@
+"""Which turns a feedback is about, the credit of each, and when feedback is refused.
+
+Credit of a turn and of its returned documents, from one feedback.
+
+Feedback that names no turn, shared among the latest turns.
+
+Recency-weighted credit ``exp(-λ·Δ)`` as in the integration plan of [CrabPath]
+(docs/bibliography.md).
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
+from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.learning.attribution.attribute import attribute_turn
+from crabpath_retrievers.learning.learner import CreditedTurn
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.turns import StoredTurn
+
+
+def assign_credit(
+    turn: Turn, feedback: Feedback, supported: Mapping[str, float] | None, weight: float
+) -> Credit:
+    """Assign credit to a turn and, if finer evidence exists, to its returned documents.
+
+    What the host states takes precedence over attribution: ``unused`` documents get 0; with
+    ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
+    Only returned documents are credited. Without any of these, or with a correction only, no
+    document is.
+
+    Args:
+        turn: The turn with its returned documents.
+        feedback: The outcome z, and the used and unused documents if stated.
+        supported: Support in [0, 1] by document id, attributed from the answer; None or empty if
+            not known.
+        weight: Weight of the feedback for this turn, in [0, 1].
+    """
+    returned = [item.node for item in turn.returned]
+    shares: dict[str, float] = {}
+    inferred: frozenset[str] = frozenset()
+    if feedback.used is not None:
+        shares = {node: float(node in feedback.used) for node in returned}
+    elif supported and any(supported.get(node, 0.0) > 0 for node in returned):
+        shares = {node: supported.get(node, 0.0) for node in returned}
+        inferred = frozenset(returned)
+    if feedback.unused is not None:
+        unused = {node: 0.0 for node in returned if node in feedback.unused}
+        shares, inferred = shares | unused, inferred.difference(unused)
+    z = feedback.outcome
+    # A negative zero would look like blame in a record.
+    documents = {node: share * z if share else 0.0 for node, share in shares.items()}
+    return Credit(z, weight, documents, inferred)
+
+
+def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
+    """Return the share of each turn, ``w_i = exp(-λ·Δ_i) / Σ_j exp(-λ·Δ_j)``.
+
+    Args:
+        clocks: Turn numbers of the candidates; Δ is the distance in turns to the latest of them.
+        delay: λ, at least 0; 0 gives equal shares.
+
+    Returns:
+        Shares in the order of ``clocks``, each in [0, 1], summing to 1.
+    """
+    latest = max(clocks, default=0)
+    weights = [math.exp(-delay * (latest - clock)) for clock in clocks]
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+_DEFAULT_WEIGHTS = LearningSettings().sources
+# Turns are written after the answer: a turn of another process may arrive after its feedback.
+_RETRY_DELAYS = (0.02, 0.05, 0.1)
+_MAX_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CreditAssignment:
+    """The turns and credit that follow from a feedback.
+
+    Attributes:
+        turns: The turns of one namespace that it is about; empty if it is refused.
+        note: Why it is refused, or which part of it is ignored.
+    """
+
+    turns: tuple[CreditedTurn, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreditAssigner:
+    """Reads turns and assigns the credit of stored feedback to them."""
+
+    store: GraphStore
+    settings: LearningSettings
+
+    def assign(self, stored: StoredFeedback) -> CreditAssignment:
+        """Assign the credit of a feedback, as the turns stand now.
+
+        Feedback without a turn is about the turns of a time window that ends when it was given,
+        however late it is applied.
+        """
+        stored = stored._replace(feedback=self._resolve_aliases(stored.feedback))
+        is_named = stored.feedback.turn_id is not None
+        candidates = self._find_turn(stored) if is_named else self._find_recent_turns(stored)
+        if isinstance(candidates, str):
+            return CreditAssignment(note=candidates)
+        return self._credit_turns(stored.feedback, candidates)
+
+    def _resolve_aliases(self, feedback: Feedback) -> Feedback:
+        """Replace ids of merged documents in the feedback by those of their targets."""
+        is_named = (*(feedback.used or ()), *(feedback.unused or ()))
+        aliases = self.store.catalog.resolve_aliases(is_named) if is_named else {}
+        if not aliases:
+            return feedback
+        used, unused = (
+            None if ids is None else tuple(dict.fromkeys(aliases.get(i, i) for i in ids))
+            for ids in (feedback.used, feedback.unused)
+        )
+        remaining = unused and tuple(node for node in unused if node not in (used or ()))
+        return replace(feedback, used=used, unused=remaining)
+
+    def _find_turn(self, stored: StoredFeedback) -> list[StoredTurn] | str:
+        turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
+        logged = self.store.turns.find(turn_id, namespace=namespace)
+        for pause in _RETRY_DELAYS:
+            if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
+                break
+            time.sleep(pause)
+            logged = self.store.turns.find(turn_id, namespace=namespace)
+        if logged is None:
+            where = "here" if namespace is None else f"in namespace {namespace!r}"
+            return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
+        if logged.consumed is not None:
+            return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
+        return _describe_frozen(logged) or [logged]
+
+    def _find_recent_turns(self, stored: StoredFeedback) -> list[StoredTurn] | str:
+        namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
+        turns, seconds = self.settings.window_turns, self.settings.window_seconds
+        window = self.store.turns.window(
+            namespace, until=stored.created, turns=turns, seconds=seconds
+        )
+        remaining = [logged for logged in window if logged.consumed is None]
+        if not remaining:
+            if not window and self._is_ahead(namespace, stored.created):
+                return (
+                    f"the last turn of namespace {namespace!r} is later than this feedback (was "
+                    "the clock set back?): give the turn id"
+                )
+            return (
+                f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
+                "seconds is left to learn from: give the turn id"
+            )
+        return _describe_frozen(remaining[0]) or _select_named(stored.feedback, remaining)
+
+    def _is_ahead(self, namespace: str, moment: float) -> bool:
+        """Whether the last turn was recorded after a moment."""
+        latest = self.store.turns.latest(namespace)
+        logged = self.store.turns.find(latest, namespace=namespace) if latest else None
+        return logged is not None and logged.turn.created > moment
+
+    def _credit_turns(
+        self, feedback: Feedback, candidates: Sequence[StoredTurn]
+    ) -> CreditAssignment:
+        weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
+        shares_of_turns = share_by_recency(
+            [logged.turn.clock for logged in candidates], self.settings.turn_decay
+        )
+        turns = [
+            CreditedTurn(
+                logged.turn,
+                self._credit_turn(
+                    logged.turn, _restrict_to_turn(feedback, logged.turn), weight * part
+                ),
+                logged.vector,
+            )
+            for logged, part in zip(candidates, shares_of_turns, strict=True)
+        ]
+        return CreditAssignment(tuple(turns), _describe_ignored(feedback, candidates))
+
+    def _credit_turn(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
+        support = None
+        if feedback.used is None and feedback.answer:
+            support = attribute_turn(self.store, turn, feedback.answer)
+        return assign_credit(turn, feedback, support, weight)
+
+
+def _describe_frozen(logged: StoredTurn) -> str | None:
+    name = logged.turn.namespace
+    return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
+
+
+def _select_named(feedback: Feedback, candidates: list[StoredTurn]) -> list[StoredTurn]:
+    """Return the turns that returned a document named in the feedback; all if none did.
+
+    The use of a document elsewhere must not count as a pass for what these turns returned.
+    """
+    ids = {*(feedback.used or ()), *(feedback.unused or ())}
+    return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
+
+
+def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
+    """Drop the documents that the turn did not return from the feedback.
+
+    If the turn returned none of the used documents, the use of its own documents is not known.
+    """
+    returned = _list_returned(turn)
+    used, unused = (
+        ids if not ids else tuple(i for i in ids if i in returned) or None
+        for ids in (feedback.used, feedback.unused)
+    )
+    return replace(feedback, used=used, unused=unused)
+
+
+def _describe_ignored(feedback: Feedback, candidates: Sequence[StoredTurn]) -> str | None:
+    returned = {node for logged in candidates for node in _list_returned(logged.turn)}
+    stated = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
+    unknown = [i for i in stated if i not in returned]
+    if not unknown:
+        return None
+    shown = ", ".join(unknown[:_MAX_LISTED]) + (" …" if len(unknown) > _MAX_LISTED else "")
+    return f"{len(unknown)} ids that were not returned are ignored: {shown}"
+
+
+def _list_returned(turn: Turn) -> set[str]:
+    return {item.node for item in turn.returned}

@@ -1,0 +1,226 @@
+"""Recording feedback: stored first, then applied, each once.
+
+A background thread that starts when there is work and ends when there is none.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from crabpath_retrievers.core.changes import KeepFeedback
+from crabpath_retrievers.core.feedback import Feedback, Receipt
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.outcome_policy import OBSERVED_KINDS
+from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.learning.learner import FeedbackLearner
+from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, LearningTally
+from crabpath_retrievers.learning.rules.notes import MAX_NOTE_CHARS
+from crabpath_retrievers.learning.supersede import parse_event_kind
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.learned import StoredFeedback
+
+_log = logging.getLogger(__name__)
+
+
+class BackgroundWorker:
+    """Runs at most one thread at a time, started with the first request and after every pause."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        """Run ``work`` in a thread called ``name``; its errors are logged."""
+        self._work, self._name = work, name
+        self._condition = threading.Condition()
+        self._requested = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Request one more run of the work, after the current one."""
+        with self._condition:
+            self._requested = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name)
+                self._thread.start()
+
+    def drain(self) -> None:
+        """Wait until no work is left."""
+        # The last reference to a memory may be dropped on this thread, which then closes it.
+        if threading.current_thread() is self._thread:
+            return
+        with self._condition:
+            while self._thread is not None:
+                self._condition.wait()
+
+    def _run(self) -> None:
+        while self._take_request():
+            try:
+                self._work()
+            except StoreError as error:  # the next request tries again
+                _log.warning("%s could not finish: %s", self._name, error)
+            except Exception:
+                _log.warning("%s could not finish", self._name, exc_info=True)
+
+    def _take_request(self) -> bool:
+        with self._condition:
+            requested, self._requested = self._requested, False
+            if not requested:
+                self._thread = None
+                self._condition.notify_all()
+            return requested
+
+
+_log = logging.getLogger(__name__)
+_MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
+_INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
+_CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
+Embed = Callable[[str], Vector]
+_DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
+
+
+class Recorder:
+    """Stores feedback durably, then has it applied as ``settings.learning.apply`` says."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        learner: FeedbackLearner,
+        embed: Embed | None = None,
+        after_lesson: AfterLesson | None = None,
+    ) -> None:
+        """Store feedback in ``store`` and apply it with ``learner``.
+
+        Args:
+            store: The store with turns and feedback.
+            learner: Computes the changes.
+            embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
+                them may have no embedder. None if this process has none.
+            after_lesson: Called after each applied feedback.
+        """
+        self._store, self._apply = store, learner.settings.learning.apply
+        self._episodes, self._notes = learner.episodes, learner.notes
+        self._embed = embed
+        self._time_limit = learner.settings.time_limit
+        self._queue = FeedbackQueue(store, learner, after_lesson)
+        self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
+        self._checked_at = time.monotonic()
+        self._has_backlog = False
+
+    def record(self, feedback: Feedback) -> Receipt:
+        """Store feedback durably, then apply it; recording the same id again changes nothing.
+
+        Raises:
+            StoreError: The feedback could not be stored.
+        """
+        self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
+        stored = self._store.learned.get_feedback(feedback.feedback_id)
+        receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
+        if receipt.status == "waiting":
+            receipt = self._dispatch(stored)
+        if stored.feedback != feedback:
+            note = (
+                _DIFFERENT_CONTENT
+                if receipt.note is None
+                else f"{_DIFFERENT_CONTENT}; {receipt.note}"
+            )
+            receipt = receipt._replace(note=note)
+        _log_receipt(receipt, feedback)
+        return receipt
+
+    def _embed_correction(self, feedback: Feedback) -> Vector | None:
+        """Embed a correction; feedback is stored even if this fails."""
+        text = (feedback.correction or "").strip()
+        if not text or self._embed is None:
+            return None
+        try:
+            return self._embed(text[:MAX_NOTE_CHARS])
+        except Exception as error:
+            _log.warning(
+                "a correction cannot be embedded and gets the vector of its question: %s", error
+            )
+            return None
+
+    def _dispatch(self, stored: StoredFeedback) -> Receipt:
+        if self._apply == "inline":
+            return self._learn(stored)
+        if self._apply == "background":
+            self._worker.wake()
+        return Receipt(stored.feedback.feedback_id, "waiting")
+
+    def _learn(self, stored: StoredFeedback) -> Receipt:
+        try:
+            if self._has_backlog:
+                self._queue.learn_waiting(_MAX_AT_OPEN)
+                self._has_backlog = False
+            return self._queue.learn(stored)
+        except StoreError as error:
+            # The feedback is stored, so the host need not repeat it.
+            self._has_backlog = True
+            note = f"it is stored, but cannot be learned from yet: {error}"
+            return Receipt(stored.feedback.feedback_id, "waiting", note)
+
+    def resume(self) -> None:
+        """Apply feedback of an earlier process: the 100 oldest now, or all in the background."""
+        try:
+            self._index_waiting(1)
+            if self._apply == "inline":
+                self._queue.learn_waiting(_MAX_AT_OPEN)
+            elif self._apply == "background" and self._store.learned.get_waiting_feedback(1):
+                self._worker.wake()
+        except StoreError as error:
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
+
+    def learn_waiting(self) -> LearningTally:
+        """Apply all waiting feedback and index all episodes and notes that follow from it.
+
+        Raises:
+            StoreError: A store failed; the remaining feedback stays in the queue.
+        """
+        tally = self._queue.learn_waiting()
+        self._index_waiting(1)
+        return tally
+
+    def is_backlog_due(self) -> bool:
+        """Whether the last check for episodes and notes to index is more than a second ago."""
+        return time.monotonic() - self._checked_at > _CHECK_INTERVAL
+
+    def index_backlog(self) -> None:
+        """Have the background thread index waiting episodes and notes, if they are enough."""
+        self._checked_at = time.monotonic()
+        self._worker.wake()
+
+    def close(self) -> None:
+        """Wait for the background thread; with ``background`` no feedback is left waiting."""
+        # Turns first: if the database does not answer, the thread times out meanwhile.
+        with limit_waiting(self._time_limit), suppress(StoreError):
+            self._store.flush()
+        self._worker.drain()
+
+    def _run_background(self) -> None:
+        # In batches: if feedback arrives faster than it is applied, the queue never empties.
+        while self._apply == "background" and any(self._queue.learn_waiting(_INDEX_BATCH)):
+            self._index_batch()
+        self._index_batch()
+
+    def _index_batch(self) -> None:
+        # Closing the memory waits for this thread.
+        with limit_waiting(self._time_limit):
+            self._index_waiting(_INDEX_BATCH)
+
+    def _index_waiting(self, minimum: int) -> None:
+        self._episodes.catch_up(minimum)
+        self._notes.catch_up(minimum)
+
+
+def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
+    """Warn of feedback that was refused, or of which a part was ignored."""
+    if receipt.note is None:
+        return
+    # Feedback from observed events is often refused because better feedback came first.
+    level = (
+        logging.DEBUG
+        if parse_event_kind(feedback.feedback_id) in OBSERVED_KINDS
+        else logging.WARNING
+    )
+    message = "feedback %r about turn %r is %s: %s"
+    _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

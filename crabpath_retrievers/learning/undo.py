@@ -1,0 +1,207 @@
+"""Undo of feedback, and snapshots of a namespace."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.changes.history import (
+    CancelFeedback,
+    DeleteSnapshot,
+    RestoreSnapshot,
+    TakeSnapshot,
+    UndoFeedback,
+)
+from crabpath_retrievers.core.changes.notes import UndoNotes
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
+from crabpath_retrievers.core.query import namespace_of, text_of
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.queue import retry_on_conflict
+from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot, StoredEffects
+from crabpath_retrievers.storage.read.learned import NamespaceState
+
+_UNDONE = "it was undone: give feedback under another id to learn from its turns again"
+_CANCELLED = "it was undone before it was applied"
+_UNDONE_BEFORE = "it was undone before"
+_REFUSED = "it was refused, so nothing was learned from it"
+_UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"
+_MAX_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LearningHistory:
+    """Undoes feedback, and takes, restores and deletes snapshots.
+
+    Attributes:
+        store: The graph store.
+        episodes, notes: Vectors of episodes and notes, deleted with them; None in a process without
+            the vector index.
+        prior: Posterior of the ranker before any feedback.
+    """
+
+    store: GraphStore
+    episodes: EpisodeMemory | None
+    notes: NoteMemory | None
+    prior: Posterior
+
+    def undo_all(
+        self, user: str | None, source: str | None, namespace: str | None
+    ) -> list[Receipt]:
+        """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
+        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace)
+        if criteria.user is None and criteria.source is None:
+            msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
+            raise InvalidInputError(msg)
+        return [
+            self._undo(name, criteria.namespace)
+            for name in self.store.history.find_undoable(criteria)
+        ]
+
+    def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
+        """Undo one feedback; see :meth:`CrabPath.undo`."""
+        if (feedback_id is None) == (turn_id is None):
+            msg = "give exactly one of feedback_id and turn_id to undo"
+            raise InvalidInputError(msg)
+        scope = None if namespace is None else namespace_of(namespace)
+        if feedback_id is None:
+            feedback_id = self._find_feedback(text_of("turn_id", turn_id), scope)
+        return self._undo(text_of("feedback_id", feedback_id), scope)
+
+    def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
+        """Return the feedback that consumed a turn."""
+        turn = self.store.turns.get(turn_id, namespace=namespace)
+        feedback_id = self.store.history.find_consumer(turn.id)
+        if feedback_id is None:
+            msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
+            raise NotFoundError(msg)
+        return feedback_id
+
+    @retry_on_conflict
+    def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
+        with self.store.open_reader():
+            state = self.store.history.get_feedback_state(feedback_id)
+            if state is None or namespace not in {None, state.namespace}:
+                where = "here" if namespace is None else f"in namespace {namespace!r}"
+                msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
+                raise NotFoundError(msg)
+            if state.status in {"undone", "refused"}:
+                note = _UNDONE_BEFORE if state.status == "undone" else _REFUSED
+                return Receipt(feedback_id, state.status, note)
+            if state.status == "waiting":
+                self.store.apply([CancelFeedback(feedback_id, _CANCELLED)])
+                return Receipt(feedback_id, "undone", _CANCELLED)
+            namespace = str(state.namespace)
+            known = self.store.learned.get_state(namespace)
+            stored_effects = self.store.history.get_effects(feedback_id)
+            touched = self._list_touched_episodes(namespace, stored_effects)
+        if stored_effects is None:
+            return Receipt(feedback_id, "applied", _UNKNOWN)
+        self.store.apply(self._build_undo(feedback_id, namespace, known, stored_effects))
+        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.notes])
+        return Receipt(feedback_id, "undone")
+
+    def _build_undo(
+        self, feedback_id: str, namespace: str, known: NamespaceState, stored_effects: StoredEffects
+    ) -> list[Change]:
+        """Build the changes that undo a feedback."""
+        effects = stored_effects.taught
+        mind = NamespaceModel.from_json(known.mind, self.prior).without(
+            effects, stored_effects.since
+        )
+        undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
+        if not (effects.notes or effects.used):
+            return [undo]
+        return [undo, UndoNotes(namespace, effects.notes, effects.used)]
+
+    def _list_touched_episodes(
+        self, namespace: str, stored_effects: StoredEffects | None
+    ) -> Sequence[str]:
+        """Return the episodes that an undo may delete, with those that recall a deleted note."""
+        if stored_effects is None or not stored_effects.taught.notes:
+            return () if stored_effects is None else stored_effects.episodes
+        return self.store.learned.episode_ids(self.store.walk.get_clock(namespace).key)
+
+    def _delete_vectors(
+        self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
+    ) -> None:
+        """Delete the vectors of episodes and notes that no longer exist."""
+        key = self.store.walk.get_clock(namespace).key
+        if self.episodes is not None:
+            remaining = set(self.store.learned.episode_ids(key))
+            self.episodes.delete(key, [episode for episode in episodes if episode not in remaining])
+        remaining_notes = {fact.id for fact in self.store.notes.get_facts(notes)}
+        deleted = [note for note in notes if note not in remaining_notes]
+        if self.notes is not None and deleted:
+            self.notes.remove(key, deleted)
+
+    @retry_on_conflict
+    def snapshot(self, namespace: str, name: str | None) -> str:
+        """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
+        space, label = namespace_of(namespace), None if name is None else _validate_name(name)
+        self.store.flush()  # so that a namespace with its first turn exists
+        if not self.store.walk.get_clock(space).key:
+            msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
+            raise NotFoundError(msg)
+        if label is not None and any(s.name == label for s in self.store.history.snapshots(space)):
+            msg = f"namespace {space!r} has a snapshot {label!r}: choose another name or delete it"
+            raise InvalidInputError(msg)
+        identity = uuid.uuid4().hex
+        self.store.apply([TakeSnapshot(space, identity, label)])
+        return identity
+
+    def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
+        """Restore the learned state of a namespace; see :meth:`CrabPath.restore_rows`."""
+        stored = self.find_snapshot(snapshot, namespace)
+        key = self.store.walk.get_clock(stored.namespace).key
+        episodes_before, notes_before = (
+            self.store.learned.episode_ids(key),
+            self.store.notes.ids(key),
+        )
+        self.store.apply([RestoreSnapshot(stored.id)])
+        remaining = set(self.store.learned.episode_ids(key))
+        if self.episodes is not None:
+            self.episodes.delete(
+                key, [episode for episode in episodes_before if episode not in remaining]
+            )
+            self.episodes.catch_up()
+        if self.notes is not None:
+            self.notes.remove(key, sorted(notes_before - self.store.notes.ids(key)))
+        return stored
+
+    def delete(self, snapshot: str, namespace: str | None) -> str:
+        """Delete a snapshot and return its id."""
+        stored = self.find_snapshot(snapshot, namespace)
+        self.store.apply([DeleteSnapshot(stored.id)])
+        return stored.id
+
+    def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
+        """Find a snapshot by its id, or by its name within its namespace.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        scope = None if namespace is None else namespace_of(namespace)
+        snapshot = text_of("snapshot", snapshot)
+        known = self.store.history.snapshots(scope)
+        default_scope = scope or DEFAULT_NAMESPACE
+        for stored in known:
+            if stored.id == snapshot or (
+                stored.name == snapshot and stored.namespace == default_scope
+            ):
+                return stored
+        where = "here" if scope is None else f"of namespace {scope!r}"
+        msg = f"no snapshot {snapshot!r} {where}: crabpath history list shows them"
+        raise NotFoundError(msg)
+
+
+def _validate_name(name: object) -> str:
+    text = text_of("the name", name).strip()
+    if not 1 <= len(text) <= _MAX_NAME_CHARS:
+        msg = f"a snapshot's name must have 1 to {_MAX_NAME_CHARS} characters, not {len(text)}"
+        raise InvalidInputError(msg)
+    return text

@@ -1,0 +1,383 @@
+"""Checks of the graph store.
+
+Findings of the doctor.
+
+Checks of the embedder that a store was built with.
+
+Checks of the directory of a memory: files, permissions, disk space.
+"""
+
+import base64
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.core.graph import Vector, compute_hub_level
+from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
+from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION, read_schema_version
+from crabpath_retrievers.storage.store import ReadOnlyStore
+from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, Embedder, require_same_embedder
+from crabpath_retrievers.vectors.opening import vectors_in
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        check: Name of the check.
+        severity: ``error`` is broken, ``warning`` should be fixed, ``info`` is good to know.
+        message: The problem, in one sentence.
+        fix: What to do about it, in one sentence.
+    """
+
+    check: str
+    severity: Severity
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All findings of one store.
+
+    Attributes:
+        place: Location of the store, without password.
+        checked: Names of the checks that were completed.
+        findings: Findings, the worst first.
+    """
+
+    place: str
+    checked: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def broken(self) -> bool:
+        """Whether there is a finding of severity ``error``."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the diagnosis to plain, JSON-safe data."""
+        return {**asdict(self), "broken": self.broken}
+
+
+_DAY = 86_400.0
+_READD = "forget these documents and add them again (`crabpath forget`, `crabpath add`)"
+_REOPEN = "open the memory once, for example with `crabpath info`: it finishes the work"
+
+
+def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check that this release can read the schema; if not, nothing else is checked."""
+    with store.open_reader() as connection:
+        found = read_schema_version(connection)
+    if found is None:
+        yield Finding(
+            "schema",
+            "error",
+            "the database contains no memory, or an incomplete one",
+            "check the path or URL; if the first `crabpath add` was interrupted, run it again",
+        )
+    elif found > SCHEMA_VERSION:
+        yield Finding(
+            "schema",
+            "error",
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}",
+            "upgrade crabpath-retrievers",
+        )
+    elif found < SCHEMA_VERSION:
+        yield Finding(
+            "schema",
+            "error",
+            "the store was written before the first release and its schema is not supported",
+            "add the documents to a new store",
+        )
+
+
+def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check that the database file is intact and has all tables."""
+    if damage := store.checks.find_damage():
+        yield Finding(
+            "integrity",
+            "error",
+            f"the database file is damaged ({damage})",
+            "restore it from a backup, or add the documents again to a new directory",
+        )
+    if missing := store.checks.find_missing_tables():
+        yield Finding(
+            "integrity",
+            "error",
+            f"the database lacks {', '.join(missing)}",
+            "restore it from a backup, or add the documents again to a new directory",
+        )
+
+
+def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check that no row refers to a missing node."""
+    for table, count in store.checks.count_dangling_rows().items():
+        yield Finding(
+            "references", "error", f"{count} rows of {table} belong to no document", _READD
+        )
+
+
+def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check for an interrupted ingest."""
+    staged, trash = store.checks.get_staged_ids(), store.catalog.get_index_deletions()
+    count = sum(map(len, staged.values())) + len(trash)
+    if count:
+        message = f"an ingest was interrupted or is still running: {count} chunks are waiting"
+        yield Finding("unfinished", "warning", message, _REOPEN)
+
+
+def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check that indexes and counters of the graph store agree with its documents."""
+    chunks, texts, meta = (
+        store.checks.chunks(),
+        store.checks.get_fulltext_keys(),
+        store.checks.meta(),
+    )
+    if unread := sum(chunk.key not in texts for chunk in chunks):
+        message = f"{unread} chunks are missing in the full-text index: no word finds them"
+        yield Finding("full text", "error", message, _READD)
+    counted = int(meta.get("nodes", 0))
+    if counted != len(chunks):
+        message = (
+            f"the counter says {counted} chunks, there are {len(chunks)}: BM25 weights are wrong"
+        )
+        yield Finding("statistics", "warning", message, _READD)
+    wrong = sum(compute_hub_level(chunk.id) != chunk.level for chunk in chunks)
+    if wrong:
+        message = f"{wrong} chunks have a level that does not match their id: regions are wrong"
+        yield Finding("regions", "warning", message, _READD)
+    if any(chunk.level for chunk in chunks) and not int(meta.get("hubs", 0)):
+        message = "there are region hubs, but their counter is 0, so queries ignore them"
+        fix = "add a few more documents: the next hub among them corrects the counter"
+        yield Finding("regions", "warning", message, fix)
+
+
+def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
+    """List isolated chunks, which only search finds."""
+    if count := store.checks.count_isolated_chunks():
+        yield Finding(
+            "orphans",
+            "info",
+            f"{count} chunks have no text edges: only search finds them",
+            "nothing needs to be done; titles, links and aliases in the documents would join them",
+        )
+
+
+def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
+    """List frozen namespaces, which do not learn."""
+    frozen = store.checks.get_frozen_namespaces()
+    if frozen:
+        shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
+        yield Finding(
+            "namespaces",
+            "info",
+            f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
+            "run `crabpath history unfreeze --namespace NAME` if one should learn again",
+        )
+
+
+def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Check for feedback that is waiting or was refused."""
+    found = store.checks.count_open_feedback()
+    if found.waiting:
+        late = found.since is not None and time.time() - found.since > _DAY
+        since = ", the oldest for more than a day" if late else ""
+        yield Finding(
+            "feedback",
+            "warning" if late else "info",
+            f"{found.waiting} feedback records wait to be applied{since}",
+            "run `crabpath learn`",
+        )
+    if found.refused:
+        yield Finding(
+            "feedback",
+            "info",
+            f"{found.refused} feedback records were refused, each with a note that says why",
+            "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)",
+        )
+
+
+CHECKS = {
+    "references": check_references,
+    "unfinished": check_unfinished,
+    "drift": check_drift,
+    "orphans": check_orphans,
+    "namespaces": check_namespaces,
+    "feedback": check_feedback,
+}
+"""Checks by name; each needs an intact store of this release's schema."""
+
+
+_REBUILD = "add the documents again to a new directory, with one embedder"
+
+
+class _StoredIdentity(NamedTuple):
+    model: str
+    probe: Vector
+
+
+def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
+    """Check that the stored fingerprint fits the stored vectors and the embedder in use.
+
+    Args:
+        store: The store, opened for reading.
+        embeddings: The embedder to use with it; None for the default one of the commands.
+    """
+    meta = store.checks.meta()
+    if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
+        return
+    try:
+        identity = _parse_identity(meta["embedder"])
+    except (KeyError, TypeError, ValueError):
+        message = "the store does not record which embedder it was built with"
+        yield Finding("embedder", "error", message, _REBUILD)
+        return
+    if other := store.checks.count_other_dimensions(identity.probe.size):
+        message = (
+            f"the dimension of {other} vectors is not {identity.probe.size}, that of "
+            f"{identity.model!r}"
+        )
+        yield Finding("embedder", "error", message, _REBUILD)
+    if embeddings is None and identity.model != DEFAULT_MODEL:
+        yield Finding(
+            "embedder",
+            "warning",
+            f"the store was built with {identity.model!r}; `crabpath add` and `crabpath query` "
+            f"use {DEFAULT_MODEL!r} and refuse this store",
+            "open it from Python: CrabPath.open(path, embeddings=...)",
+        )
+        return
+    yield from _compare(identity, Embedder(embeddings))
+
+
+def _parse_identity(text: str) -> _StoredIdentity:
+    data = json.loads(text)
+    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
+    return _StoredIdentity(str(data["model"]), probe)
+
+
+def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
+    try:
+        require_same_embedder(
+            identity.probe,
+            at_hand.fingerprint(),
+            stored_model=identity.model,
+            model=at_hand.model,
+        )
+    except EmbeddingMismatchError as error:
+        fix = "open the store with the embedder that it was built with"
+        yield Finding("embedder", "error", str(error), fix)
+    except CrabPathError as error:
+        yield Finding(
+            "embedder", "info", f"the embedder was not checked: {error}", "see the message"
+        )
+    except Exception as error:
+        message = f"the embedder does not answer ({type(error).__name__}: {error!s:.200})"
+        yield Finding("embedder", "warning", message, "check its service and its key")
+
+
+_CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
+
+
+def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
+    """Check that the file of the graph store exists and is accessible.
+
+    Args:
+        file: File of the graph store, in the directory of the memory.
+        vectors: Directory of the vectors; None if they are not in a directory.
+    """
+    place = file.parent
+    held = vectors_in(vectors) if vectors is not None else 0
+    some = "vectors" if held < 0 else f"{held} vectors"
+    if not place.exists():
+        message = f"there is no memory at {place}"
+        yield _make_error(message, "check the path, or create a memory there with `crabpath add`")
+    elif not place.is_dir():
+        yield _make_error(f"{place} is not a directory", "give the directory of a memory")
+    elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        yield _make_permission_error(place)
+    elif not file.is_file():
+        half = any(place.iterdir())
+        yield _make_error(
+            f"{place} holds no {file.name}"
+            + (", but other files" if half else "")
+            + (f", among them {some}" if held else ""),
+            _advise_restore(file, vectors)
+            if held
+            else "check the path; if the file was lost, restore it or add the documents again",
+        )
+    elif not os.access(file, os.R_OK | os.W_OK):
+        yield _make_permission_error(file)
+    elif file.stat().st_size == 0:
+        if held:
+            yield _make_error(
+                f"{file} is empty, but there are {some}", _advise_restore(file, vectors)
+            )
+        else:
+            yield _make_error(
+                f"{file} is empty: creating the memory was interrupted", "add the documents"
+            )
+
+
+def check_permissions(place: Path) -> Iterator[Finding]:
+    """Check that only the owner can open the files."""
+    exposed = sorted(_find_exposed(place))
+    if exposed:
+        more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
+        yield Finding(
+            "permissions",
+            "warning",
+            f"other users of this machine can read or change {exposed[0]}{more}",
+            f"run `chmod -R go-rwx {place}`",
+        )
+
+
+def check_disk(place: Path) -> Iterator[Finding]:
+    """Check that there is enough disk space."""
+    free = shutil.disk_usage(place).free
+    if free < _LOW_SPACE:
+        yield Finding(
+            "disk",
+            "error" if free < _CRITICAL_SPACE else "warning",
+            f"only {free / 2**20:.0f} MiB of disk space are free at {place}",
+            "free some space, or move the memory to a larger disk",
+        )
+
+
+def _find_exposed(path: Path) -> Iterator[Path]:
+    """Yield files that other users can open; a private directory protects its content."""
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
+        if mode & (stat.S_IXGRP | stat.S_IXOTH) and os.access(path, os.R_OK):
+            for entry in path.iterdir():
+                yield from _find_exposed(entry)
+    elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield path
+
+
+def _advise_restore(file: Path, vectors: Path | None) -> str:
+    return (
+        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
+        "documents"
+    )
+
+
+def _make_error(message: str, fix: str) -> Finding:
+    return Finding("place", "error", message, fix)
+
+
+def _make_permission_error(path: Path) -> Finding:
+    fix = "run as the user who owns it, or give that user its permissions back with chmod"
+    return _make_error(f"this user cannot read and write {path}", fix)

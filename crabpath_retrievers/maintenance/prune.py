@@ -1,0 +1,120 @@
+"""Finds learned weights that decay has reduced to nothing (CrabPath v2 specification).
+
+Selects automatic notes to remove after their probation (CrabPath v2 specification).
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.core.changes.maintenance import DroppedWeight
+from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
+from crabpath_retrievers.storage.read.maintenance import LearnedWeight
+
+
+class FadedWeights(NamedTuple):
+    """Weights to drop.
+
+    Attributes:
+        at_floor: Weights of text edges that have decayed to the prior.
+        pruned: Edges made by learning alone that have decayed to about 0.
+    """
+
+    at_floor: list[DroppedWeight]
+    pruned: list[DroppedWeight]
+
+
+def find_faded_weights(
+    weights: Iterable[LearnedWeight],
+    exponent: float,
+    half_life: float,
+    settings: MaintenanceSettings,
+) -> FadedWeights:
+    """Find the weights that no walk follows any more.
+
+    Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
+    authority, which do not decay.
+
+    Args:
+        weights: Learned weights of one namespace.
+        exponent: Accumulated decay exponent of the namespace now.
+        half_life: Half-life of a weight, in turns, above 0.
+        settings: Bounds below which a weight is dropped.
+    """
+    aged = settings.min_age_turns * math.log(2.0) / half_life
+    faded = FadedWeights([], [])
+    for weight in weights:
+        rate = DECAY_RATES[weight.authority]
+        if not rate or exponent - weight.decay_at < aged:
+            continue
+        now = effective_weight(weight.weight, weight.floor or 0.0, weight.decay_at, exponent, rate)
+        drop = DroppedWeight(weight.source, weight.target, weight.kind, weight.decay_at)
+        if weight.floor is not None:
+            if abs(now - weight.floor) < settings.faded_distance:
+                faded.at_floor.append(drop)
+        elif -settings.min_inhibition < now < settings.min_weight:
+            faded.pruned.append(drop)
+    return faded
+
+
+class ProbationNote(NamedTuple):
+    """An automatic note on probation.
+
+    Attributes:
+        id: Id of its node.
+        degree: Number of learned edges from and to the node.
+        uses: Number of successful turns in which the note was used, at least 0.
+        passes: Number of turns that returned the note without using it, at least 0.
+        unseen: Turns since the note was last used or returned.
+        authority: Authority of the node.
+        strongest: Largest absolute weight of its edges, in [0, 1].
+    """
+
+    id: str
+    degree: int
+    uses: float
+    passes: float
+    unseen: int
+    authority: int
+    strongest: float
+
+
+def compute_survival_score(note: ProbationNote, settings: MaintenanceSettings) -> float:
+    """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
+
+    The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
+    remove successful notes first; here it is added. Age is in units of ``settings.min_age_turns`` turns.
+    """
+    tried = note.uses + note.passes
+    rate = note.uses / tried if tried else 0.0
+    alive = (
+        settings.edge_score * note.degree
+        + settings.use_score * note.uses
+        + settings.success_score * rate
+    )
+    return alive - settings.age_penalty * note.unseen / settings.min_age_turns
+
+
+def select_expired_notes(
+    notes: Iterable[ProbationNote], probation: int, strong: float, settings: MaintenanceSettings
+) -> list[str]:
+    """Return the ids of the notes to remove.
+
+    A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
+    is removed, unless it has authority, a strong edge, or a score of at least 0.
+
+    Args:
+        notes: Notes on probation.
+        probation: Length of the probation, in turns.
+        strong: Absolute weight of an edge that keeps a note, in [0, 1].
+        settings: Weights of the score.
+    """
+    return [
+        note.id
+        for note in notes
+        if note.unseen > 2 * probation
+        and not note.authority
+        and note.strongest < strong
+        and compute_survival_score(note, settings) < 0
+    ]

@@ -1,0 +1,382 @@
+"""Runs the steps of maintenance; each batch of a step is one transaction.
+
+A step starts from the stored state, so the next run finishes what a killed run left, and a dry run
+can be repeated with the same result.
+
+Reports of maintenance runs.
+
+Maintenance steps that merge near-duplicates and split broad texts.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.config.settings import apply_knobs
+from crabpath_retrievers.core.changes.maintenance import (
+    CompactJournal,
+    CompactTurns,
+    ConnectNodes,
+    DroppedWeight,
+    DropWeights,
+    MergeNodes,
+    MergePair,
+    UndoMaintenance,
+)
+from crabpath_retrievers.core.changes.notes import RemoveNotes
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.logs import elapsed_ms
+from crabpath_retrievers.core.query import texts_of
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
+from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
+from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
+from crabpath_retrievers.maintenance.health.measure import measure_health
+from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
+from crabpath_retrievers.maintenance.prune import (
+    FadedWeights,
+    ProbationNote,
+    find_faded_weights,
+    select_expired_notes,
+)
+from crabpath_retrievers.maintenance.split import NodeSplitter, is_broad, split_text
+from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.vectors.base import FindExisting
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """Result of one maintenance step.
+
+    Attributes:
+        step: Name of the step.
+        looked: Number of items that it examined.
+        changed: Number of items that it changed, or would change in a dry run.
+        seconds: Duration.
+        detail: Further counts by name.
+    """
+
+    step: str
+    looked: int
+    changed: int
+    seconds: float
+    detail: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """Result of a maintenance run.
+
+    Attributes:
+        run: Id for undoing the run; empty for a dry run.
+        dry_run: Whether nothing was changed.
+        steps: Results of the steps, in the order in which they ran.
+    """
+
+    run: str
+    dry_run: bool
+    steps: Sequence[StepReport]
+
+    @property
+    def total_changed(self) -> int:
+        """Number of items that all steps changed, or would change in a dry run."""
+        return sum(step.changed for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the report to plain, JSON-safe data."""
+        return {**asdict(self), "changed": self.total_changed}
+
+
+StepCounts = tuple[int, int, dict[str, int]]
+"""How many items a step looked at, how many it changed, and further counts by name."""
+
+_MAX_QUESTIONS = 50  # of one document; more do not change the decision
+_PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
+
+
+def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
+    """Merge near-duplicates, each group into one or more of its nodes.
+
+    Args:
+        store: The graph store.
+        rules: Least cosine of duplicates, and metadata keys that may differ.
+        run: Id of the maintenance run; empty for a dry run.
+    """
+    looked, groups = group_same_texts(
+        store.duplicates.iterate_texts(rules.batch_size), rules.location_keys
+    )
+    pairs: list[MergePair] = []
+    for keys in groups:
+        pairs += plan_merges(store.duplicates.get_candidates(keys).values(), rules.merge_similarity)
+    for part in split_batches(pairs, _PAIRS_PER_TRANSACTION) if run else ():
+        store.apply([MergeNodes(run, tuple(part))])
+    return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
+
+
+def split_broad_texts(
+    store: GraphStore, rules: MaintenanceSettings, splitting: NodeSplitter | None, run: str
+) -> StepCounts:
+    """Split texts that cover several topics.
+
+    Args:
+        store: The graph store.
+        rules: When a text is too broad, and the size of its parts.
+        splitting: Embeds and indexes the parts; None if there is no embedder.
+        run: Id of the maintenance run; empty for a dry run, which calls no chat model.
+    """
+    if splitting is None:
+        return 0, 0, {"needs an embedder": 1}
+    looked = changed = made = 0
+    for long in store.duplicates.get_long_documents(rules.split_above_chars):
+        looked += 1
+        if not is_broad(
+            long.content, store.duplicates.get_query_vectors(long.id, _MAX_QUESTIONS), rules
+        ):
+            continue
+        topics = splitting.topics if run else lambda _: None
+        found = split_text(long.content, rules.split_part_chars, topics)
+        if len(found) < 2:  # noqa: PLR2004
+            continue
+        changed, made = changed + 1, made + len(found)
+        if run:
+            (node,) = store.catalog.documents([long.id]).values()
+            splitting.split(node, found, run)
+    return looked, changed, {"parts": made}
+
+
+_log = logging.getLogger(__name__)
+
+MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
+"""In the order in which they run."""
+
+
+def _do_nothing() -> None:
+    """Do nothing: without an index at hand, the next open of the memory updates it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRunner:
+    """Runs maintenance on a graph store.
+
+    Attributes:
+        store: The graph store.
+        settings: Thresholds of all steps.
+        notes: Vector index of notes; None in a process without the index.
+        held: Asks the vector index which of some nodes it holds; None without an index.
+        sync_index: Brings the index in line with the store; safe to repeat.
+        splitting: Splits nodes; None if there is no embedder.
+    """
+
+    store: GraphStore
+    settings: Settings
+    notes: NoteMemory | None = None
+    held: FindExisting | None = None
+    sync_index: Callable[[], None] = _do_nothing
+    splitting: NodeSplitter | None = None
+
+    def run(
+        self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
+    ) -> MaintenanceReport:
+        """Run steps, in the order of ``MAINTENANCE_STEPS``.
+
+        Queries and learning continue meanwhile; a learner with a conflicting write retries.
+
+        Args:
+            steps: Names of the steps to run.
+            dry_run: Report what would change, and change nothing.
+
+        Raises:
+            InvalidInputError: A step does not exist, or there are none.
+            StoreLockedError: Maintenance or an ingest is running already.
+        """
+        steps = texts_of(steps, name="steps")
+        unknown = [step for step in steps if step not in MAINTENANCE_STEPS]
+        if unknown or not steps:
+            what = f"no step {unknown[0]!r:.250}" if unknown else "nothing to do"
+            msg = f"there is {what}: choose among {', '.join(MAINTENANCE_STEPS)}"
+            raise InvalidInputError(msg)
+        begun = time.perf_counter()
+        with self.store.hold_ingest_lock(wait=False) as held:
+            if not held:
+                msg = "maintenance or an ingest is running on this memory: try again later"
+                raise StoreLockedError(msg)
+            run = "" if dry_run else uuid.uuid4().hex
+            if run:
+                self.sync_index()
+            wanted = [step for step in MAINTENANCE_STEPS if step in steps]
+            done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
+        report = MaintenanceReport(run, dry_run, done)
+        changed = ", ".join(f"{step.step} {step.changed}" for step in done)
+        what = "maintenance (dry run)" if dry_run else "maintenance"
+        _log.info("%s changed %s in %.0f ms", what, changed, elapsed_ms(begun))
+        return report
+
+    def undo(self, run: str) -> None:
+        """Undo the changes of a maintenance run; what was learned since stays.
+
+        Deleted turn records and notes are not restored.
+
+        Raises:
+            NotFoundError: The journal has no such run.
+        """
+        if not self.store.maintenance.has_run(run):
+            msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
+            raise NotFoundError(msg)
+        with self.store.hold_ingest_lock():
+            self.store.apply([UndoMaintenance(run)])
+            self.sync_index()
+
+    def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
+        work: dict[str, Callable[[str], StepCounts]] = {
+            "health": self._check_health,
+            "autotune": partial(self._run_autotuner, asked=alone),
+            "fade": self._fade,
+            "prune": self._prune,
+            "merge": partial(self._merge, asked=alone),
+            "split": partial(self._split, asked=alone),
+            "connect": self._connect,
+            "compact": self._compact,
+        }
+        begun = time.perf_counter()
+        looked, changed, detail = work[step](run)
+        return StepReport(step, looked, changed, round(time.perf_counter() - begun, 3), detail)
+
+    def _check_health(self, run: str) -> StepCounts:
+        """Measure the health of every namespace, and store the reports."""
+        names, ill = self.store.maintenance.namespaces(), 0
+        for name in names:
+            report = measure_health(self.store, name, self.settings, self.held, record=bool(run))
+            ill += not report.healthy
+        return len(names), 0, {"out of range": ill}
+
+    def _run_autotuner(self, run: str, *, asked: bool) -> StepCounts:
+        """Tune the knobs of every namespace, if enabled or if it is the only step."""
+        if not (asked or self.settings.autotune.enabled):
+            return 0, 0, {"off": 1}
+        tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
+        for name in self.store.maintenance.namespaces():
+            dry = not run
+            turned.append(tuner.run(name, asked=asked, dry_run=dry, record=asked, run=run))
+        braked = sum(report.brake_applied for report in turned)
+        return len(turned), sum(len(report.adjustments) for report in turned), {"braked": braked}
+
+    def _fade(self, run: str) -> StepCounts:
+        """Drop learned weights that have decayed to their prior."""
+        return self._drop_weights(run, lambda faded: faded.at_floor)
+
+    def _prune(self, run: str) -> StepCounts:
+        """Drop edges made by learning that have decayed, and expired automatic notes."""
+        looked, changed, _ = self._drop_weights(run, lambda faded: faded.pruned)
+        notes, died = self._remove_notes(run)
+        return looked + notes, changed + died, {"edges": changed, "notes": died}
+
+    def _drop_weights(
+        self, run: str, which: Callable[[FadedWeights], list[DroppedWeight]]
+    ) -> StepCounts:
+        looked = changed = 0
+        rules = self.settings.maintenance
+        for name in self.store.maintenance.namespaces():
+            clock = self.store.walk.get_clock(name)
+            half_life = apply_knobs(self.settings, clock.knobs).learning.half_life
+            for block in self.store.maintenance.iterate_weights(clock.key, rules.batch_size):
+                gone = which(find_faded_weights(block, clock.exponent, half_life, rules))
+                looked, changed = looked + len(block), changed + len(gone)
+                if run and gone:
+                    self.store.apply([DropWeights(run, name, tuple(gone))])
+        return looked, changed, {}
+
+    def _remove_notes(self, run: str) -> tuple[int, int]:
+        looked = changed = 0
+        probation, strong = self.settings.note.probation_turns, self.settings.tiers.habitual
+        for name in self.store.maintenance.namespaces():
+            clock = self.store.walk.get_clock(name)
+            if not clock.notes:
+                continue
+            candidates = [
+                ProbationNote(
+                    note.id,
+                    note.degree,
+                    note.uses,
+                    note.passes,
+                    clock.turn - note.last,
+                    note.authority,
+                    note.strongest,
+                )
+                for note in self.store.maintenance.get_auto_notes(clock.key)
+            ]
+            gone = select_expired_notes(candidates, probation, strong, self.settings.maintenance)
+            looked, changed = looked + len(candidates), changed + len(gone)
+            if run and gone:
+                self.store.apply([RemoveNotes(tuple(gone))])
+                if self.notes is not None:
+                    self.notes.remove(clock.key, gone)
+        return looked, changed
+
+    def _merge(self, run: str, *, asked: bool) -> StepCounts:
+        """Merge near-duplicates, if enabled or if it is the only step."""
+        if not (asked or self.settings.maintenance.merge):
+            return 0, 0, {"off": 1}
+        found = merge_duplicates(self.store, self.settings.maintenance, run)
+        if run:
+            self.sync_index()
+        return found
+
+    def _split(self, run: str, *, asked: bool) -> StepCounts:
+        """Split broad texts, if enabled or if it is the only step."""
+        if not (asked or self.settings.maintenance.split):
+            return 0, 0, {"off": 1}
+        return split_broad_texts(self.store, self.settings.maintenance, self.splitting, run)
+
+    def _connect(self, run: str) -> StepCounts:
+        """Connect isolated nodes with their nearest neighbours."""
+        rules = self.settings.maintenance
+        prior = self.settings.links.priors[EdgeKind.SIMILAR]
+        looked = connected = made = 0
+        for block in self.store.maintenance.iterate_isolated(rules.batch_size):
+            keys = [one.key for one in block]
+            wanted = np.stack([one.vector for one in block]).astype(np.float32)
+            near = find_neighbours(
+                wanted,
+                self._iterate_vectors(),
+                keys,
+                rules.connect_neighbours,
+                rules.connect_similarity,
+            )
+            edges = list(make_similar_edges(keys, near, prior))
+            looked, connected = looked + len(keys), connected + sum(map(bool, near))
+            made += len(edges)
+            for part in split_batches(edges, rules.batch_size) if run else ():
+                self.store.apply([ConnectNodes(run, tuple(part))])
+        return looked, connected, {"edges": made}
+
+    def _iterate_vectors(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        for block in self.store.regions.iterate_nodes():
+            yield [node.key for node in block], [node.vector for node in block]
+
+    def _compact(self, run: str) -> StepCounts:
+        """Delete the oldest turn records and journal rows beyond the limits."""
+        rules, reads = self.settings.maintenance, self.store.maintenance
+        looked = old = 0
+        for name in reads.namespaces():
+            key = self.store.walk.get_clock(name).key
+            (beyond, until), kept = (
+                reads.count_old_turns(key, rules.max_turns),
+                reads.count_turns(key),
+            )
+            looked, old = looked + kept, old + beyond
+            if run and beyond and until is not None:
+                self.store.apply([CompactTurns(run, name, until)])
+        rows = reads.count_journal_rows()
+        beyond = max(0, rows - rules.max_journal_rows)
+        if run and beyond:
+            self.store.apply([CompactJournal(run, rules.max_journal_rows)])
+        return looked + rows, old + beyond, {"turns": old, "journal": beyond}

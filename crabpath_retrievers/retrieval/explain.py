@@ -1,0 +1,170 @@
+"""Explaining why each document of a turn was returned."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.query import namespace_of, text_of
+from crabpath_retrievers.core.turn import PathEdge, Turn
+from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChange
+
+MAX_CHANGES_PER_EDGE = 5
+"""Changes of weight that an explanation lists for one edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeChanges:
+    """The feedback that changed the weight of an edge, newest first, at most five."""
+
+    source: str
+    target: str
+    kind: str
+    moves: tuple[StoredWeightChange, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-safe data."""
+        edge = {"source": self.source, "target": self.target, "kind": self.kind}
+        return {**edge, "moves": [move._asdict() for move in self.moves]}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReason:
+    """Why one document was returned.
+
+    Attributes:
+        id, title: The document; the title is empty if it has been forgotten since.
+        probability: Probability of relevance, in [0, 1].
+        origin: ``seed`` (search found it) or ``walk`` (an edge led to it).
+        path: Route from the seed: kind, weight, tier and probability of every edge.
+        support: Strongest edge from a visited node, for search hits too.
+        contributions: Log-odds added by each feature, largest absolute value first.
+        moved: Feedback of the namespace that has changed the edges of path and support until
+            now; edges without changes are left out.
+    """
+
+    id: str
+    title: str
+    probability: float
+    origin: str
+    path: tuple[PathEdge, ...]
+    support: PathEdge | None
+    contributions: dict[str, float]
+    moved: tuple[EdgeChanges, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-safe data."""
+        return {**asdict(self), "moved": [edge.to_dict() for edge in self.moved]}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of one turn."""
+
+    turn: Turn
+    documents: tuple[DocumentReason, ...]
+    titles: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-safe data."""
+        return {
+            "turn": {**asdict(self.turn), "follow_log": list(self.turn.follow_log)},
+            "documents": [document.to_dict() for document in self.documents],
+        }
+
+
+def collect_edges(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
+    """The edges of a route and the supporting edge, without duplicates."""
+    edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
+    return tuple(edges.values())
+
+
+def list_explained_edges(turn: Turn) -> set[EdgeName]:
+    """Every edge in the explanation of a turn."""
+    return {
+        (edge.source, edge.target, edge.kind)
+        for item in turn.returned
+        for edge in collect_edges(item.path, item.support)
+    }
+
+
+def list_explained_nodes(turn: Turn) -> list[str]:
+    """Ids of all nodes in the explanation of a turn, sorted."""
+    ids = {item.node for item in turn.returned}
+    for item in turn.returned:
+        edges = (*item.path, item.support) if item.support else item.path
+        ids |= {node for edge in edges for node in (edge.source, edge.target)}
+    return sorted(ids)
+
+
+def explain_turn(
+    store: GraphStore, ranker: Ranker, turn_id: str | UUID, *, namespace: str | None = None
+) -> Explanation:
+    """Explain a recorded turn; only the graph store is read.
+
+    Args:
+        store: Store that holds the turn.
+        ranker: Gives the weight of each feature.
+        turn_id: Id of the turn, or of the host's run that made the query.
+        namespace: Namespace of the turn; None looks in all namespaces.
+
+    Raises:
+        NotFoundError: The namespace has no such turn.
+    """
+    scope = None if namespace is None else namespace_of(namespace)
+    turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
+    key = store.walk.get_clock(turn.namespace).key
+    documents = store.catalog.documents(list_explained_nodes(turn), namespace=key)
+    moves = store.history.get_weight_changes(
+        turn.namespace, list_explained_edges(turn), MAX_CHANGES_PER_EDGE
+    )
+    return build_explanation(turn, documents, ranker, moves)
+
+
+def build_explanation(
+    turn: Turn,
+    nodes: Mapping[str, Node],
+    ranker: Ranker,
+    moves: Mapping[EdgeName, tuple[StoredWeightChange, ...]] = MappingProxyType({}),
+) -> Explanation:
+    """Explain a turn by its record and the ranker's weights.
+
+    Args:
+        turn: The record.
+        nodes: Nodes of the record that still exist, by id.
+        ranker: Gives the weight of each feature.
+        moves: Feedback that changed its edges, newest first.
+    """
+    titles = {node_id: node.title for node_id, node in nodes.items()}
+    weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
+    weights["inhibition"] -= ranker.inhibition
+    reasons = []
+    for item in turn.returned:
+        shares = {n: round(v * weights.get(n, 0.0), 3) for n, v in item.features.items()}
+        reasons.append(
+            DocumentReason(
+                item.node,
+                titles.get(item.node, ""),
+                item.probability,
+                item.origin,
+                item.path,
+                item.support,
+                dict(sorted(shares.items(), key=lambda share: -abs(share[1]))),
+                _list_changes(collect_edges(item.path, item.support), moves),
+            )
+        )
+    return Explanation(turn, tuple(reasons), titles)
+
+
+def _list_changes(
+    edges: Sequence[PathEdge], moves: Mapping[EdgeName, tuple[StoredWeightChange, ...]]
+) -> tuple[EdgeChanges, ...]:
+    names = [(edge.source, edge.target, edge.kind) for edge in edges]
+    return tuple(
+        EdgeChanges(*name, moves[name][:MAX_CHANGES_PER_EDGE]) for name in names if name in moves
+    )

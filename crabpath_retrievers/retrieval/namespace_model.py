@@ -1,0 +1,206 @@
+"""What a namespace has learned: ranker weights, usual outcome, reliability of memories."""
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.baseline import Baseline
+from crabpath_retrievers.core.changes.history import FeedbackEffects
+from crabpath_retrievers.core.graph import Candidate, Vector
+from crabpath_retrievers.core.reliability import ADVICE_FEATURE, MEMORY_FEATURES, Reliability
+from crabpath_retrievers.core.text import Floats
+from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
+from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
+from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.search import MemoryMatches
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
+
+_log = logging.getLogger(__name__)
+_CACHED = 64  # namespaces with a cached ranker
+_DRAWS = 64  # for propensities: standard error at most .06
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceModel:
+    """What a namespace has learned about ranking.
+
+    Attributes:
+        posterior: Distribution of the ranker's weights.
+        baseline: Baseline of the policy gradient: mean credit of the documents returned so far
+            (Williams 1992).
+        trust: Reliability of its memories.
+    """
+
+    posterior: Posterior
+    baseline: Baseline = field(default_factory=Baseline)
+    trust: Reliability = field(default_factory=Reliability)
+
+    def to_json(self) -> str:
+        """The stored form."""
+        baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
+        trust = dict(self.trust.spoken)
+        parts = {"baseline": baseline, "trust": trust, "ranker": self.posterior.to_dict()}
+        return json.dumps(parts)
+
+    @classmethod
+    def from_json(cls, text: str | None, prior: Posterior) -> "NamespaceModel":
+        """The inverse of :meth:`to_json`; None gives the model before any feedback."""
+        if text is None:
+            return cls(prior)
+        data = json.loads(text)
+        posterior = Posterior.from_dict(data["ranker"], prior)
+        trust = Reliability({memory: (a, b) for memory, (a, b) in data["trust"].items()})
+        return cls(posterior, Baseline(**data["baseline"]), trust)
+
+    def weights(self, drawn: Floats | None = None) -> Floats:
+        """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
+        return self._scale_memories(self.posterior.mean if drawn is None else drawn)
+
+    def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
+        """The model after one feedback on returned documents.
+
+        Args:
+            matrix: Features of the documents, shape ``[n, F]``.
+            used: Credit of each in [0, 1], shape ``[n]``.
+            weight: Weight of the feedback, in [0, 1].
+        """
+        posterior = self.posterior.update(self._scale_memories(matrix), used, weight)
+        return replace(self, posterior=posterior)
+
+    def _scale_memories(self, columns: Floats) -> Floats:
+        """Weights or features, shape ``[..., F]``, with memories scaled by their reliability."""
+        scaled = columns.copy()
+        for memory in MEMORY_FEATURES:
+            scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        scaled[..., FEATURES.index(ADVICE_FEATURE)] *= self.trust.get_advice_weight()
+        return scaled
+
+    def encode_gain(self, before: "NamespaceModel") -> bytes | None:
+        """What the ranker has learned since ``before``, encoded; None without a change."""
+        if self.posterior is before.posterior:
+            return None
+        return encode_gain(before.posterior, self.posterior)
+
+    def without(self, taught: FeedbackEffects, since: int) -> "NamespaceModel":
+        """The model without the effect of one feedback.
+
+        Args:
+            taught: Effect of the feedback.
+            since: Number of outcomes learned after it that are still in effect.
+        """
+        baseline, count = self.baseline, taught.count + len(taught.outcomes)
+        for outcome in reversed(taught.outcomes):
+            count -= 1
+            baseline = baseline.without(outcome, count, since)
+        trust = self.trust.plus(taught.spoken, -1.0)
+        if taught.ranker is None:
+            return NamespaceModel(self.posterior, baseline, trust)
+        return NamespaceModel(remove_gain(self.posterior, taught.ranker), baseline, trust)
+
+
+class NamespaceModels:
+    """Applies the learned models of namespaces to queries."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        episodes: EpisodeMemory,
+        notes: NoteMemory,
+        regions: Regions,
+        ranker: Ranker,
+        settings: Settings,
+    ) -> None:
+        """Read models from ``store``; ``ranker`` is the shipped prior."""
+        self._store, self._episodes, self._ranker = store, episodes, ranker
+        self._notes = notes
+        self._settings = settings.learning
+        self._advisor = RegionAdvisor(store, regions, settings.region)
+        self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
+        self._rankers: dict[int, tuple[int, Ranker]] = {}
+
+    def ranker(
+        self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
+    ) -> Ranker:
+        """The ranker with the weights that a namespace has learned.
+
+        Args:
+            namespace: The namespace.
+            clock: State of the namespace.
+            explore: Draws the weights from their distribution; None gives the mean.
+        """
+        if explore is not None:
+            return self._draw_ranker(namespace, explore)
+        if not clock.learned:
+            return self._ranker
+        version, ranker = self._rankers.get(clock.key, (0, self._ranker))
+        if version != clock.learned:
+            learned = self._store.learned.get_state(namespace)
+            model = self._load(namespace, learned.mind)
+            ranker = self._ranker.with_weights(model.weights())
+            if len(self._rankers) >= _CACHED:
+                self._rankers.pop(next(iter(self._rankers)), None)
+            self._rankers[clock.key] = (learned.version, ranker)
+        return ranker
+
+    def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
+        """A ranker for exploration (Thompson 1933), with further draws for propensities."""
+        model = self._load(namespace, self._store.learned.get_state(namespace).mind)
+        weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
+        return replace(self._ranker, weights=weights[0], draws=weights[1:])
+
+    def _load(self, namespace: str, text: str | None) -> NamespaceModel:
+        """The model of a namespace; a damaged one is replaced by the prior, so answers go on."""
+        try:
+            return NamespaceModel.from_json(text, self.prior)
+        except Exception as error:
+            _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
+            return NamespaceModel(self.prior)
+
+    def recall(self, question: EpisodeQuery, clock: Clock) -> MemoryMatches:
+        """Evidence of past turns about documents, and the nearest notes."""
+        scores: dict[str, EpisodeScore] = {}
+        if (clock.learned or clock.notes) and self._settings.episodes:
+            scores = self._episodes.recall(question, clock)
+        near = self._notes.near(question.vector, clock)
+        expired = self.find_expired({**scores, **near}, clock)
+        return MemoryMatches(
+            {node: score for node, score in scores.items() if node not in expired},
+            tuple(node for node in near if node not in expired),
+        )
+
+    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+        """Those of the ids that are notes whose probation has ended."""
+        return self._notes.find_expired(ids, clock)
+
+    def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
+        """The candidates with ``usage`` and ``decayed`` from their past use."""
+        if not clock.learned or not self._settings.usage:
+            return list(pool)
+        known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
+        wins, losses = self._settings.usage_prior
+        usual = wins / (wins + losses)
+        return [
+            hit
+            if (use := known.get(hit.head.key)) is None
+            else hit._replace(
+                usage=(wins + use.wins) / (wins + losses + use.wins + use.losses) - usual,
+                decayed=-math.expm1(-use.decay),
+            )
+            for hit in pool
+        ]
+
+    def advice(self, vector: Vector, clock: Clock, task: str | None) -> RegionAdvice | None:
+        """Values of actions in the region of a query; None where nothing was learned."""
+        if not clock.learned or not self._settings.regions:
+            return None
+        return self._advisor.advice(vector, clock, task)

@@ -1,0 +1,79 @@
+"""Notes of a namespace, searched in a collection of their own.
+
+Notes never enter the indexes that all namespaces search.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from crabpath_retrievers.config import NoteSettings
+from crabpath_retrievers.core.changes.notes import MarkNotesIndexed
+from crabpath_retrievers.core.graph import Vector, cosines
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.notes import NoteVector
+from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
+
+AUTO_NOTE_PREFIX = "auto:"
+"""Prefix of the ids of automatic notes, which are on probation."""
+
+
+class NoteMemory:
+    """Finds notes; namespaces without notes cost nothing."""
+
+    def __init__(
+        self, store: GraphStore, index: VectorIndex | None, settings: NoteSettings
+    ) -> None:
+        """Read ``store``, with collections in the store of ``index``; None scans rows."""
+        self._store, self._settings = store, settings
+        self._collections = NamespaceCollections(index, "notes")
+
+    def near(self, vector: Vector, clock: Clock) -> dict[str, float]:
+        """Ids of the nearest notes of a namespace with their cosines, nearest first."""
+        if not clock.notes:
+            return {}
+        notes = self._read_candidates(vector, clock)
+        if not notes:
+            return {}
+        scores = cosines([note.vector for note in notes], vector)
+        ranked = sorted(zip(scores, notes, strict=True), key=lambda pair: -pair[0])
+        return {note.id: score for score, note in ranked[: self._settings.neighbours]}
+
+    def _read_candidates(self, vector: Vector, clock: Clock) -> list[NoteVector]:
+        if not self._collections.available:
+            limit = self._settings.max_scanned
+            return self._store.notes.latest(clock.key, self._since(clock), limit)
+        ids = self._collections.of(clock.key).search(vector, self._settings.neighbours)
+        return self._store.notes.near(clock.key, ids, self._since(clock))
+
+    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+        """Those of the ids that are notes whose probation has ended."""
+        automatic = (
+            [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
+        )
+        if not automatic:
+            return set()
+        return self._store.notes.find_expired(clock.key, automatic, self._since(clock))
+
+    def _since(self, clock: Clock) -> int:
+        # The clock counts the turns before this one.
+        return clock.turn + 1 - self._settings.probation_turns
+
+    def catch_up(self, minimum: int = 1) -> None:
+        """Index new notes once there are ``minimum`` of them; until then their rows are scanned."""
+        if self._store.notes.count_unindexed() < minimum:
+            return
+        unindexed = self._store.notes.get_unindexed()
+        entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
+        self._collections.upsert(entries)
+        self._store.apply([MarkNotesIndexed(tuple(note.key for note in unindexed))])
+        self._collections.delete_gone(
+            entries, lambda _, ids: {note.id for note in self._store.notes.get_facts(ids)}
+        )
+
+    def remove(self, namespace: int, ids: Sequence[str]) -> None:
+        """Delete the vectors of notes."""
+        self._collections.delete(namespace, ids)
+
+    def forget(self, namespace: int) -> None:
+        """Delete the vectors of a namespace."""
+        self._collections.forget(namespace)

@@ -1,0 +1,139 @@
+"""Building the turn record of a retrieval, from which feedback learns."""
+
+import time
+import uuid
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
+from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
+from crabpath_retrievers.retrieval.node_choices import to_path_edge
+from crabpath_retrievers.retrieval.walk import Walk
+
+_DIGITS = 5
+# Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
+_KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
+
+
+def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
+    """The strongest edge to each node with one of these keys, by key; others are left out."""
+    best: dict[int, WalkEdge] = {}
+    for edge in edges:
+        key = edge.outgoing.target.key
+        if key in keys and (key not in best or best[key].strength < edge.strength):
+            best[key] = edge
+    return best
+
+
+def describe_returned(
+    hit: Candidate,
+    row: Matrix,
+    probability: float,
+    walk: Walk,
+    best: WalkEdge | None,
+    propensity: float | None = None,
+) -> ReturnedDocument:
+    """The record of a returned document.
+
+    Args:
+        hit: The document.
+        row: Its features, shape ``[len(FEATURES)]``.
+        probability: Probability of relevance, in [0, 1].
+        walk: The walk of the turn.
+        best: Strongest edge to the document; None without one.
+        propensity: Probability that a draw of the ranker returns it, in [0, 1].
+    """
+    return ReturnedDocument(
+        node=hit.head.id,
+        probability=round(probability, _DIGITS),
+        origin="seed" if hit.found else "walk",
+        path=_path(hit, walk, best),
+        features={
+            name: round(value, _DIGITS)
+            for name, value in zip(FEATURES, row.tolist(), strict=True)
+            if value
+        },
+        support=best and to_path_edge(best, 0.0),
+        propensity=propensity,
+    )
+
+
+def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, ...]:
+    """Route to a visited node, or route to its strongest source plus the edge not followed."""
+    visit = walk.visits.get(hit.head.key)
+    if visit:
+        return visit.path
+    if hit.found or best is None:
+        return ()
+    return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
+
+
+def build_turn(
+    query: Query,
+    clock: int,
+    hits: Mapping[int, Candidate],
+    walk: Walk,
+    ranked: Sequence[ReturnedDocument],
+    *,
+    explored: bool,
+    latency_ms: dict[str, float],
+) -> Turn:
+    """The record of one retrieval.
+
+    Args:
+        query: The query.
+        clock: Turn number of the namespace.
+        hits: Candidates that search found, by node key.
+        walk: The walk.
+        ranked: The documents returned, best first.
+        explored: Whether choices were sampled.
+        latency_ms: Milliseconds by stage.
+    """
+    top = max((hit.similarity for hit in hits.values()), default=0.0)
+    return Turn(
+        id=uuid.uuid4().hex,
+        namespace=query.namespace,
+        clock=clock,
+        created=time.time(),
+        query=query.text,
+        seeds=tuple(
+            _seed(visit.head, visit.energy, hits[key])
+            for key, visit in walk.visits.items()
+            if visit.hop == 0
+        ),
+        steps=walk.steps,
+        visited=tuple(visit.head.id for visit in walk.visits.values()),
+        returned=tuple(ranked),
+        guardrails=tuple(head.id for head, _ in walk.inhibition.values()),
+        novelty={
+            "top": round(top, _DIGITS),
+            "known": top >= _KNOWN,
+            "novel": _NOISE < top < _NOVEL,
+        },
+        explored=explored,
+        run_id=query.run_id,
+        llm_calls=walk.usage.calls,
+        llm_cached_calls=walk.usage.cached_calls,
+        llm_failures=walk.usage.failures,
+        llm_input_tokens=walk.usage.input_tokens,
+        llm_output_tokens=walk.usage.output_tokens,
+        llm_tokens=walk.usage.tokens,
+        cost_usd=walk.usage.cost_usd,
+        routing=tuple(walk.notes),
+        latency_ms=latency_ms,
+        task_type=query.task_type,
+        session=query.session,
+        arm=query.arm,
+    )
+
+
+def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
+    return SeedRecord(
+        node=head.id,
+        score=round(energy, _DIGITS),
+        similarity=round(hit.similarity, _DIGITS),
+        lexical=round(hit.lexical, _DIGITS),
+        name=round(hit.name, _DIGITS),
+        hinted=hit.hint > 0,
+    )

@@ -1,0 +1,291 @@
+"""The walk: from entry nodes along edges, hop by hop and within budgets [CrabPath].
+
+Written once as a generator: a driver reads the edges of each frontier and asks the router.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+
+from crabpath_retrievers.config import TierSettings, WalkSettings
+from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async
+from crabpath_retrievers.core.graph import (
+    EdgeKind,
+    NodeHead,
+    OutgoingEdge,
+    Tier,
+    Vector,
+    WalkEdge,
+    cosines,
+)
+from crabpath_retrievers.core.turn import Decider, Hop, LazySteps, ModelUsage, PathEdge, WalkStep
+from crabpath_retrievers.retrieval.node_choices import NodeChoices, follow_probability, to_path_edge
+from crabpath_retrievers.routing.policy import (
+    Decision,
+    Router,
+    RoutingRequest,
+    RoutingResult,
+    SoftmaxRouter,
+)
+
+_REJECTED = 0.5  # inhibition by a router for one query; an edge learned from outcomes reaches 1
+_BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
+
+ReadEdges = Callable[[Sequence[int]], tuple[Sequence[OutgoingEdge], dict[int, float]]]
+"""Reads the outgoing edges of all given nodes, and the learned weight of STOP by node."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisitedNode:
+    """A node that the walk entered.
+
+    Attributes:
+        head: The node.
+        energy: Entry score of its seed times the weights along ``path``.
+        hop: Distance from its seed.
+        path: Route from the seed; empty for the seed itself.
+    """
+
+    head: NodeHead
+    energy: float
+    hop: int
+    path: tuple[PathEdge, ...]
+
+
+@dataclass(slots=True)
+class Walk:
+    """The result of a walk.
+
+    Attributes:
+        visits: Visited nodes by key, in the order of entry.
+        decisions: Build the records of the decisions, in order.
+        support: Every edge of positive weight that was read, followed or not.
+        inhibition: By node key, the node and the strongest inhibition of it, in [0, 1].
+        usage: Calls, tokens and cost of the router.
+        notes: Remarks of the router for the turn record.
+        chosen: Keys of nodes that a chat model chose.
+    """
+
+    visits: dict[int, VisitedNode] = field(default_factory=dict)
+    decisions: list[Callable[[], WalkStep]] = field(default_factory=list)
+    support: list[WalkEdge] = field(default_factory=list)
+    inhibition: dict[int, tuple[NodeHead, float]] = field(default_factory=dict)
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    notes: list[str] = field(default_factory=list)
+    chosen: set[int] = field(default_factory=set)
+
+    @property
+    def steps(self) -> LazySteps:
+        """Records of the decisions, built when they are first read."""
+        return LazySteps(self.decisions)
+
+
+class Walker:
+    """Performs one walk; create a new one for every query."""
+
+    def __init__(
+        self,
+        request: RoutingRequest,
+        vector: Vector,
+        *,
+        read_edges: ReadEdges,
+        router: Router,
+        walk: WalkSettings,
+        tiers: TierSettings,
+        temperature: float,
+        on_hop: Callable[[Hop], object] | None = None,
+    ) -> None:
+        """Prepare a walk for one query.
+
+        Args:
+            request: The query, for the router; the walk fills in the choices of each hop.
+            vector: Unit query vector, shape ``[d]``.
+            read_edges: Reads the outgoing edges of a whole frontier at once.
+            router: Decides which habitual edges to follow.
+            walk: Budgets and damping.
+            tiers: Thresholds on weights.
+            temperature: τ of the policy, for the record.
+            on_hop: Called after every hop, in the thread that walks (in async calls a worker).
+        """
+        self._request, self._vector = request, vector
+        self._read, self._router = read_edges, router
+        self._settings, self._tiers, self._temperature = walk, tiers, temperature
+        self._on_hop = on_hop
+        self._walk = Walk()
+        self._entered: Counter[int] = Counter()
+        self._followed: Counter[tuple[int, int, EdgeKind]] = Counter()
+
+    def steps(self, entries: Iterable[tuple[NodeHead, float]]) -> Operations[Walk]:
+        """Walk from entry nodes, given with their energy in [0, 1], best first."""
+        for head, energy in islice(entries, self._settings.max_nodes):
+            self._enter(VisitedNode(head, energy, 0, ()))
+        frontier = list(self._walk.visits)
+        empty_hops = 0
+        for hop in range(1, self._settings.max_hops + 1):
+            exhausted = empty_hops >= self._settings.max_empty_hops or not self._remaining_nodes()
+            if not frontier or exhausted:
+                break
+            before = len(self._walk.visits)
+            reached = yield from self._walk_hop(frontier, hop)
+            minimum = self._settings.min_energy
+            frontier = [key for key in reached if self._walk.visits[key].energy >= minimum]
+            empty_hops = 0 if len(self._walk.visits) > before else empty_hops + 1
+        return self._walk
+
+    def _walk_hop(self, frontier: Sequence[int], hop: int) -> Operations[list[int]]:
+        outgoing, stops = yield from perform(self._read, frontier)
+        edges = self._group_edges(outgoing, hop)
+        for key in frontier:
+            self._add_evidence(self._walk.visits[key], edges.get(key, ()))
+        closed = self._closed_nodes()
+        nodes = [
+            NodeChoices.from_edges(
+                self._walk.visits[key].head, edges[key], stops.get(key, 0.0), closed=closed
+            )
+            for key in frontier
+            if key in edges
+        ]
+        decisions = yield from self._decide(nodes, hop)
+        reached: dict[int, None] = {}
+        for node in nodes:
+            reached |= dict.fromkeys(self._follow(node, decisions.get(node.head.key), hop))
+        if self._on_hop is not None:
+            self._on_hop(self._hop_event(hop, frontier, reached, decisions.values()))
+        return list(reached)
+
+    def _hop_event(
+        self,
+        hop: int,
+        frontier: Iterable[int],
+        reached: Iterable[int],
+        decisions: Iterable[Decision],
+    ) -> Hop:
+        visits = self._walk.visits
+        deciders = {decision.decided_by for decision in decisions}
+        by: Decider = "policy" if deciders else "reflex"
+        return Hop(
+            hop,
+            tuple(visits[key].head.id for key in frontier),
+            tuple(visits[key].path[-1] for key in reached if visits[key].path),
+            "chat_model" if "chat_model" in deciders else by,
+        )
+
+    def _decide(self, nodes: Sequence[NodeChoices], hop: int) -> Operations[dict[int, Decision]]:
+        """Ask the router once for the whole frontier; decisions by key of the node."""
+        undecided = [node for node in nodes if node.habitual]
+        if not undecided:
+            return {}
+        usage, visits = self._walk.usage, self._walk.visits.values()
+        request = replace(
+            self._request,
+            choices=tuple(node.to_choice() for node in undecided),
+            budget=self._settings.max_new_nodes,
+            calls=usage.calls + usage.cached_calls,
+            entries=tuple((v.head, v.energy) for v in visits) if hop == 1 else (),
+        )
+        if type(self._router) is SoftmaxRouter:  # it does not block
+            routed = self._router.route(request)
+        else:
+            routed = yield from perform_sync_or_async(
+                lambda: self._router.route(request), lambda: self._router.aroute(request)
+            )
+        self._apply_router(routed, undecided)
+        return {n.head.key: d for n, d in zip(undecided, routed.decisions, strict=True)}
+
+    def _apply_router(self, routed: RoutingResult, nodes: Iterable[NodeChoices]) -> None:
+        """Record cost, remarks and choices of the router; inhibit the nodes that it rejects."""
+        self._walk.usage += routed.usage
+        self._walk.notes += routed.notes
+        self._walk.chosen |= routed.chosen
+        if routed.dropped:
+            offered = [edge.target for node in nodes for edge in node.habitual]
+            for target in (*offered, *(visit.head for visit in self._walk.visits.values())):
+                if target.key in routed.dropped:
+                    self._inhibit(target, _REJECTED)
+
+    def _group_edges(self, outgoing: Sequence[OutgoingEdge], hop: int) -> dict[int, list[WalkEdge]]:
+        """All edges by key of their source, with their value in this walk."""
+        if not outgoing:
+            return {}
+        relevance = cosines([edge.target.vector for edge in outgoing], self._vector)
+        weights = [self._damp(edge) for edge in outgoing]
+        tiers = map(self._tiers.tier_of, weights)
+        visits = self._walk.visits
+        grouped: dict[int, list[WalkEdge]] = {}
+        for edge, weight, cosine, tier in zip(outgoing, weights, relevance, tiers, strict=True):
+            visit = visits[edge.source]
+            strength = visit.energy * weight if weight > 0 and tier is not Tier.INHIBITORY else 0.0
+            # A name that many texts mention says little about each of them.
+            if edge.kind in _BACKWARD:
+                strength *= visit.head.rarity
+            walk_edge = WalkEdge(visit.head, edge, weight, cosine, tier, strength, hop)
+            grouped.setdefault(edge.source, []).append(walk_edge)
+        return grouped
+
+    def _damp(self, edge: OutgoingEdge) -> float:
+        """``w · λ^k`` for an edge that this walk has followed k times before [CrabPath]."""
+        if self._settings.max_visits_per_node == 1:
+            return edge.weight
+        reuses = self._followed[(edge.source, edge.target.key, edge.kind)]
+        return float(edge.weight * self._settings.damping**reuses)
+
+    def _add_evidence(self, visit: VisitedNode, edges: Sequence[WalkEdge]) -> None:
+        """Collect the support and the inhibition that the edges of a node give to their targets."""
+        energy = min(1.0, max(0.0, visit.energy))
+        for edge in edges:
+            if edge.tier is Tier.INHIBITORY:
+                self._inhibit(edge.target, -edge.weight * energy)
+            elif edge.weight > 0:
+                self._walk.support.append(edge)
+
+    def _inhibit(self, target: NodeHead, inhibition: float) -> None:
+        _, known = self._walk.inhibition.get(target.key, (target, 0.0))
+        self._walk.inhibition[target.key] = (target, max(known, min(1.0, inhibition)))
+
+    def _follow(self, node: NodeChoices, decision: Decision | None, hop: int) -> list[int]:
+        """Enter the chosen nodes as far as the budgets allow, and record the decision."""
+        indices = decision.followed if decision else ()
+        wanted = (*node.reflexes, *(node.habitual[index] for index in indices))
+        probabilities = node.probabilities(decision) if wanted else {}
+        followed: list[WalkEdge] = []
+        cut = False
+        for edge in wanted:
+            cut = len(followed) >= self._settings.max_new_nodes or not self._remaining_nodes()
+            if cut:
+                break
+            if self._may_enter(edge.target.key):
+                self._take(edge, follow_probability(edge, probabilities), hop)
+                followed.append(edge)
+        if any(edge.tier is not Tier.DORMANT for edge in node.edges):
+            self._walk.decisions.append(
+                partial(
+                    node.to_step,
+                    decision,
+                    tuple(followed),
+                    hop=hop - 1,
+                    temperature=self._temperature,
+                    cut=cut,
+                )
+            )
+        return [edge.target.key for edge in followed]
+
+    def _take(self, edge: WalkEdge, probability: float, hop: int) -> None:
+        visit = self._walk.visits[edge.source.key]
+        self._followed[(edge.source.key, edge.target.key, edge.kind)] += 1
+        path = (*visit.path, to_path_edge(edge, probability))
+        self._enter(VisitedNode(edge.target, visit.energy * edge.weight, hop, path))
+
+    def _enter(self, visit: VisitedNode) -> None:
+        self._entered[visit.head.key] += 1
+        self._walk.visits.setdefault(visit.head.key, visit)
+
+    def _closed_nodes(self) -> set[int]:
+        return {key for key in self._entered if not self._may_enter(key)}
+
+    def _may_enter(self, key: int) -> bool:
+        return self._entered[key] < self._settings.max_visits_per_node
+
+    def _remaining_nodes(self) -> int:
+        return self._settings.max_nodes - len(self._walk.visits)

@@ -1,0 +1,1 @@
+"""Queries: each reads one kind of record within a reading transaction of the store."""

@@ -1,0 +1,391 @@
+"""Reads of documents by id and source: contents, digests, the ingest queue, statistics."""
+
+import json
+import random
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import EdgeKind, Node, Vector
+from crabpath_retrievers.storage.aliases import (
+    IS_PART,
+    REPLACED,
+    RETIRED,
+    SOURCE_OWNERS,
+    build_retired_address,
+    resolve_alias_ids,
+)
+from crabpath_retrievers.storage.schema import (
+    addresses,
+    aliases,
+    contents,
+    edges,
+    index_deletions,
+    meta,
+    namespaces,
+    nodes,
+    notes,
+    overlay,
+    staging,
+    turns,
+)
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    ReadableStore,
+    decode_rows,
+    decode_vector,
+    split_batches,
+)
+
+
+class _Content(NamedTuple):
+    """Columns of a node and its contents, in the order of ``_CONTENT``."""
+
+    id: str
+    document: str
+    source: str
+    content: str
+    title: str
+    position: int
+    metadata: str
+    digest: str
+
+
+class StoredChunk(NamedTuple):
+    """What tells whether a document chunk changed: id, document, source, position, digest."""
+
+    id: str
+    document: str
+    source: str
+    position: int
+    digest: str
+
+
+_CONTENT = (
+    nodes.c.id,
+    contents.c.document,
+    contents.c.source,
+    contents.c.content,
+    nodes.c.title,
+    contents.c.position,
+    contents.c.metadata,
+    contents.c.digest,
+)
+_BY_IDS = CompiledSelect(
+    sa.select(*_CONTENT)
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(
+            nodes.c.owner == sa.literal_column("0", sa.Integer),
+            nodes.c.owner == sa.bindparam("namespace"),
+        ),
+    )
+)
+_DOCUMENTS = (
+    sa.select(contents.c.metadata)
+    .join(nodes, nodes.c.key == contents.c.node)
+    # Notes have no document.
+    .where(
+        contents.c.document > sa.literal_column("''", sa.Text),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
+    )
+    .limit(sa.literal_column("8", sa.Integer))
+    .offset(sa.literal_column("0", sa.Integer))  # else SQLite adds a parameter
+)
+_SAMPLE = CompiledSelect(
+    sa.union_all(
+        *(
+            sa.select(_DOCUMENTS.order_by(order).subquery())
+            for order in (contents.c.document, contents.c.document.desc())
+        )
+    )
+)
+_KNOWN = (
+    sa.select(
+        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+    )
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(~IS_PART)
+)
+_INDEXED = sa.select(nodes.c.id).where(
+    nodes.c.owner == sa.literal_column("0", sa.Integer),
+    ~sa.exists().where(staging.c.id == nodes.c.id),
+)
+_NEWEST = CompiledSelect(
+    _INDEXED.order_by(nodes.c.key.desc())
+    .limit(sa.bindparam("limit"))
+    .offset(sa.literal_column("0"))
+)
+_OF_KEYS = CompiledSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
+# Two subqueries use the index; one query with both would scan.
+_ENDS = CompiledSelect(
+    sa.select(
+        sa.select(sa.func.min(nodes.c.key)).scalar_subquery(),
+        sa.select(sa.func.max(nodes.c.key)).scalar_subquery(),
+    )
+)
+
+
+class Catalog:
+    """Reads of documents; the methods for work on the whole corpus say so."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
+        """Nodes by id, without vectors; unknown ids are left out.
+
+        Args:
+            ids: Ids of nodes.
+            namespace: Key of the namespace whose notes are visible; 0 for none.
+        """
+        found: dict[str, Node] = {}
+        with self._store.open_reader() as connection:
+            for part in split_batches(ids):
+                rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
+                found |= {node.id: node for node in decode_rows("a chunk", rows, _node)}
+        return found
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Metadata of at most 16 document chunks: the first and last 8 by document id."""
+        found: list[Any] = []
+        with self._store.open_reader() as connection:
+            for (metadata,) in _SAMPLE.rows(connection, {}):
+                with suppress(ValueError, RecursionError):  # skip damaged rows
+                    found.append(json.loads(metadata))
+        return [metadata for metadata in found if isinstance(metadata, dict)]
+
+    def find_chunks(
+        self,
+        *,
+        ids: Iterable[str] = (),
+        documents: Iterable[str] = (),
+        sources: Iterable[str] = (),
+        owners: Collection[int] = (0,),
+    ) -> list[StoredChunk]:
+        """Chunks with these ids, of these documents or from these sources; no notes.
+
+        Documents that maintenance split are included, their parts are not.
+
+        Args:
+            ids: Ids of chunks.
+            documents: Ids of documents.
+            sources: Sources.
+            owners: Which chunks: 0 for visible, ``RETIRED`` for retired, ``REPLACED`` for
+                replaced ones.
+        """
+        wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
+        query = _KNOWN.where(nodes.c.owner.in_(owners))
+        found: dict[str, StoredChunk] = {}
+        with self._store.open_reader() as connection:
+            for column, values in wanted:
+                for part in split_batches(values):
+                    rows = connection.execute(query.where(column.in_(part)))
+                    found |= {row.id: StoredChunk(*row) for row in rows}
+        return list(found.values())
+
+    def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
+        """Visible and replaced chunks of these documents that have one of these digests."""
+        query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS))
+        prints = list(split_batches(digests))
+        with self._store.open_reader() as connection:
+            return [
+                StoredChunk(*row)
+                for part in split_batches(documents)
+                for some in prints
+                for row in connection.execute(
+                    query.where(contents.c.document.in_(part), contents.c.digest.in_(some))
+                )
+            ]
+
+    def get_next_positions(self, documents: Iterable[str]) -> dict[str, int]:
+        """The position after the last chunk of each document; unknown documents are left out."""
+        query = sa.select(contents.c.document, sa.func.max(contents.c.position) + 1)
+        query = query.group_by(contents.c.document)
+        with self._store.open_reader() as connection:
+            return {
+                document: end
+                for part in split_batches(documents)
+                for document, end in connection.execute(query.where(contents.c.document.in_(part)))
+            }
+
+    def find_under_source(self, root: str) -> list[StoredChunk]:
+        """Chunks whose source is ``root`` or starts with ``root/``; scans the corpus.
+
+        A trailing slash of ``root`` is not doubled. Replaced chunks are included.
+        """
+        start = root if root.endswith("/") else f"{root}/"
+        # LIKE ignores case on SQLite, and no index supports it in every collation.
+        below = sa.func.substr(contents.c.source, 1, len(start)) == start
+        query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS), below | (contents.c.source == root))
+        with self._store.open_reader() as connection:
+            return [StoredChunk(*row) for row in connection.execute(query)]
+
+    def find_retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
+        """Retired nodes with one of these texts or of one of these documents."""
+        hidden = {known.id for known in self.find_chunks(documents=documents, owners=(RETIRED,))}
+        query = sa.select(nodes.c.id).join(addresses, addresses.c.node == nodes.c.key)
+        with self._store.open_reader() as connection:
+            for part in split_batches({build_retired_address(text) for text in texts}):
+                hidden |= set(connection.scalars(query.where(addresses.c.address.in_(part))))
+        return list(self.documents(sorted(hidden), namespace=RETIRED).values())
+
+    def all_ids(self) -> list[str]:
+        """Ids of all chunks that belong to a source; scans the corpus."""
+        query = sa.select(nodes.c.id).where(nodes.c.owner.in_(SOURCE_OWNERS), ~IS_PART)
+        with self._store.open_reader() as connection:
+            return list(connection.scalars(query))
+
+    def chunk_ids(self) -> list[str]:
+        """Ids of all chunks that the vector index must hold; scans the corpus."""
+        with self._store.open_reader() as connection:
+            return list(connection.scalars(_INDEXED))
+
+    def some_chunk_ids(self, limit: int) -> list[str]:
+        """Up to ``limit`` of the ids that the index must hold: the newest and a random sample."""
+        with self._store.open_reader() as connection:
+            rows = [*_NEWEST.rows(connection, {"limit": limit // 2})]
+            ((low, high),) = _ENDS.rows(connection, {})
+            if low is not None:
+                drawn = [random.randint(low, high) for _ in range(2 * limit)]  # noqa: S311
+                rows += _OF_KEYS.rows(connection, {"keys": drawn})
+        return list(dict.fromkeys(node for (node,) in rows))[:limit]
+
+    def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
+        """Unit vectors of nodes by id, shape ``[d]``, in half precision."""
+        found: dict[str, Vector] = {}
+        with self._store.open_reader() as connection:
+            for part in split_batches(ids):
+                rows = connection.execute(
+                    sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.id.in_(part))
+                )
+                found |= {node_id: decode_vector(embedding) for node_id, embedding in rows}
+        return found
+
+    def get_staged(self) -> list[Node]:
+        """Staged nodes that are not published yet, with their vectors."""
+        with self._store.open_reader() as connection:
+            rows = connection.execute(
+                sa.select(staging.c.id, staging.c.payload, staging.c.embedding).where(
+                    staging.c.operation == "put"
+                )
+            ).all()
+        return [
+            Node(id=node_id, vector=decode_vector(embedding), **json.loads(payload))
+            for node_id, payload, embedding in rows
+        ]
+
+    def get_unindexed(self, limit: int) -> list[Node]:
+        """Published nodes that are queued for the vector index, with their vectors."""
+        query = (
+            sa.select(*_CONTENT, nodes.c.embedding)
+            .join(contents, contents.c.node == nodes.c.key)
+            .join(staging, staging.c.id == nodes.c.id)
+            .where(staging.c.operation.in_(("index", "return")))
+            .order_by(nodes.c.key)
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query).all()
+        return [replace(_node(row[:-1]), vector=decode_vector(row.embedding)) for row in rows]
+
+    def count_unindexed(self) -> int:
+        """Number of published nodes that are queued for the vector index."""
+        waiting = staging.c.operation.in_(("index", "return"))
+        with self._store.open_reader() as connection:
+            return connection.scalar(sa.select(sa.func.count()).where(waiting)) or 0
+
+    def get_unlinked_keys(self) -> list[int]:
+        """Keys of published nodes that are queued for linking."""
+        with self._store.open_reader() as connection:
+            query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
+            return list(connection.scalars(query.where(staging.c.operation == "link")))
+
+    def resolve_aliases(self, ids: Iterable[str]) -> dict[str, str]:
+        """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
+        with self._store.open_reader() as connection:
+            return resolve_alias_ids(connection, ids)
+
+    def find_aliased(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that belong to replaced nodes."""
+        return set(self.resolve_aliases(ids))
+
+    def find_split_originals(self, ids: Iterable[str]) -> list[str]:
+        """Ids of the nodes that maintenance split into these parts."""
+        part = nodes.alias()
+        query = (
+            sa.select(nodes.c.id)
+            .join(aliases, aliases.c.node == nodes.c.key)
+            .join(part, part.c.key == aliases.c.target)
+            .where(aliases.c.kind == "split")
+            .distinct()
+        )
+        with self._store.open_reader() as connection:
+            return [
+                whole
+                for some in split_batches(ids)
+                for whole in connection.scalars(query.where(part.c.id.in_(some)))
+            ]
+
+    def get_index_deletions(self) -> list[str]:
+        """Ids whose vectors must still be deleted from the index."""
+        with self._store.open_reader() as connection:
+            return list(connection.scalars(sa.select(index_deletions.c.id)))
+
+    def has_unfinished_ingest(self) -> bool:
+        """Whether an interrupted ingest left work in a queue."""
+        with self._store.open_reader() as connection:
+            found = connection.scalar(
+                sa.select(
+                    sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(index_deletions.c.id))
+                )
+            )
+        return bool(found)
+
+    def meta(self) -> dict[str, str]:
+        """Metadata of the store by name."""
+        with self._store.open_reader() as connection:
+            return {name: value for name, value in connection.execute(sa.select(meta))}
+
+    def statistics(self) -> dict[str, object]:
+        """Counts of nodes, sources, edges by kind, turns by namespace, notes and more."""
+        self._store.flush()
+        with self._store.open_reader() as connection:
+            kinds = connection.execute(
+                sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind)
+            )
+            spaces = connection.execute(
+                sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
+            )
+            noted = connection.scalar(sa.select(sa.func.count()).select_from(notes)) or 0
+            owned = sa.select(nodes.c.owner, sa.func.count()).where(nodes.c.owner <= 0)
+            owners = {o: n for o, n in connection.execute(owned.group_by(nodes.c.owner))}
+            sources = (
+                sa.select(sa.func.count(sa.distinct(contents.c.source)))
+                .join(nodes, nodes.c.key == contents.c.node)
+                .where(nodes.c.owner == 0)
+            )
+            return {
+                "nodes": owners.get(0, 0),
+                "retired": owners.get(RETIRED, 0),
+                "replaced": owners.get(REPLACED, 0),
+                "notes": noted,
+                "sources": connection.scalar(sources),
+                "edges": {EdgeKind(kind).label: count for kind, count in kinds},
+                "namespaces": {name: turn for name, turn in spaces},
+                "learned_weights": connection.scalar(
+                    sa.select(sa.func.count()).select_from(overlay)
+                ),
+                "turns": connection.scalar(sa.select(sa.func.count()).select_from(turns)),
+            }
+
+
+def _node(row: Sequence[Any]) -> Node:
+    """Decode a row of the columns ``_CONTENT`` to a node without vector."""
+    of = _Content(*row)
+    return Node(**{**of._asdict(), "metadata": json.loads(of.metadata)})

@@ -1,0 +1,325 @@
+"""Reads for health reports: counters and samples, whose cost does not grow with the corpus.
+
+Reads of edges for health reports: structural ones of sampled nodes, learned ones of a namespace.
+
+Learned rows are read in full up to a limit; beyond it, those of a fixed pseudo-random share of the
+source nodes.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+from pydantic_core import from_json
+
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.storage.schema import (
+    contents,
+    edges,
+    health_reports,
+    meta,
+    namespaces,
+    nodes,
+    overlay,
+    pair_counts,
+    turns,
+)
+from crabpath_retrievers.storage.sql_tools import ReadableStore, split_batches
+
+KINDS_NOT_WALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
+"""Numbers of the edge kinds that retrieval does not follow; health does not count them."""
+
+_GOLDEN, _WORD = 2_654_435_761, 1 << 32  # Fibonacci hashing: consecutive keys are spread evenly
+_MAX_PARTS = 20_000
+_EDGE = ("source", "target", "kind")
+
+
+class EdgeGroup(NamedTuple):
+    """A group of edges with equal values.
+
+    Attributes:
+        weight, floor, decay_at: See :func:`~crabpath_retrievers.core.graph.effective_weight`.
+        authority: Number of the authority of their targets.
+        crossing: Whether they connect different documents; None where an end is a note.
+        number: Number of edges in the group.
+    """
+
+    weight: float
+    floor: float
+    decay_at: float
+    authority: int
+    crossing: bool | None
+    number: int
+
+
+class EdgeSample(NamedTuple):
+    """A sample, and the share of all rows that was read for it, in (0, 1]."""
+
+    found: Any
+    share: float
+
+
+class CoUsedEdge(NamedTuple):
+    """A ``co_used`` edge as stored, with the keys of its ends."""
+
+    source: int
+    target: int
+    weight: float
+    decay_at: float
+    authority: int
+
+
+class HealthEdges:
+    """Reads of edges, and of counts that may become edges."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def count_structural(self, keys: Sequence[int], namespace: int) -> list[EdgeGroup]:
+        """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
+        near, far = contents.alias(), contents.alias()
+        same = [overlay.c[name] == edges.c[name] for name in _EDGE]
+        learned = sa.exists().where(overlay.c.namespace == namespace, *same)
+        crossing = near.c.document != far.c.document
+        what = (edges.c.prior, edges.c.floor, edges.c.decay_at, nodes.c.authority, crossing)
+        query = (
+            sa.select(*what, sa.func.count())
+            .select_from(
+                edges.join(nodes, nodes.c.key == edges.c.target)
+                .join(near, near.c.node == edges.c.source)
+                .join(far, far.c.node == edges.c.target)
+            )
+            .where(~learned)
+            .group_by(*what)
+        )
+        with self._store.open_reader() as connection:
+            return [
+                EdgeGroup(*row)
+                for part in split_batches(keys)
+                for row in connection.execute(query.where(edges.c.source.in_(part)))
+            ]
+
+    def sample_learned(self, namespace: int, limit: int) -> EdgeSample:
+        """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeGroup`."""
+        near, far, ends = contents.alias(), contents.alias(), nodes.alias()
+        same = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
+        documents = (ends.c.owner == 0) & (nodes.c.owner == 0)
+        own = (overlay.c.namespace == namespace, overlay.c.kind.not_in(KINDS_NOT_WALKED))
+        query = (
+            sa.select(
+                overlay.c.weight,
+                sa.func.coalesce(edges.c.floor, 0.0),
+                overlay.c.decay_at,
+                nodes.c.authority,
+                sa.case((documents, near.c.document != far.c.document)),
+            )
+            .select_from(
+                overlay.join(nodes, nodes.c.key == overlay.c.target)
+                .join(ends, ends.c.key == overlay.c.source)
+                .join(near, near.c.node == overlay.c.source)
+                .join(far, far.c.node == overlay.c.target)
+                .outerjoin(edges, same)
+            )
+            .where(*own)
+        )
+        with self._store.open_reader() as connection:
+            share, condition = _sample_condition(connection, overlay, own, limit)
+            rows = connection.execute(query.where(condition)).all()
+        return EdgeSample([EdgeGroup(*row, 1) for row in rows], share)
+
+    def count_pairs(self, namespace: int, limit: int) -> EdgeSample:
+        """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
+        own = (pair_counts.c.namespace == namespace, pair_counts.c.kind == EdgeKind.CO_USED.value)
+        same = [overlay.c[name] == pair_counts.c[name] for name in ("namespace", *_EDGE)]
+        query = (
+            sa.select(sa.func.count(), sa.func.count(overlay.c.weight))
+            .select_from(pair_counts.outerjoin(overlay, sa.and_(*same)))
+            .where(*own)
+        )
+        with self._store.open_reader() as connection:
+            share, condition = _sample_condition(connection, pair_counts, own, limit)
+            found, promoted = connection.execute(query.where(condition)).one()
+        return EdgeSample((found, promoted), share)
+
+    def get_split_parts(self) -> dict[int, str]:
+        """Parts of split documents: id of the whole by key of the part, limited to 20,000."""
+        query = (
+            sa.select(contents.c.node, contents.c.split_from)
+            .where(contents.c.split_from.is_not(None))
+            .order_by(contents.c.split_from)
+            .limit(_MAX_PARTS)
+        )
+        with self._store.open_reader() as connection:
+            return {key: whole for key, whole in connection.execute(query)}
+
+    def get_co_used(self, namespace: int, keys: Iterable[int]) -> list[CoUsedEdge]:
+        """The ``co_used`` edges of a namespace (by key) that leave these nodes."""
+        query = (
+            sa.select(
+                overlay.c.source,
+                overlay.c.target,
+                overlay.c.weight,
+                overlay.c.decay_at,
+                nodes.c.authority,
+            )
+            .join(nodes, nodes.c.key == overlay.c.target)
+            .where(overlay.c.namespace == namespace, overlay.c.kind == EdgeKind.CO_USED.value)
+        )
+        with self._store.open_reader() as connection:
+            return [
+                CoUsedEdge(*row)
+                for part in split_batches(keys)
+                for row in connection.execute(query.where(overlay.c.source.in_(part)))
+            ]
+
+
+def _sample_condition(
+    connection: sa.Connection, table: sa.Table, own: Sequence[Any], limit: int
+) -> tuple[float, sa.ColumnElement[bool]]:
+    """The share of rows to read, and the condition on their source that selects them."""
+    total = connection.scalar(sa.select(sa.func.count()).select_from(table).where(*own)) or 0
+    if total <= limit:
+        return 1.0, sa.true()
+    share = limit / total
+    return share, (table.c.source * _GOLDEN) % _WORD < int(share * _WORD)
+
+
+_SEED = 0
+_MAX_DRAWS = 20  # keys drawn per wanted node, for stores with many deleted keys
+
+
+class CorpusSize(NamedTuple):
+    """Number of document chunks, and of the tokens of their titles and texts."""
+
+    nodes: int
+    tokens: int
+
+
+class SampledChunk(NamedTuple):
+    """A sampled document chunk, and whether it has no edges."""
+
+    id: str
+    document: str
+    isolated: bool
+
+
+class TurnFacts(NamedTuple):
+    """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
+
+    fired: int
+    returned: int
+    tokens: int
+
+
+class HealthQueries:
+    """Reads for health reports; samples use a fixed seed.
+
+    Attributes:
+        edges: Reads of edges, and of counts that may become edges.
+    """
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+        self.edges = HealthEdges(store)
+
+    def corpus(self) -> CorpusSize:
+        """Size of the corpus, without notes."""
+        query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
+        with self._store.open_reader() as connection:
+            found = {name: int(value) for name, value in connection.execute(query)}
+        return CorpusSize(found.get("nodes", 0), found.get("tokens", 0))
+
+    def sample(self, limit: int) -> list[int]:
+        """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
+        own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
+        total = self.corpus().nodes
+        # Two subqueries use the index; one query with both would scan.
+        ends = (sa.func.min(nodes.c.key), sa.func.max(nodes.c.key))
+        bounds = sa.select(*(sa.select(end).scalar_subquery() for end in ends))
+        with self._store.open_reader() as connection:
+            low, high = connection.execute(bounds).one()
+            if low is None or total <= limit:
+                return list(connection.scalars(own.limit(limit)))
+            drawn = _draw_keys(low, high, limit, total)
+            found = [
+                connection.scalars(own.where(nodes.c.key.in_(part))).all()
+                for part in split_batches(drawn)
+            ]
+        return [key for part in found for key in part]
+
+    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
+        """The chunks with these keys, with the edges that a namespace (by key) sees."""
+        mine = overlay.c.namespace == namespace
+        walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
+        touched = sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        with self._store.open_reader() as connection:
+            rows = [
+                row
+                for part in split_batches(keys)
+                for row in connection.execute(query.where(nodes.c.key.in_(part)))
+            ]
+        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
+
+    def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
+        """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
+        query = (
+            sa.select(turns.c.record)
+            .where(turns.c.namespace == namespace)
+            .order_by(turns.c.clock.desc())
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            records = [from_json(record) for record in connection.scalars(query)]
+        returned = [[item["node"] for item in record["returned"]] for record in records]
+        words = self._lengths({node for of_turn in returned for node in of_turn})
+        return [
+            TurnFacts(
+                len(record["visited"]) - len(record["seeds"]),
+                len(of_turn),
+                sum(words.get(node, 0) for node in of_turn),
+            )
+            for record, of_turn in zip(records, returned, strict=True)
+        ]
+
+    def _lengths(self, ids: set[str]) -> dict[str, int]:
+        query = sa.select(nodes.c.id, contents.c.length).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        with self._store.open_reader() as connection:
+            return {
+                node: length
+                for part in split_batches(sorted(ids))
+                for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
+            }
+
+    def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
+        """The latest ``limit`` reports of a namespace, oldest first."""
+        query = (
+            sa.select(health_reports.c.report)
+            .join(namespaces, namespaces.c.key == health_reports.c.namespace)
+            .where(namespaces.c.name == namespace)
+            .order_by(health_reports.c.sequence.desc())
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            return [json.loads(report) for report in connection.scalars(query)][::-1]
+
+
+def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:
+    """Random keys in [low, high], so many that about ``limit`` of them exist."""
+    span = high - low + 1
+    size = min(span, limit * _MAX_DRAWS, -(-limit * span // total))
+    drawn = np.random.default_rng(_SEED).choice(span, size=size, replace=False)
+    return [low + offset for offset in sorted(drawn.tolist())]

@@ -1,0 +1,352 @@
+"""Reads of the learned state of namespaces, and of feedback."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
+from crabpath_retrievers.core.graph import (
+    DECAY_RATES,
+    OVERLAY_KINDS,
+    TYPED_KINDS,
+    EdgeKind,
+    Vector,
+    effective_weight,
+)
+from crabpath_retrievers.errors import NotFoundError, StoreError
+from crabpath_retrievers.storage.schema import (
+    aliases,
+    consumed_turns,
+    episodes,
+    feedback,
+    namespaces,
+    nodes,
+    overlay,
+    pair_counts,
+    usage,
+)
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    ReadableStore,
+    decode_rows,
+    decode_vector,
+)
+
+EdgeTriple = tuple[int, int, EdgeKind]
+"""An edge: keys of source and target, and its kind."""
+
+
+class NamespaceState(NamedTuple):
+    """State of a namespace.
+
+    Attributes:
+        version: Incremented by every change of learned state; 0 at the start.
+        mind: Its ranking model as JSON; None before it first learned.
+        frozen: Whether learning is stopped.
+        knobs: Settings that override the configured ones, as JSON; None for none.
+    """
+
+    version: int
+    mind: str | None
+    frozen: bool
+    knobs: str | None = None
+
+
+class StoredEpisode(NamedTuple):
+    """Turns with the same query.
+
+    Attributes:
+        turns: Number of turns.
+        labelled_turns: How many of them have the used documents named by the host.
+        documents: Credit by node id; below 0 for documents that were not used.
+        vector: Unit query vector, shape ``[d]``, half precision.
+        clock: Turn in which it was last added to.
+    """
+
+    id: str
+    query: str
+    turns: float
+    labelled_turns: float
+    documents: dict[str, float]
+    vector: Vector
+    clock: int
+
+
+class UsageCounts(NamedTuple):
+    """Turns that used a returned document, turns that did not; nats of reward lost by failures."""
+
+    wins: float
+    losses: float
+    decay: float
+
+
+class StoredFeedback(NamedTuple):
+    """Stored feedback; ``vector`` is the unit vector of its correction, shape ``[d]``, or None."""
+
+    sequence: int
+    feedback: Feedback
+    status: FeedbackStatus
+    note: str | None
+    created: float
+    vector: Vector | None = None
+
+
+class UnreadableFeedback(NamedTuple):
+    """Stored feedback that cannot be decoded, and the reason."""
+
+    sequence: int
+    id: str
+    why: str
+
+
+_STATE = CompiledSelect(
+    sa.select(
+        namespaces.c.version, namespaces.c.model, namespaces.c.frozen, namespaces.c.knobs
+    ).where(namespaces.c.name == sa.bindparam("name"))
+)
+_USAGE = CompiledSelect(
+    sa.select(usage.c.node, usage.c.wins, usage.c.losses, usage.c.decay).where(
+        usage.c.namespace == sa.bindparam("namespace"),
+        usage.c.node.in_(sa.bindparam("keys", expanding=True)),
+    )
+)
+_EPISODE_COLUMNS = (
+    episodes.c.id,
+    episodes.c.query,
+    episodes.c.turns,
+    episodes.c.labelled_turns,
+    episodes.c.documents,
+    episodes.c.embedding,
+    episodes.c.clock,
+)
+# The sum keeps the planner from the index on namespaces, which leads to all their episodes.
+_IN_NAMESPACE = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
+_EPISODES = CompiledSelect(
+    sa.union_all(
+        sa.select(*_EPISODE_COLUMNS).where(
+            _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+        ),
+        sa.select(*_EPISODE_COLUMNS).where(
+            _IN_NAMESPACE, episodes.c.indexed == sa.literal_column("0")
+        ),
+    )
+)
+_CREDIT_BY_USER = CompiledSelect(
+    sa.select(episodes.c.credit_by_user).where(episodes.c.id == sa.bindparam("id"))
+)
+_UNINDEXED_COUNT = CompiledSelect(
+    sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0"))
+)
+_OF_SOURCES = (
+    namespaces.c.name == sa.bindparam("name"),
+    sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
+)
+_IS_PRIMARY = aliases.c.position == sa.literal_column("0")
+_KEYS = CompiledSelect(
+    sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
+    .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
+    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+_WEIGHTS = CompiledSelect(
+    sa.select(
+        overlay.c.source,
+        overlay.c.target,
+        overlay.c.kind,
+        overlay.c.weight,
+        overlay.c.decay_at,
+        namespaces.c.exponent,
+        nodes.c.authority,
+    )
+    .join(namespaces, namespaces.c.key == overlay.c.namespace)
+    .join(nodes, nodes.c.key == overlay.c.target)
+    .where(*_OF_SOURCES)
+    .where(
+        overlay.c.kind.in_(
+            [sa.literal_column(str(kind.value)) for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
+        )
+    )
+)
+_COUNTS = CompiledSelect(
+    sa.select(
+        pair_counts.c.source, pair_counts.c.target, pair_counts.c.kind, pair_counts.c["count"]
+    )
+    .join(namespaces, namespaces.c.key == pair_counts.c.namespace)
+    .where(*_OF_SOURCES)
+)
+_FEEDBACK_COLUMNS = (
+    feedback.c.id,
+    feedback.c.sequence,
+    feedback.c.payload,
+    feedback.c.status,
+    feedback.c.note,
+    feedback.c.created,
+    feedback.c.embedding,
+)
+_FEEDBACK = CompiledSelect(sa.select(*_FEEDBACK_COLUMNS).where(feedback.c.id == sa.bindparam("id")))
+
+
+class LearnedQueries:
+    """Reads of learned state; but for ``episode_ids``, cost does not grow with what was learned."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def get_state(self, namespace: str) -> NamespaceState:
+        """State of a namespace; that of an unknown one has version 0."""
+        with self._store.open_reader() as connection:
+            rows = _STATE.rows(connection, {"name": namespace})
+        version, mind, frozen, knobs = rows[0] if rows else (0, None, 0, None)
+        return NamespaceState(version, mind, bool(frozen), knobs)
+
+    def get_tuning(self, namespace: str) -> tuple[str | None, str | None]:
+        """Knobs and tuning state of a namespace, as JSON; None where there are none."""
+        query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
+        with self._store.open_reader() as connection:
+            row = connection.execute(query.where(namespaces.c.name == namespace)).one_or_none()
+        return (None, None) if row is None else (row.knobs, row.tuning)
+
+    def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, UsageCounts]:
+        """Usage counts by key of the node, of nodes that have any; ``namespace`` is a key."""
+        with self._store.open_reader() as connection:
+            rows = _USAGE.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        return {key: UsageCounts(*counts) for key, *counts in rows}
+
+    def episodes(self, namespace: int, ids: Sequence[str]) -> list[StoredEpisode]:
+        """The episodes with these ids, and all that are queued for the index."""
+        with self._store.open_reader() as connection:
+            rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
+        return _decode_episodes({row[0]: row for row in rows}.values())
+
+    def get_credit_by_user(self, episode: str) -> dict[str, dict[str, float]]:
+        """Credit of an episode by user id and node id."""
+        with self._store.open_reader() as connection:
+            rows = _CREDIT_BY_USER.rows(connection, {"id": episode})
+        return json.loads(rows[0][0]) if rows and rows[0][0] else {}
+
+    def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
+        """The latest episodes of a namespace, for vector indexes that hold no episodes."""
+        query = (
+            sa.select(*_EPISODE_COLUMNS)
+            .where(episodes.c.namespace == namespace)
+            .order_by(episodes.c.clock.desc())
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            return _decode_episodes(connection.execute(query))
+
+    def episode_ids(self, namespace: int) -> list[str]:
+        """Ids of all episodes of a namespace."""
+        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace)
+        with self._store.open_reader() as connection:
+            return list(connection.scalars(query))
+
+    def count_unindexed_episodes(self) -> int:
+        """Number of episodes that are queued for the index."""
+        with self._store.open_reader() as connection:
+            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
+        return int(count)
+
+    def get_unindexed_episodes(self) -> list[tuple[int, StoredEpisode]]:
+        """Episodes that are queued for the index, with the key of their namespace."""
+        query = sa.select(episodes.c.namespace, *_EPISODE_COLUMNS).where(episodes.c.indexed == 0)
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query)
+            return list(
+                decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
+            )
+
+    def keys(self, ids: Sequence[str]) -> dict[str, int]:
+        """Keys of nodes by id, or of those that replace them; unknown ids are left out."""
+        with self._store.open_reader() as connection:
+            return {node: key for node, key in _KEYS.rows(connection, {"ids": list(ids)})}
+
+    def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
+        """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
+        of = {"name": namespace, "sources": list(sources)}
+        with self._store.open_reader() as connection:
+            rows = _WEIGHTS.rows(connection, of)
+        return {
+            (source, target, EdgeKind(kind)): effective_weight(
+                weight, 0.0, mark, exponent, DECAY_RATES[authority]
+            )
+            for source, target, kind, weight, mark, exponent, authority in rows
+        }
+
+    def counts(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
+        """Evidence counts of edges that leave these nodes and do not exist yet."""
+        of = {"name": namespace, "sources": list(sources)}
+        with self._store.open_reader() as connection:
+            return {
+                (source, target, EdgeKind(kind)): count
+                for source, target, kind, count in _COUNTS.rows(connection, of)
+            }
+
+    def get_feedback(self, feedback_id: str) -> StoredFeedback:
+        """Feedback by its id.
+
+        Raises:
+            NotFoundError: The id is unknown.
+            StoreError: The feedback cannot be decoded.
+        """
+        with self._store.open_reader() as connection:
+            rows = _FEEDBACK.rows(connection, {"id": feedback_id})
+        if not rows:
+            msg = f"no feedback {feedback_id!r} is kept here: check the id"
+            raise NotFoundError(msg)
+        kept = _decode_feedback(rows[0])
+        if isinstance(kept, UnreadableFeedback):
+            msg = f"feedback {feedback_id!r} {kept.why}: give it again under another id"
+            raise StoreError(msg)
+        return kept
+
+    def get_waiting_feedback(
+        self, limit: int, after: int = 0
+    ) -> list[StoredFeedback | UnreadableFeedback]:
+        """Waiting feedback, oldest first, after a sequence number."""
+        query = (
+            sa.select(*_FEEDBACK_COLUMNS)
+            .where(feedback.c.status == "waiting", feedback.c.sequence > after)
+            .order_by(feedback.c.sequence)
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            return [_decode_feedback(row) for row in connection.execute(query)]
+
+    def count_feedback(self) -> dict[str, int]:
+        """Number of feedback records by status: waiting, applied, refused."""
+        query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
+        with self._store.open_reader() as connection:
+            found = {status: count for status, count in connection.execute(query)}
+        return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
+
+    def find_consumers(self, turns: Sequence[str]) -> dict[str, str]:
+        """Ids of the feedback that consumed these turns, by turn; others are left out."""
+        query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
+            consumed_turns.c.turn.in_(list(turns))
+        )
+        with self._store.open_reader() as connection:
+            return {turn: by for turn, by in connection.execute(query)}
+
+
+def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[StoredEpisode]:
+    return list(decode_rows("an episode", rows, _decode_episode))
+
+
+def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
+    episode, query, turns, told, documents, embedding, clock = row
+    return StoredEpisode(
+        episode, query, turns, told, json.loads(documents), decode_vector(embedding), clock
+    )
+
+
+def _decode_feedback(row: Sequence[Any]) -> StoredFeedback | UnreadableFeedback:
+    identity, sequence, payload, status, note, created, embedding = row
+    try:
+        given = Feedback.from_dict(json.loads(payload))
+        vector = None if embedding is None else decode_vector(embedding)
+    except (ValueError, TypeError) as error:  # one damaged row must not block the others
+        return UnreadableFeedback(sequence, identity, f"cannot be read ({error})")
+    return StoredFeedback(sequence, given, status, note, created, vector)

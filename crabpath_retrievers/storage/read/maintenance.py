@@ -1,0 +1,310 @@
+"""Reads of maintenance, in blocks; queries use none of them.
+
+Reads of the journal and of waiting feedback that writers need, too.
+
+Reads for merging near-duplicates and for splitting long documents.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import Authority, Vector
+from crabpath_retrievers.storage.aliases import IS_PART
+from crabpath_retrievers.storage.schema import (
+    aliases,
+    contents,
+    edges,
+    episodes,
+    feedback,
+    journal,
+    namespaces,
+    nodes,
+    notes,
+    overlay,
+    turns,
+    usage,
+)
+from crabpath_retrievers.storage.sql_tools import ReadableStore, decode_vector, split_batches
+
+
+def find_awaited_turns(connection: sa.Connection) -> list[str]:
+    """Ids of the turns that waiting feedback refers to, by turn id or by the run id of the host."""
+    query = sa.select(feedback.c.payload).where(feedback.c.status == "waiting")
+    referenced = (json.loads(payload).get("turn_id") for payload in connection.scalars(query))
+    turn_or_run_ids = [name for name in referenced if name]
+    by_run = sa.select(turns.c.id).where(turns.c.run_id.in_(turn_or_run_ids))
+    return [*turn_or_run_ids, *connection.scalars(by_run)]
+
+
+def build_run_condition(run: str) -> sa.ColumnElement[bool]:
+    """Condition: a row of the journal was written by the maintenance run with this id."""
+    return journal.c.payload.contains(json.dumps({"run": run})[1:-1], autoescape=True)
+
+
+_EDGE = ("source", "target", "kind")
+
+
+class LearnedWeight(NamedTuple):
+    """A learned weight as stored.
+
+    Attributes:
+        weight: Weight in [-1, 1] when it was written.
+        decay_at: Decay exponent of the namespace then.
+        floor: Floor of the structural edge; None without one.
+        authority: Number of the authority of the target.
+    """
+
+    source: int
+    target: int
+    kind: int
+    weight: float
+    decay_at: float
+    floor: float | None
+    authority: int
+
+
+class AutoNote(NamedTuple):
+    """An ``auto`` note with its uses and edges; see the columns of ``notes`` and ``usage``."""
+
+    id: str
+    last: int
+    uses: float
+    passes: float
+    authority: int
+    degree: int
+    strongest: float
+
+
+class IsolatedNode(NamedTuple):
+    """A node without structural edges, with its unit vector, shape ``[d]``."""
+
+    key: int
+    vector: Vector
+
+
+class MaintenanceQueries:
+    """Reads of maintenance."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def namespaces(self) -> list[str]:
+        """Names of all namespaces, sorted."""
+        with self._store.open_reader() as connection:
+            query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
+            return list(connection.scalars(query))
+
+    def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
+        """Yield the learned weights of a namespace in blocks of ``size`` rows."""
+        o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
+        authority = sa.func.coalesce(nodes.c.authority, 0)
+        joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
+        # Weights of STOP get a floor, so that pruning skips them.
+        floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
+        query = (
+            sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
+            .select_from(joined)
+            .where(o.namespace == namespace)
+            .order_by(o.source, o.target, o.kind)
+            .limit(size)
+        )
+        last = (-1, -1, -1)
+        while True:
+            after = sa.tuple_(o.source, o.target, o.kind) > sa.tuple_(*map(sa.literal, last))
+            with self._store.open_reader() as connection:
+                rows = [LearnedWeight(*row) for row in connection.execute(query.where(after))]
+            if not rows:
+                return
+            last = rows[-1][:3]
+            yield rows
+
+    def get_auto_notes(self, namespace: int) -> list[AutoNote]:
+        """The ``auto`` notes of a namespace."""
+        near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
+        in_namespace = sa.and_(overlay.c.namespace == namespace, near)
+        degree, strongest = (
+            sa.select(of).where(in_namespace).correlate(notes).scalar_subquery()
+            for of in (
+                sa.func.count(),
+                sa.func.coalesce(sa.func.max(sa.func.abs(overlay.c.weight)), 0.0),
+            )
+        )
+        used = sa.and_(usage.c.node == notes.c.node, usage.c.namespace == namespace)
+        passes = sa.func.coalesce(usage.c.losses, 0.0)
+        columns = (nodes.c.id, notes.c.last_turn, notes.c.uses, passes, nodes.c.authority)
+        query = (
+            sa.select(*columns, degree, strongest)
+            .select_from(notes.join(nodes, nodes.c.key == notes.c.node).outerjoin(usage, used))
+            .where(notes.c.namespace == namespace, notes.c.kind == "auto")
+            .order_by(notes.c.node)
+        )
+        with self._store.open_reader() as connection:
+            return [AutoNote(*row) for row in connection.execute(query)]
+
+    def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
+        """Yield visible nodes without structural edges in blocks of ``size``."""
+        none = ~sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
+        query = query.order_by(nodes.c.key).limit(size)
+        last = 0
+        while True:
+            with self._store.open_reader() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
+
+    def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
+        """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
+
+        Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
+        """
+        in_namespace = turns.c.namespace == namespace
+        newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
+        with self._store.open_reader() as connection:
+            until = connection.scalar(newest.offset(keep).limit(1))
+            if until is None:
+                return 0, None
+            deletable = sa.and_(
+                in_namespace,
+                turns.c.clock <= until,
+                turns.c.id.not_in(find_awaited_turns(connection)),
+            )
+            return connection.scalar(sa.select(sa.func.count()).where(deletable)) or 0, until
+
+    def count_turns(self, namespace: int) -> int:
+        """Number of turn records of a namespace."""
+        return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
+
+    def has_run(self, run: str) -> bool:
+        """Whether the journal has rows of the maintenance run with this id."""
+        query = sa.select(journal.c.sequence).where(build_run_condition(run))
+        with self._store.open_reader() as connection:
+            return connection.scalar(query.limit(1)) is not None
+
+    def count_journal_rows(self) -> int:
+        """Number of rows of the journal."""
+        return self._count(sa.select(sa.func.count()).select_from(journal))
+
+    def _count(self, query: sa.Select[Any]) -> int:
+        with self._store.open_reader() as connection:
+            return int(connection.scalar(query) or 0)
+
+
+class DocumentText(NamedTuple):
+    """The text of a node; its metadata as JSON."""
+
+    key: int
+    title: str
+    content: str
+    metadata: str
+
+
+class MergeCandidate(NamedTuple):
+    """A node that may be a near-duplicate of another one.
+
+    Attributes:
+        key: Key of the node; older nodes have smaller keys.
+        authority: Number of its authority.
+        uses: Turns that used it, summed over all namespaces.
+        vector: Unit vector, shape ``[d]``.
+    """
+
+    key: int
+    authority: int
+    uses: float
+    vector: Vector
+
+
+class LongDocument(NamedTuple):
+    """A document with a long text."""
+
+    key: int
+    id: str
+    content: str
+
+
+class DuplicateQueries:
+    """Reads of whole tables in blocks; queries use none of them."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
+        """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
+        query = (
+            sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
+            .join(contents, contents.c.node == nodes.c.key)
+            .where(nodes.c.owner == 0, ~IS_PART)
+            .order_by(nodes.c.key)
+            .limit(size)
+        )
+        last = 0
+        while True:
+            with self._store.open_reader() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [DocumentText(*row) for row in rows]
+
+    def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
+        """Merge candidates by key."""
+        used = sa.func.coalesce(
+            sa.select(sa.func.sum(usage.c.wins))
+            .where(usage.c.node == nodes.c.key)
+            .correlate(nodes)
+            .scalar_subquery(),
+            0.0,
+        )
+        query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
+        found: dict[int, MergeCandidate] = {}
+        with self._store.open_reader() as connection:
+            for part in split_batches(keys):
+                for key, rank, uses, vector in connection.execute(
+                    query.where(nodes.c.key.in_(part))
+                ):
+                    found[key] = MergeCandidate(key, rank, float(uses), decode_vector(vector))
+        return found
+
+    def get_long_documents(self, least: int) -> list[LongDocument]:
+        """Documents of at least ``least`` characters that may be split, oldest first.
+
+        Parts, nodes that replace others, and ``constitutional`` nodes are left out.
+        """
+        keeps = sa.exists().where(aliases.c.target == nodes.c.key)
+        query = (
+            sa.select(nodes.c.key, nodes.c.id, contents.c.content)
+            .join(contents, contents.c.node == nodes.c.key)
+            .where(
+                nodes.c.owner == 0,
+                ~keeps,
+                nodes.c.authority < Authority.CONSTITUTIONAL.value,
+                sa.func.length(contents.c.content) >= least,
+            )
+            .order_by(nodes.c.key)
+        )
+        with self._store.open_reader() as connection:
+            return [LongDocument(*row) for row in connection.execute(query)]
+
+    def get_query_vectors(self, node: str, most: int) -> list[Vector]:
+        """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
+        named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
+        query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
+        query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query).all()
+        return [decode_vector(vector) for text, vector in rows if _credit(text, node) > 0]
+
+
+def _credit(documents: str, node: str) -> float:
+    return float(json.loads(documents).get(node, 0.0))

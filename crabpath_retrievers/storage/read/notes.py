@@ -1,0 +1,163 @@
+"""Reads of notes: by id, expired ones, those that are queued for the index."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    ReadableStore,
+    decode_rows,
+    decode_vector,
+    split_batches,
+)
+
+
+class NoteVector(NamedTuple):
+    """A note with its unit vector, shape ``[d]``, half precision."""
+
+    key: int
+    id: str
+    namespace: int
+    vector: Vector
+
+
+class NoteFacts(NamedTuple):
+    """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace."""
+
+    id: str
+    kind: str
+    namespace: str
+    owner: int
+    born: int
+    last: int
+    uses: int
+    query: str | None
+    turn: str | None
+    feedback: str | None
+    digest: str
+
+
+_USES_PROVEN = 2
+"""Successful turns after which the probation of an ``auto`` note ends."""
+
+_VECTOR = (nodes.c.key, nodes.c.id, notes.c.namespace, nodes.c.embedding)
+_JOINED = notes.join(nodes, nodes.c.key == notes.c.node)
+# The sum keeps the planner from the index on namespaces, as for episodes.
+_IN_NAMESPACE = notes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
+_BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
+_IS_CURRENT = sa.or_(
+    notes.c.kind != sa.literal_column("'auto'", sa.String),
+    notes.c.uses >= sa.literal_column(str(_USES_PROVEN), sa.Integer),
+    notes.c.last_turn >= sa.bindparam("since"),
+)
+_NEAR = CompiledSelect(
+    sa.union_all(
+        sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, _IS_CURRENT),
+        sa.select(*_VECTOR)
+        .select_from(_JOINED)
+        .where(_IN_NAMESPACE, notes.c.indexed == sa.literal_column("0", sa.Integer), _IS_CURRENT),
+    )
+)
+_EXPIRED = CompiledSelect(
+    sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(_IS_CURRENT))
+)
+_OF_KEYS = CompiledSelect(
+    sa.select(notes.c.node).where(
+        _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
+    )
+)
+_UNINDEXED_COUNT = CompiledSelect(
+    sa.select(sa.func.count()).where(notes.c.indexed == sa.literal_column("0", sa.Integer))
+)
+
+
+class NoteQueries:
+    """Reads of notes. A note on probation that was last used before turn ``since`` is expired."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def near(self, namespace: int, ids: Sequence[str], since: int) -> list[NoteVector]:
+        """Current notes with these ids, and all that are queued for the index."""
+        asked = {"namespace": namespace, "ids": list(ids), "since": since}
+        with self._store.open_reader() as connection:
+            rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
+        return list(decode_rows("a note", rows.values(), _decode_note))
+
+    def filter_notes(self, namespace: int, keys: Sequence[int]) -> set[int]:
+        """Those of the keys that belong to notes of a namespace."""
+        with self._store.open_reader() as connection:
+            rows = _OF_KEYS.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        return {key for (key,) in rows}
+
+    def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
+        """The latest current notes of a namespace, for vector indexes that hold no notes."""
+        query = (
+            sa.select(*_VECTOR)
+            .select_from(_JOINED)
+            .where(notes.c.namespace == namespace, _IS_CURRENT)
+            .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
+            .limit(limit)
+        )
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query, {"since": since})
+            return list(decode_rows("a note", rows, _decode_note))
+
+    def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
+        """Those of the ids that belong to expired notes."""
+        asked = {"namespace": namespace, "ids": list(ids), "since": since}
+        with self._store.open_reader() as connection:
+            return {node for (node,) in _EXPIRED.rows(connection, asked)}
+
+    def count_unindexed(self) -> int:
+        """Number of notes that are queued for the index."""
+        with self._store.open_reader() as connection:
+            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
+        return int(count)
+
+    def get_unindexed(self) -> list[NoteVector]:
+        """Notes that are queued for the index."""
+        query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
+        with self._store.open_reader() as connection:
+            return list(decode_rows("a note", connection.execute(query), _decode_note))
+
+    def ids(self, namespace: int) -> set[str]:
+        """Ids of all notes of a namespace."""
+        query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
+        with self._store.open_reader() as connection:
+            return set(connection.scalars(query))
+
+    def get_facts(self, ids: Iterable[str]) -> list[NoteFacts]:
+        """Facts of those of the ids that belong to notes, of any namespace."""
+        n = notes.c
+        columns = (
+            n.created_turn,
+            n.last_turn,
+            n.uses,
+            n.query,
+            n.turn,
+            n.feedback,
+            contents.c.digest,
+        )
+        query = (
+            sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
+            .select_from(_JOINED)
+            .join(contents, contents.c.node == nodes.c.key)
+            .join(namespaces, namespaces.c.key == n.namespace)
+        )
+        found: list[NoteFacts] = []
+        with self._store.open_reader() as connection:
+            for part in split_batches(ids):
+                rows = connection.execute(query.where(nodes.c.id.in_(part)))
+                found += [NoteFacts(*row) for row in rows]
+        return found
+
+
+def _decode_note(row: Sequence[Any]) -> NoteVector:
+    key, node, namespace, embedding = row
+    return NoteVector(key, node, namespace, decode_vector(embedding))

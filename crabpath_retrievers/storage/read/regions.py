@@ -1,0 +1,120 @@
+"""Reads of the region MDP: hubs, nodes for the assignment to regions, transition counts."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transitions
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, ReadableStore, decode_vector
+
+_BLOCK = 4096
+_STEP = (
+    transitions.c.level,
+    transitions.c.region,
+    transitions.c.task,
+    transitions.c.action,
+    transitions.c.next,
+    transitions.c.trials,
+    transitions.c.wins,
+    transitions.c.ends,
+    transitions.c.end_wins,
+)
+_STEPS = CompiledSelect(
+    sa.select(*_STEP).where(
+        transitions.c.namespace == sa.bindparam("namespace"),
+        transitions.c.level.in_(sa.bindparam("levels", expanding=True)),
+        transitions.c.region.in_(sa.bindparam("regions", expanding=True)),
+    )
+)
+
+
+class NodeVector(NamedTuple):
+    """A node with its unit vector, shape ``[d]``, half precision."""
+
+    key: int
+    id: str
+    title: str
+    vector: Vector
+
+
+class RegionQueries:
+    """Reads of regions; queries use only :meth:`steps`."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def version(self) -> int:
+        """Version of the set of hubs; 0 in a corpus without any."""
+        query = sa.select(meta.c.value).where(meta.c.name == "hubs")
+        with self._store.open_reader() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def sizes(self) -> dict[int, int]:
+        """Number of hubs by level, from level 1 to the highest."""
+        query = sa.select(nodes.c.level, sa.func.count()).where(nodes.c.level > 0)
+        with self._store.open_reader() as connection:
+            exact = {level: n for level, n in connection.execute(query.group_by(nodes.c.level))}
+        top = max(exact, default=0)
+        return {
+            level: sum(n for other, n in exact.items() if other >= level)
+            for level in range(1, top + 1)
+        }
+
+    def hubs(self, level: int) -> list[NodeVector]:
+        """The hubs of a level, in order of their keys."""
+        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
+        query = query.where(nodes.c.level >= level).order_by(nodes.c.key)
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query).all()
+        return [
+            NodeVector(key, name, title, decode_vector(vector)) for key, name, title, vector in rows
+        ]
+
+    def iterate_nodes(self) -> Iterator[list[NodeVector]]:
+        """Yield all visible nodes except notes in blocks, in order of their keys."""
+        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
+        query = query.where(nodes.c.owner == 0).order_by(nodes.c.key).limit(_BLOCK)
+        last = 0
+        while True:
+            with self._store.open_reader() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [
+                NodeVector(key, name, title, decode_vector(vector))
+                for key, name, title, vector in rows
+            ]
+
+    def get_transitions(
+        self, namespace: int, places: Sequence[tuple[int, int]]
+    ) -> list[TransitionCount]:
+        """Transition counts of a namespace from these regions.
+
+        Args:
+            namespace: Key of the namespace.
+            places: Regions, as ``(level, key of the hub)``.
+        """
+        wanted = {
+            "namespace": namespace,
+            "levels": list({level for level, _ in places}),
+            "regions": list({region for _, region in places}),
+        }
+        with self._store.open_reader() as connection:
+            rows = _STEPS.rows(connection, wanted)
+        known = set(places)
+        return [TransitionCount(*row) for row in rows if (row[0], row[1]) in known]
+
+    def get_all_transitions(self, namespace: str, level: int) -> list[TransitionCount]:
+        """Transition counts of a namespace at level 0 and at one other level."""
+        query = (
+            sa.select(*_STEP)
+            .join(namespaces, namespaces.c.key == transitions.c.namespace)
+            .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
+        )
+        with self._store.open_reader() as connection:
+            return [TransitionCount(*row) for row in connection.execute(query)]

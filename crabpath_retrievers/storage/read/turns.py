@@ -1,0 +1,360 @@
+"""Reads of turn records and of the journal.
+
+Names under which the metadata of the store holds trials.
+
+Reads of A/B trials: their state, turns and feedback.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from pydantic_core import from_json
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.storage.aliases import resolve_alias_ids
+from crabpath_retrievers.storage.portable import replace_node_ids
+from crabpath_retrievers.storage.schema import (
+    consumed_turns,
+    contents,
+    feedback,
+    journal,
+    meta,
+    namespaces,
+    nodes,
+    turns,
+    weight_changes,
+)
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    ReadableStore,
+    decode_rows,
+    decode_vector,
+    split_batches,
+)
+
+
+class StoredTurn(NamedTuple):
+    """A stored turn, with what learning from it depends on.
+
+    Attributes:
+        turn: Its record.
+        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+        consumed: Id of the feedback that consumed it; None while there is none.
+        frozen: Whether learning in its namespace is stopped.
+    """
+
+    turn: Turn
+    vector: Vector | None
+    consumed: str | None
+    frozen: bool
+
+
+_ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
+
+
+def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
+    """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
+    joined = turns.join(namespaces, namespaces.c.key == namespace)
+    columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, namespaces.c.frozen)
+    return (
+        sa.select(*columns)
+        .select_from(joined.outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id))
+        .order_by(turns.c.clock.desc())
+    )
+
+
+_NAMED = namespaces.c.name == sa.bindparam("namespace")
+_SELECT_TURN = (
+    # The sum keeps the planner from the index on namespaces, which leads to all their turns.
+    _select_turns(turns.c.namespace + _NONE)
+    .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
+    .limit(_ONE)
+    .offset(_NONE)
+)
+_FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
+
+
+def _window() -> CompiledSelect:
+    until: sa.BindParameter[float] = sa.bindparam("until")
+    since: sa.BindParameter[float] = sa.bindparam("since")
+    namespace, earlier = namespaces.alias(), turns.alias()
+    last = (
+        sa.select(earlier.c.clock)
+        .join(namespace, namespace.c.key == earlier.c.namespace)
+        .where(namespace.c.name == sa.bindparam("namespace"), earlier.c.created <= until)
+        .order_by(earlier.c.clock.desc())
+        .limit(_ONE)
+        .offset(_NONE)
+        .scalar_subquery()
+    )
+    within = turns.c.created.between(since, until)
+    # A range of the clock, which is indexed.
+    near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
+    return CompiledSelect(_select_turns(turns.c.namespace).where(_NAMED, near, within))
+
+
+_WINDOW = _window()
+
+
+class TurnLog:
+    """Reads of turn records and of the journal."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
+        """The record of a turn, by its id or by the run id of the host.
+
+        Args:
+            turn_id: Turn id, or run id of LangChain.
+            namespace: Name of the namespace to search; None for all.
+
+        Raises:
+            NotFoundError: There is no such turn in that namespace.
+        """
+        found = self.find(turn_id, namespace=namespace)
+        if found is None:
+            msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"
+            raise NotFoundError(msg)
+        return found.turn
+
+    def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
+        """A turn with what learning needs; None for an unknown id.
+
+        Args:
+            turn_id: Turn id, or run id of the host for the last turn of that run.
+            namespace: Name of the namespace to search; None for all.
+        """
+        self._store.flush()
+        select, parameters = _FIND, {"asked": turn_id}
+        if namespace is not None:
+            select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
+        with self._store.open_reader() as connection:
+            found = _decode_turns(select.rows(connection, parameters), connection)
+        return found[0] if found else None
+
+    def window(
+        self, namespace: str, *, until: float, turns: int, seconds: float
+    ) -> list[StoredTurn]:
+        """The last turns of a namespace before a time, newest first, consumed or not.
+
+        Args:
+            namespace: Name of the namespace.
+            until: The time, in seconds since the epoch.
+            turns: Length of the window in turns, with the latest one.
+            seconds: Length of the window in seconds.
+        """
+        self._store.flush()
+        bounds = {"until": until, "since": until - seconds, "turns": turns}
+        with self._store.open_reader() as connection:
+            rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
+            return _decode_turns(rows, connection)
+
+    def latest(self, namespace: str) -> str | None:
+        """Id of the last turn of a namespace; None without turns."""
+        self._store.flush()
+        with self._store.open_reader() as connection:
+            return connection.scalar(
+                sa.select(turns.c.id)
+                .join(namespaces, namespaces.c.key == turns.c.namespace)
+                .where(namespaces.c.name == namespace)
+                .order_by(turns.c.clock.desc())
+                .limit(1)
+            )
+
+    def journal(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The last rows of the journal, newest first."""
+        self._store.flush()
+        with self._store.open_reader() as connection:
+            rows = connection.execute(
+                sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
+            ).mappings()
+            return [
+                {
+                    **row,
+                    "payload": json.loads(row["payload"]),
+                    "inverse": None if row["inverse"] is None else json.loads(row["inverse"]),
+                }
+                for row in rows
+            ]
+
+
+def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[StoredTurn]:
+    """Decode rows to turns, with replaced nodes resolved."""
+    read = list(decode_rows("a turn", rows, _parse_record))
+    to = resolve_alias_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
+
+    def decode(row: Sequence[Any]) -> StoredTurn:
+        _, record, embedding, by, frozen = row
+        turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
+        return StoredTurn(
+            turn, None if embedding is None else decode_vector(embedding), by, bool(frozen)
+        )
+
+    return list(decode_rows("a turn", read, decode))
+
+
+def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
+    """Parse the record of a row; returns ids of its nodes, the record, and the other columns."""
+    record = json.loads(row[0])
+    return set(_iterate_nodes(record)), record, *row[1:]
+
+
+def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
+    """Yield the ids of the nodes that a turn visited, returned or considered."""
+    yield from record["visited"]
+    yield from (item["node"] for item in record["returned"])
+    yield from (one["target"] for step in record["steps"] for one in step["candidates"])
+
+
+def _replace_aliases(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
+    """A record with replaced nodes resolved; each returned node is kept once."""
+    new: dict[str, Any] = replace_node_ids(record, to)
+    distinct = {item["node"]: item for item in reversed(new["returned"])}
+    return {**new, "returned": list(reversed(distinct.values()))}
+
+
+TRIAL_PREFIX = "trial:"
+
+
+def build_trial_key(trial: str) -> str:
+    """Name of the metadata row that holds the state of a trial."""
+    return TRIAL_PREFIX + trial
+
+
+T = TypeVar("T")
+_AT_ONCE = 200  # turn records in memory
+
+
+class TrialFeedback(NamedTuple):
+    """Stored feedback.
+
+    Attributes:
+        created: Seconds since the epoch.
+        namespace: Name of its namespace; None if unknown.
+        payload: Its fields.
+    """
+
+    created: float
+    namespace: str | None
+    payload: dict[str, Any]
+
+
+class TrialWeightChange(NamedTuple):
+    """A change of a learned weight; ``edge`` identifies namespace, source, target and kind."""
+
+    namespace: str
+    edge: tuple[int, int, int, int]
+    delta: float
+
+
+class TrialQueries:
+    """Reads of trials; queries use none of them."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def names(self) -> list[str]:
+        """Names of the trials of this store, running or ended."""
+        query = (
+            sa.select(meta.c.name).where(meta.c.name.startswith(TRIAL_PREFIX)).order_by(meta.c.name)
+        )
+        with self._store.open_reader() as connection:
+            return [name.removeprefix(TRIAL_PREFIX) for name in connection.scalars(query)]
+
+    def state(self, name: str) -> str | None:
+        """The state of a trial as JSON; None for an unknown trial."""
+        query = sa.select(meta.c.value).where(meta.c.name == build_trial_key(name))
+        with self._store.open_reader() as connection:
+            return connection.scalar(query)
+
+    def turns(
+        self,
+        name: str,
+        suffixes: Sequence[str],
+        decode: Callable[[dict[str, Any]], T],
+        *,
+        since: float,
+        until: float,
+    ) -> list[T]:
+        """Decoded records of the turns of a trial, created in ``(since, until]``, oldest first.
+
+        Args:
+            name: Name of the trial; turns with one of its arms are found in any namespace.
+            suffixes: Endings of the names of namespaces of which all turns belong to it.
+            decode: Extracts what is needed of a record; few records are in memory at once.
+            since: Seconds since the epoch.
+            until: Seconds since the epoch.
+        """
+        labelled = turns.c.record.contains(f'"arm":"{name}:', autoescape=True)
+        in_namespaces = [namespaces.c.name.endswith(suffix, autoescape=True) for suffix in suffixes]
+        query = (
+            sa.select(turns.c.id)
+            .join(namespaces, namespaces.c.key == turns.c.namespace)
+            .where(
+                turns.c.created > since, turns.c.created <= until, sa.or_(labelled, *in_namespaces)
+            )
+            .order_by(turns.c.created, turns.c.namespace, turns.c.clock)
+        )
+        self._store.flush()
+        found: list[T] = []
+        with self._store.open_reader() as connection:
+            for part in split_batches(connection.scalars(query).all(), _AT_ONCE):
+                record = sa.select(turns.c.id, turns.c.record).where(turns.c.id.in_(part))
+                records = {turn: text for turn, text in connection.execute(record)}
+                found += [decode(from_json(records[turn])) for turn in part if turn in records]
+        return found
+
+    def get_feedback(self, since: float) -> list[TrialFeedback]:
+        """Feedback since a time, in epoch seconds, oldest first, without undone feedback."""
+        query = (
+            sa.select(feedback.c.created, feedback.c.namespace, feedback.c.payload)
+            .where(feedback.c.created > since, feedback.c.status != "undone")
+            .order_by(feedback.c.sequence)
+        )
+        with self._store.open_reader() as connection:
+            rows = connection.execute(query).all()
+        return [
+            TrialFeedback(created, namespace, from_json(payload))
+            for created, namespace, payload in rows
+        ]
+
+    def characters(self, ids: Iterable[str]) -> dict[str, int]:
+        """Length of the contents of nodes in characters; deleted nodes are left out."""
+        query = sa.select(nodes.c.id, sa.func.length(contents.c.content)).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        with self._store.open_reader() as connection:
+            return {
+                node: length
+                for part in split_batches(sorted(ids))
+                for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
+            }
+
+    def get_weight_changes(self, names: Iterable[str], *, since: float) -> list[TrialWeightChange]:
+        """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""
+        edge = (
+            weight_changes.c.namespace,
+            weight_changes.c.source,
+            weight_changes.c.target,
+            weight_changes.c.kind,
+        )
+        query = (
+            sa.select(namespaces.c.name, *edge, weight_changes.c.delta)
+            .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+            .where(weight_changes.c.created > since)
+            .order_by(weight_changes.c.sequence)
+        )
+        with self._store.open_reader() as connection:
+            rows = [
+                row
+                for part in split_batches(sorted(names))
+                for row in connection.execute(query.where(namespaces.c.name.in_(part)))
+            ]
+        return [TrialWeightChange(name, (a, b, c, d), delta) for name, a, b, c, d, delta in rows]

@@ -1,0 +1,238 @@
+"""Reads of every query: nodes, outgoing edges of a frontier, names, term statistics."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import (
+    DECAY_RATES,
+    OVERLAY_KINDS,
+    EdgeKind,
+    NodeHead,
+    OutgoingEdge,
+    effective_weight,
+)
+from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, ReadableStore, decode_vectors
+
+_STOP = EdgeKind.STOP.value
+_KINDS = {kind.value: kind for kind in EdgeKind}  # three times faster than EdgeKind(value)
+
+
+class Clock(NamedTuple):
+    """Clock and counters of a namespace.
+
+    Attributes:
+        key: Key of the namespace; 0 for one that does not exist.
+        turn: Number of its last turn.
+        exponent: Accumulated decay exponent.
+        learned: Version of its learned state; 0 before it first learned.
+        notes: Number of its notes.
+        hubs: Version of the set of hubs; 0 in a corpus without any.
+        knobs: Settings that override the configured ones, as JSON; see
+            :mod:`crabpath_retrievers.config.settings`.
+    """
+
+    key: int
+    turn: int
+    exponent: float
+    learned: int = 0
+    notes: int = 0
+    hubs: int = 0
+    knobs: str | None = None
+
+
+class Frontier(NamedTuple):
+    """Outgoing edges of a frontier, and the weight of STOP by key of the node that has one."""
+
+    pointers: list[OutgoingEdge]
+    stops: dict[int, float]
+
+
+_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
+_ZERO = sa.literal_column("0", sa.Integer)
+_IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
+_BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_KEY = sa.select(*_HEAD).where(
+    _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
+)
+_HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
+_HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(
+    meta.c.name == sa.literal_column("'hubs'")
+)
+_CLOCK = CompiledSelect(
+    sa.select(
+        namespaces.c.key,
+        namespaces.c.turn,
+        namespaces.c.exponent,
+        namespaces.c.version,
+        namespaces.c.note_count,
+        sa.func.coalesce(_HUBS.scalar_subquery(), _ZERO),
+        namespaces.c.knobs,
+    ).where(namespaces.c.name == sa.bindparam("name"))
+)
+_OWNERS = CompiledSelect(
+    sa.select(names.c.name, names.c.node)
+    .join(nodes, nodes.c.key == names.c.node)
+    .where(
+        names.c.name.in_(sa.bindparam("names", expanding=True)),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
+    )
+)
+_TERMS = CompiledSelect(
+    sa.union_all(
+        sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
+            terms.c.term.in_(sa.bindparam("terms", expanding=True))
+        ),
+        sa.select(meta.c.name, sa.cast(meta.c.value, sa.BigInteger), sa.literal_column("0")).where(
+            meta.c.name.in_([sa.literal_column("'nodes'"), sa.literal_column("'tokens'")])
+        ),
+    )
+)
+
+_LEARNED_ONLY = (EdgeKind.STOP, *OVERLAY_KINDS)  # kinds without structural edges
+
+
+def _build_outgoing() -> sa.CompoundSelect[Any]:
+    frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
+    same_edge = sa.and_(
+        overlay.c.namespace == sa.bindparam("namespace"),
+        overlay.c.source == edges.c.source,
+        overlay.c.target == edges.c.target,
+        overlay.c.kind == edges.c.kind,
+    )
+    pointers = (
+        sa.select(
+            edges.c.source,
+            edges.c.kind,
+            edges.c.prior,
+            edges.c.floor,
+            sa.func.coalesce(overlay.c.weight, edges.c.prior),
+            sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at),
+            nodes.c.authority,
+            *_HEAD,
+        )
+        .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, same_edge))
+        .where(edges.c.source.in_(frontier))
+    )
+    zero = sa.literal_column("0.0", sa.Float)
+    # A STOP edge has a weight and no target.
+    _, *described = _HEAD
+    learned = (
+        sa.select(
+            overlay.c.source,
+            overlay.c.kind,
+            zero,
+            zero,
+            overlay.c.weight,
+            overlay.c.decay_at,
+            sa.func.coalesce(nodes.c.authority, _ZERO),
+            overlay.c.target,
+            *described,
+        )
+        .select_from(
+            overlay.outerjoin(nodes, sa.and_(nodes.c.key == overlay.c.target, _IS_VISIBLE))
+        )
+        .where(
+            overlay.c.namespace == sa.bindparam("namespace"),
+            overlay.c.source.in_(frontier),
+            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in _LEARNED_ONLY]),
+            sa.or_(overlay.c.target == sa.literal_column("0"), nodes.c.key.is_not(None)),
+        )
+    )
+    return sa.union_all(pointers, learned)
+
+
+_OUTGOING = CompiledSelect(_build_outgoing())
+
+
+class WalkQueries:
+    """Reads whose cost does not grow with the corpus."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def get_nodes(
+        self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
+    ) -> list[NodeHead]:
+        """Nodes by id and by key; unknown ones are left out.
+
+        Args:
+            ids: Ids of nodes.
+            keys: Keys of other nodes.
+            namespace: Key of the namespace whose notes are visible; 0 for none.
+        """
+        wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
+        with self._store.open_reader() as connection:
+            rows = _HEADS.rows(connection, wanted)
+        distinct = {row[0]: row for row in rows}.values()
+        return _heads(*zip(*distinct, strict=True)) if distinct else []
+
+    def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
+        """Outgoing edges of all given nodes with effective weights, in one statement."""
+        with self._store.open_reader() as connection:
+            rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
+        learned = [row for row in rows if row[1] == _STOP]
+        stops = {
+            source: effective_weight(weight, floor, decay_at, clock.exponent)
+            for source, _, _, floor, weight, decay_at, *_ in learned
+        }
+        read = [row for row in rows if row[1] != _STOP] if learned else rows
+        return Frontier(_pointers(read, clock.exponent), stops)
+
+    def get_clock(self, namespace: str) -> Clock:
+        """Clock of a namespace; all 0 for one that does not exist."""
+        with self._store.open_reader() as connection:
+            rows = _CLOCK.rows(connection, {"name": namespace})
+        return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
+
+    def find_named_nodes(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
+        """Nodes with these names, as ``(name, key)``; unknown names are left out."""
+        if not candidates:
+            return []
+        with self._store.open_reader() as connection:
+            return [(n, key) for n, key in _OWNERS.rows(connection, {"names": list(candidates)})]
+
+    def get_frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
+        """Document frequency by known word, number of nodes, mean length in tokens (≥ 1)."""
+        with self._store.open_reader() as connection:
+            rows = _TERMS.rows(connection, {"terms": list(words)})
+        found = {term: frequency for term, frequency, is_term in rows if is_term}
+        counters = {name: value for name, value, is_term in rows if not is_term}
+        total = counters.get("nodes", 0)
+        return found, total, max(1.0, counters.get("tokens", 0) / max(1, total))
+
+
+def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[OutgoingEdge]:
+    """Decode rows to edges with their targets, column by column: there are hundreds of rows."""
+    if not rows:
+        return []
+    sources, kinds, priors, floors, weights, decay_exponents, ranks, *targets = zip(
+        *rows, strict=True
+    )
+    now = [
+        # Most edges do not decay: then one comparison is enough.
+        weight
+        if weight == floor or exponent <= decay_at
+        else effective_weight(weight, floor, decay_at, exponent, DECAY_RATES[rank])
+        for weight, floor, decay_at, rank in zip(
+            weights, floors, decay_exponents, ranks, strict=True
+        )
+    ]
+    found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
+    return list(map(partial(tuple.__new__, OutgoingEdge), found))
+
+
+def _heads(
+    keys: Sequence[int],
+    ids: Sequence[str],
+    titles: Sequence[str],
+    mentions: Sequence[int],
+    embeddings: Sequence[bytes],
+    terms: Sequence[bytes],
+) -> list[NodeHead]:
+    columns = zip(keys, ids, titles, mentions, decode_vectors(embeddings), terms, strict=True)
+    return list(map(partial(tuple.__new__, NodeHead), columns))

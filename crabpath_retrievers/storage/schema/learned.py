@@ -1,0 +1,301 @@
+"""Tables of namespaces: turns, feedback, learned weights, counts, episodes, notes, snapshots."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+)
+
+from crabpath_retrievers.storage.schema.corpus import Key, metadata
+
+namespaces = Table(
+    "crabpath_namespaces",
+    metadata,
+    Column("key", Key, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False, unique=True),
+    # Number of its last turn.
+    Column("turn", BigInteger, nullable=False, default=0),
+    # Accumulated decay exponent.
+    Column("exponent", Float, nullable=False, default=0.0),
+    # Incremented by every change of learned state: for optimistic locking and for caches.
+    Column("version", BigInteger, nullable=False, server_default="0"),
+    # 1 while the namespace must not learn.
+    Column("frozen", SmallInteger, nullable=False, server_default="0"),
+    # Its ranking model as JSON; null before it first learned.
+    Column("model", Text),
+    Column("note_count", BigInteger, nullable=False, server_default="0"),
+    # Settings that the autotuner changed for this namespace, and its state, as JSON.
+    Column("knobs", Text),
+    Column("tuning", Text),
+    # Keys are never reused: vectors of a deleted namespace must not be found by a new one.
+    sqlite_autoincrement=True,
+)
+
+# Learned weights of edges, by namespace.
+overlay = Table(
+    "crabpath_overlay",
+    metadata,
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("source", Key, primary_key=True, autoincrement=False),
+    Column("target", Key, primary_key=True, autoincrement=False),
+    Column("kind", SmallInteger, primary_key=True, autoincrement=False),
+    Column("weight", Float, nullable=False),
+    # Decay exponent of the namespace when the weight was written.
+    Column("decay_at", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+Index("ix_crabpath_overlay_source", overlay.c.source)
+
+Index("ix_crabpath_overlay_target", overlay.c.target)
+
+turns = Table(
+    "crabpath_turns",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("namespace", Key, nullable=False),
+    # Number of the turn within its namespace, from 1.
+    Column("clock", BigInteger, nullable=False),
+    Column("created", Float, nullable=False),
+    # Id of the LangChain run that asked.
+    Column("run_id", String(64), index=True),
+    Column("record", Text, nullable=False),
+    Column("embedding", LargeBinary),
+)
+
+Index("ix_crabpath_turns_clock", turns.c.namespace, turns.c.clock)
+
+journal = Table(
+    "crabpath_journal",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("created", Float, nullable=False),
+    Column("namespace", Text),
+    Column("change", String(32), nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("inverse", Text),
+)
+
+feedback = Table(
+    "crabpath_feedback",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("created", Float, nullable=False),
+    Column("payload", Text, nullable=False),
+    # "waiting", "applied", "undone" or "refused"; the note gives the reason.
+    Column("status", String(8), nullable=False, index=True),
+    Column("note", Text),
+    Column("namespace", Text),
+    # Vector of the correction; null without a correction or without an embedder.
+    Column("embedding", LargeBinary),
+    # Copied from the payload, for the indexes.
+    Column("user", Text),
+    Column("source", String(16)),
+    sqlite_autoincrement=True,
+)
+Index("ix_crabpath_feedback_user", feedback.c.user, feedback.c.sequence)
+
+Index("ix_crabpath_feedback_namespace", feedback.c.namespace, feedback.c.sequence)
+
+# Turns that feedback was learned from, and the feedback that consumed each.
+consumed_turns = Table(
+    "crabpath_consumed_turns",
+    metadata,
+    Column("turn", String(64), primary_key=True),
+    Column("feedback", Text, nullable=False, index=True),
+)
+
+# Evidence for edges that do not exist yet: turns in which both nodes were used, or in which the
+# source led to a target that was blamed for a failure.
+pair_counts = Table(
+    "crabpath_pair_counts",
+    metadata,
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("source", Key, primary_key=True, autoincrement=False),
+    Column("target", Key, primary_key=True, autoincrement=False),
+    Column("kind", SmallInteger, primary_key=True, autoincrement=False),
+    Column("count", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+Index("ix_crabpath_pair_counts_source", pair_counts.c.source)
+
+Index("ix_crabpath_pair_counts_target", pair_counts.c.target)
+
+# Returned documents: how often each was used (wins) and not used (losses).
+usage = Table(
+    "crabpath_usage",
+    metadata,
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("wins", Float, nullable=False),
+    Column("losses", Float, nullable=False),
+    # By how many nats failures lowered its reward, which they multiply by exp(-decay).
+    Column("decay", Float, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
+)
+
+Index("ix_crabpath_usage_node", usage.c.node)
+
+# Past queries with credit by document; similar queries recall them.
+episodes = Table(
+    "crabpath_episodes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("clock", BigInteger, nullable=False),
+    Column("query", Text, nullable=False),
+    # Turns with this query.
+    Column("turns", Float, nullable=False),
+    # Those of them for which the host named the used documents.
+    Column("labelled_turns", Float, nullable=False, server_default="1"),
+    # JSON: credit by node id, below 0 for documents that were not used; ids may be outdated.
+    Column("documents", Text, nullable=False),
+    Column("embedding", LargeBinary, nullable=False),
+    # 1 once the vector index holds its vector.
+    Column("indexed", SmallInteger, nullable=False),
+    # JSON: the same credit by user id and node id, for feedback with a known user.
+    Column("credit_by_user", Text),
+)
+
+Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)
+
+Index("ix_crabpath_episodes_indexed", episodes.c.indexed)
+
+# The changes that add up to the weights in the overlay: each of those rows has at least one here.
+weight_changes = Table(
+    "crabpath_weight_changes",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("namespace", Key, nullable=False),
+    Column("source", Key, nullable=False),
+    Column("target", Key, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    # Id of the feedback or note that caused it; empty when that is not known.
+    Column("cause", Text, nullable=False, index=True),
+    Column("created", Float, nullable=False),
+    # After clipping the weight to [-1, 1].
+    Column("delta", Float, nullable=False),
+    # Decay exponent of the namespace at the time.
+    Column("decay_at", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+# The source comes first, so that the index serves the removal of nodes too.
+Index(
+    "ix_crabpath_weight_changes_edge",
+    weight_changes.c.source,
+    weight_changes.c.target,
+    weight_changes.c.kind,
+    weight_changes.c.namespace,
+)
+
+Index("ix_crabpath_weight_changes_target", weight_changes.c.target)
+
+# What each feedback added to learned state beside its weight changes, for undo; in learning order.
+feedback_effects = Table(
+    "crabpath_feedback_effects",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("feedback", Text, nullable=False, unique=True),
+    Column("namespace", Key, nullable=False),
+    # How many outcomes entered the baseline.
+    Column("outcome_count", Integer, nullable=False),
+    # What it added to the decay exponent.
+    Column("exponent", Float, nullable=False),
+    # JSON of ``changes.history.Taught`` but for the ranker.
+    Column("record", Text, nullable=False),
+    # What it added to the posterior of the ranker, encoded by ``rerank.posterior``.
+    Column("ranker", LargeBinary),
+    sqlite_autoincrement=True,
+)
+
+Index(
+    "ix_crabpath_feedback_effects_namespace",
+    feedback_effects.c.namespace,
+    feedback_effects.c.sequence,
+)
+
+snapshots = Table(
+    "crabpath_snapshots",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("name", Text),
+    Column("created", Float, nullable=False),
+    # Version of the namespace.
+    Column("version", BigInteger, nullable=False),
+    # Highest sequence numbers of the namespace when the snapshot was taken.
+    Column("last_weight_change", BigInteger, nullable=False),
+    Column("last_feedback_effect", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+Index("ix_crabpath_snapshots_name", snapshots.c.namespace, snapshots.c.name, unique=True)
+
+notes = Table(
+    "crabpath_notes",
+    metadata,
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("namespace", Key, nullable=False),
+    # "teaching", "correction", "directive" or "auto".
+    Column("kind", String(16), nullable=False),
+    # Turn numbers of its namespace: when it was made, and when it was last used.
+    Column("created_turn", BigInteger, nullable=False),
+    Column("last_turn", BigInteger, nullable=False),
+    # Successful turns that used it.
+    Column("uses", BigInteger, nullable=False),
+    # 1 once the vector index holds its vector.
+    Column("indexed", SmallInteger, nullable=False),
+    # The query that it answers, and the ids of the turn and feedback that it was made from.
+    Column("query", Text),
+    Column("turn", String(64)),
+    Column("feedback", Text),
+)
+
+Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.created_turn)
+
+Index("ix_crabpath_notes_indexed", notes.c.indexed)
+
+# Transition counts of the region MDP: an action in a region, and the region that it led to.
+# Level 0 with region 0 sums over all regions of the namespace; task "" sums over all task types.
+transitions = Table(
+    "crabpath_transitions",
+    metadata,
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("level", SmallInteger, primary_key=True, autoincrement=False),
+    Column("region", Key, primary_key=True, autoincrement=False),
+    Column("task", String(200), primary_key=True, autoincrement=False),
+    # "" counts turns and episodes that passed through the region, whatever they did.
+    Column("action", String(200), primary_key=True, autoincrement=False),
+    Column("next", Key, primary_key=True, autoincrement=False),
+    Column("trials", Float, nullable=False),
+    Column("wins", Float, nullable=False),
+    # Transitions that ended their episode, and their successes. For action "": the number of turns,
+    # and the sum of the mean credit of what they returned, scaled to [0, 1].
+    Column("ends", Float, nullable=False),
+    Column("end_wins", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_crabpath_transitions_region", transitions.c.region)
+
+# The latest health reports of each namespace.
+health_reports = Table(
+    "crabpath_health_reports",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("namespace", Key, nullable=False),
+    Column("clock", BigInteger, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("report", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+Index("ix_crabpath_health_reports_namespace", health_reports.c.namespace, health_reports.c.sequence)

@@ -1,0 +1,1 @@
+"""Writers: each applies the changes of one kind of record within a transaction of the store."""

@@ -1,0 +1,139 @@
+"""Write-behind queue of turn records: several are written in one transaction after the answers.
+
+Answers do not wait for the write lock of the database. Reads of turns, all changes, and closing
+wait until the queue is empty. A killed process loses at most the turns of its last milliseconds,
+which nothing refers to yet.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from crabpath_retrievers.core.changes import RecordTurn
+from crabpath_retrievers.core.time_limit import track_waiting
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    StoreFullError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
+
+_log = logging.getLogger(__name__)
+_TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
+_MAX_WAITING = 256  # turn records in the queue before answers wait
+_TIMEOUT = "turn records are still being written: is the database answering?"
+
+
+class TurnWriter:
+    """A queue of turn records, with one thread that writes them.
+
+    While the database is unavailable, or its disk is full, at most 256 records wait; the next
+    record starts another attempt.
+    """
+
+    def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
+        """Pass batches to ``write``, which writes each in one transaction."""
+        self._write = write
+        self._changed = threading.Condition()
+        self._waiting: list[RecordTurn] = []
+        self._thread: threading.Thread | None = None
+        self._error: CrabPathError | None = None
+        self._lost = 0
+
+    def add(self, record: RecordTurn) -> None:
+        """Add a record; waits only while the queue is full."""
+        with track_waiting() as deadline, self._changed:
+            while len(self._waiting) >= _MAX_WAITING and self._thread is not None:
+                if not self._changed.wait(_get_remaining(deadline)):
+                    break  # the oldest records are dropped
+            self._enqueue([*self._waiting, record])
+            self._start_thread()
+
+    def settle(self) -> None:
+        """Wait until all records are written.
+
+        Raises:
+            StoreUnavailableError: Records cannot be written and stay in the queue; likewise
+                :class:`StoreLockedError` and :class:`StoreFullError`.
+        """
+        if threading.current_thread() is self._thread:
+            return
+        with track_waiting() as deadline, self._changed:
+            if self._waiting:
+                self._start_thread()
+            while self._thread is not None:
+                if not self._changed.wait(_get_remaining(deadline)):
+                    raise StoreUnavailableError(_TIMEOUT)
+            if self._waiting and self._error is not None:
+                raise self._error
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_batches, name="crabpath-turns")
+            self._thread.start()
+
+    def _enqueue(self, records: list[RecordTurn]) -> None:
+        lost = len(records) - _MAX_WAITING
+        if lost > 0:
+            if not self._lost:  # one warning per outage, not one per turn
+                _log.warning("from now on turn records are lost: %s", self._error)
+            self._lost += lost
+        self._waiting = records[-_MAX_WAITING:]
+
+    def _write_batches(self) -> None:
+        """Write until the queue is empty or the database fails; the next record starts again."""
+        while batch := self._take_batch():
+            try:
+                self._write(batch)
+            except _TRANSIENT_ERRORS as error:
+                self._pause(batch, error)
+                return
+            except Exception as error:  # readers would wait for ever if the thread died
+                if len(batch) == 1:
+                    _log.warning("a turn record could not be written: %s", error)
+                elif not self._write_each(batch):
+                    return
+            self._report_lost()
+
+    def _write_each(self, batch: Sequence[RecordTurn]) -> bool:
+        """Write records one by one, so that an invalid one does not affect the others.
+
+        Returns:
+            Whether the database was available to the end.
+        """
+        for number, record in enumerate(batch):
+            try:
+                self._write([record])
+            except _TRANSIENT_ERRORS as error:
+                self._pause(batch[number:], error)
+                return False
+            except Exception as error:
+                _log.warning("a turn record could not be written: %s", error)
+        return True
+
+    def _report_lost(self) -> None:
+        with self._changed:
+            lost, self._lost = self._lost, 0
+        if lost:
+            _log.warning("the database is back; %d turn records were lost", lost)
+
+    def _pause(self, remaining: Sequence[RecordTurn], error: CrabPathError) -> None:
+        """Put records back into the queue, and end the thread."""
+        with self._changed:
+            self._error = error
+            self._enqueue([*remaining, *self._waiting])
+            self._thread = None
+            self._changed.notify_all()
+
+    def _take_batch(self) -> list[RecordTurn]:
+        with self._changed:
+            batch, self._waiting = self._waiting, []
+            if not batch:
+                self._thread = None
+            self._changed.notify_all()
+            return batch
+
+
+def _get_remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - monotonic())

@@ -1,0 +1,430 @@
+"""Validates the rows of an archive, so that later readers of the store cannot fail on them.
+
+Types and ranges follow from the columns of the tables; JSON columns are parsed as later readers
+parse them.
+"""
+
+import json
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+import numpy as np
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
+
+from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.config.settings import load_knobs
+from crabpath_retrievers.core.changes.notes import NoteKind
+from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
+from crabpath_retrievers.core.graph import Authority, EdgeKind
+from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
+from crabpath_retrievers.maintenance.health.report import HealthReport
+from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
+from crabpath_retrievers.storage.portable import NODE_COLUMNS, find_nodes_in
+from crabpath_retrievers.storage.read.whole_store import LOCAL_META, TABLE_PREFIX, list_tables
+from crabpath_retrievers.storage.write.history import SnapshotContent
+
+_BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
+_ROUNDING = 1e-6
+_MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
+# Columns, in all tables, of numbers that are at least 0, and of weights.
+_COUNT_COLUMNS = frozenset(
+    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
+    | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
+    | {"outcome_count", "position", "sequence", "version"}
+    | {"trials", "turn", "turns", "uses", "wins", "key"}
+)
+_WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
+# Allowed values of columns of integers, and of texts.
+_ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
+    "kind": [kind.value for kind in EdgeKind],
+    "authority": [authority.value for authority in Authority],
+    "frozen": [0, 1],
+    "indexed": [0, 1],
+}
+_ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("feedback", "status"): get_args(FeedbackStatus),
+    ("notes", "kind"): get_args(NoteKind),
+    ("aliases", "kind"): ("merge", "split"),
+}
+_COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
+_MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
+_MAX_RATIO = 32
+
+VECTOR_DTYPE = np.dtype("<f2")
+"""Type of vectors in the archive, as in the store."""
+
+VECTOR_COLUMN = "embedding"
+"""Column of vectors; a row of an archive holds the index of its vector instead."""
+
+MAX_INTEGER = (1 << 63) - 1
+"""Largest integer that every database stores."""
+
+MALFORMED = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, zlib.error, CrabPathError),
+)
+"""Exceptions raised while reading a malformed row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Parses and validates the rows of one table.
+
+    Attributes:
+        table: Name of the table.
+        columns: Columns of each row.
+        by_id: Whether nodes are referred to by id, as in the archive of a namespace, not by key.
+        dimension: Dimension of the vectors; None if unknown.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    by_id: bool = False
+    dimension: int | None = None
+
+    def make_parser(self) -> Callable[[bytes], Any]:
+        """Make a parser of lines; binary values stay text, vectors stay indices.
+
+        The parser raises one of ``MALFORMED`` if a line is not a row of this table.
+        """
+        columns, nodes = (
+            list_tables()[self.table].c,
+            NODE_COLUMNS.get(self.table, ()) if self.by_id else (),
+        )
+        named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
+        fields = {
+            name: core_schema.typed_dict_field(
+                named if name in nodes else _make_schema(columns[name])
+            )
+            for name in self.columns
+        }
+        schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+        return SchemaValidator(schema).validate_json
+
+    def require_readable(self, row: Mapping[str, Any]) -> None:
+        """Parse the values of a row as later readers will.
+
+        Args:
+            row: A parsed row, with bytes for binary values.
+
+        Raises:
+            ODD: A value cannot be read.
+        """
+        for column, value in row.items():
+            if isinstance(value, str) and "\x00" in value:
+                msg = f"{column} contains a NUL character"
+                raise ValueError(msg)
+            read = _CHECKS.get((self.table, column))
+            if read is not None and value is not None:
+                read(value)
+            allowed = _ALLOWED_NAMES.get((self.table, column))
+            if allowed is not None and value not in allowed:
+                msg = f"{column} is not one of {', '.join(allowed)}"
+                raise ValueError(msg)
+        vector = row.get(VECTOR_COLUMN)
+        if vector is not None:
+            self._require_vector(vector)
+        if self.table == "snapshots":
+            self._require_snapshot(row["content"])
+        if self.table == "meta":
+            _require_fact(row["name"], row["value"])
+        # Lessons and episodes must refer to nodes by ids or keys.
+        if not all(isinstance(node, (str if self.by_id else int)) for node in self._nodes(row)):
+            msg = "it refers to a node by a value of the wrong type"
+            raise ValueError(msg)
+
+    def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
+        return find_nodes_in((self.table, [row]), str if self.by_id else int)
+
+    def _require_vector(self, vector: bytes) -> None:
+        numbers = np.frombuffer(vector, dtype=VECTOR_DTYPE)
+        if self.dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
+            msg = "its vector has another dimension or is not finite"
+            raise ValueError(msg)
+
+    def _require_snapshot(self, data: bytes) -> None:
+        content = SnapshotContent(**_parse_json(_inflate(data).decode()))
+        _require_number(content.exponent)
+        if content.model is not None:
+            _check_mind(content.model)
+        for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
+            name = table.name.removeprefix(TABLE_PREFIX)
+            reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
+            parse = reader.make_parser()
+            for row in rows:
+                binary = {
+                    n: 0 if n == VECTOR_COLUMN else "" for n, v in row.items() if type(v) is bytes
+                }
+                parse(json.dumps({**row, **binary}).encode())
+                reader.require_readable(row)
+
+
+@cache
+def _make_schema(column: sa.Column[Any]) -> CoreSchema:
+    kind = column.type
+    schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values are still base64 text
+    if isinstance(kind, sa.String):
+        schema = core_schema.str_schema(strict=True, max_length=kind.length)
+    elif column.name == VECTOR_COLUMN:
+        schema = core_schema.int_schema(strict=True, ge=0)
+    elif isinstance(kind, sa.Integer) and column.name in _ALLOWED_NUMBERS:
+        schema = core_schema.literal_schema(_ALLOWED_NUMBERS[column.name])
+    elif isinstance(kind, sa.Integer):
+        most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
+        least = 0 if column.name in _COUNT_COLUMNS else -most
+        schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
+    elif isinstance(kind, sa.Float):
+        low, high = _get_bounds(column.name)
+        schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=low, le=high)
+    return core_schema.nullable_schema(schema) if column.nullable else schema
+
+
+def _get_bounds(column: str) -> tuple[float | None, float | None]:
+    if column in _WEIGHT_COLUMNS:
+        return -1.0 - _ROUNDING, 1.0 + _ROUNDING
+    if column == "created":
+        return 0.0, _MAX_TIME
+    return (-_ROUNDING if column in _COUNT_COLUMNS else None), None
+
+
+def _parse_json(text: str) -> Any:
+    """Parse JSON without NaN and infinity; deep nesting raises an error."""
+    return from_json(text, allow_inf_nan=False)
+
+
+def _make_parser(kind: Any) -> Callable[[str], Any]:
+    """Make a strict parser of JSON of a type."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def parse(text: str) -> Any:
+        _require_finite(_parse_json(text))
+        return adapter.validate_json(text, strict=True)
+
+    return parse
+
+
+def _require_finite(value: Any) -> None:
+    """Refuse numbers that are too large and texts with NUL, at any depth."""
+    if isinstance(value, dict):
+        for item in value.values():
+            _require_finite(item)
+    elif isinstance(value, list):
+        for item in value:
+            _require_finite(item)
+    elif isinstance(value, (int, float)) and not -(2.0**63) <= value < 2.0**63:
+        msg = f"{value!r:.40} is too large"
+        raise ValueError(msg)
+    elif isinstance(value, str) and "\x00" in value:
+        msg = "a text contains a NUL character"
+        raise ValueError(msg)
+
+
+Node = int | str | None
+
+
+@dataclass
+class _NoteQuery:
+    note: str
+    query: str | None
+
+
+@dataclass
+class _Lesson:
+    """The record of what one feedback changed."""
+
+    outcomes: list[float]
+    count: int
+    reliability: dict[str, tuple[float, float]]
+    notes: list[_NoteQuery]
+    used: list[str]
+    episodes: list[tuple[str, float, dict[str, float], int | None, float, str | None]]
+    usage: list[tuple[Node, float, float, float]]
+    pair_counts: list[tuple[Node, Node, int, float]]
+    transitions: list[tuple[int, Node, str, str, Node, float, float, float, float]]
+
+
+@dataclass
+class _Tuning:
+    """The tuning history of a namespace."""
+
+    evidence: list[tuple[str, str, int, float, float]]
+    pending: list[tuple[str, str, int, float]]
+    state: tuple[int, int, int, int]
+    good: tuple[dict[str, float], int, int] | None
+
+
+@dataclass
+class _Embedder:
+    model: str
+    dimension: int
+    probe: str
+
+
+@dataclass
+class _Inverse:
+    """The inverse of a maintenance run, as far as the store reads it unasked."""
+
+    images: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]] | None = None
+    episodes: list[tuple[str, str, str]] | None = None
+
+
+_parse_turn, _parse_feedback, _parse_lesson = (
+    _make_parser(Turn),
+    _make_parser(Feedback),
+    _make_parser(_Lesson),
+)
+_parse_report, _parse_embedder, _parse_inverse = (
+    _make_parser(HealthReport),
+    _make_parser(_Embedder),
+    _make_parser(_Inverse),
+)
+_parse_tuning = _make_parser(_Tuning)
+_parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
+_parse_voices = _make_parser(dict[str, dict[str, float]])
+
+
+def _check_turn(text: str) -> None:
+    _parse_turn(text)
+    turn = Turn.from_dict(json.loads(text))
+    require_namespace(turn.namespace)
+    _ = turn.trace, turn.follow_log
+
+
+def _check_feedback(text: str) -> None:
+    _parse_feedback(text)
+    Feedback.from_dict(json.loads(text))
+
+
+def _check_report(text: str) -> None:
+    _parse_report(text)
+    HealthReport.from_dict(json.loads(text))
+
+
+def _check_lesson(text: str) -> None:
+    for _, _, kind, _ in _parse_lesson(text).pair_counts:
+        EdgeKind(kind)
+
+
+def require_namespace(name: str) -> None:
+    """Refuse an invalid name of a namespace; raises one of ``MALFORMED``."""
+    if namespace_of(name) != name:
+        msg = "it is not a name of a namespace"
+        raise ValueError(msg)
+
+
+@cache
+def _load_prior() -> Posterior:
+    return Posterior.of(Ranker.load().weights, LearningSettings().prior_strength)
+
+
+def _check_mind(text: str) -> None:
+    _require_finite(_parse_json(text))
+    mind, size = NamespaceModel.from_json(text, _load_prior()), len(_load_prior().mean)
+    mean, precision = mind.posterior.mean, mind.posterior.precision
+    if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
+        msg = "its posterior of the ranker has another shape"
+        raise ValueError(msg)
+    np.linalg.cholesky(precision)  # raises if it is not positive definite
+    for number in (mind.baseline.mean, *(n for pair in mind.trust.spoken.values() for n in pair)):
+        _require_number(number)
+    if mind.baseline.count < 0:
+        msg = "a count is below 0"
+        raise ValueError(msg)
+    _ = mind.weights()
+
+
+def _require_number(number: object) -> None:
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or number - number != 0:
+        msg = f"{number!r:.40} is not a finite number"
+        raise ValueError(msg)
+
+
+def _check_ranker(data: bytes) -> None:
+    _inflate(data)
+    gained = remove_gain(_load_prior(), data)
+    if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
+        msg = "an update of the ranker is not finite"
+        raise ValueError(msg)
+
+
+def _check_knobs(text: str) -> None:
+    _parse_object(text)
+    load_knobs(text, Settings())
+
+
+def _check_words(codes: bytes) -> None:
+    if len(codes) % 2:
+        msg = "the codes of its words are truncated"
+        raise ValueError(msg)
+
+
+def _inflate(data: bytes) -> bytes:
+    """Decompress a value; refuse one that expands too much."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(data, max(_MAX_UNPACKED, _MAX_RATIO * len(data)))
+    if not unpacking.eof:
+        msg = "it is truncated, or larger than any value that an export writes"
+        raise ValueError(msg)
+    return found
+
+
+def _require_fact(name: str, value: str) -> None:
+    """Refuse a row of ``meta`` that cannot be read."""
+    if name in LOCAL_META:
+        msg = f"{name} is local to one store"
+        raise ValueError(msg)
+    if name == "embedder":
+        parse_dimension(value)
+    elif name in _COUNT_FACTS:
+        _require_finite(int(value))
+    elif name == PUBLISHED_SETTINGS:
+        _parse_object(value)
+        parse_settings(value)
+    elif name.startswith("trial:"):
+        _parse_object(value)
+
+
+def parse_dimension(embedder: str) -> int:
+    """Return the dimension in the stored description of an embedder.
+
+    Raises:
+        ODD: The text does not describe an embedder.
+    """
+    known = _parse_embedder(embedder)
+    probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
+    if probe.size != known.dimension or not np.isfinite(probe).all():
+        msg = "its probe vector has another dimension or is not finite"
+        raise ValueError(msg)
+    return int(known.dimension)
+
+
+_CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
+    ("contents", "metadata"): _parse_object,
+    ("episodes", "documents"): _parse_credits,
+    ("episodes", "credit_by_user"): _parse_voices,
+    ("feedback", "namespace"): require_namespace,
+    ("feedback", "payload"): _check_feedback,
+    ("health_reports", "report"): _check_report,
+    ("journal", "inverse"): _parse_inverse,
+    ("journal", "payload"): _parse_object,
+    ("namespaces", "knobs"): _check_knobs,
+    ("namespaces", "model"): _check_mind,
+    ("namespaces", "name"): require_namespace,
+    ("namespaces", "tuning"): _parse_tuning,
+    ("nodes", "terms"): _check_words,
+    ("feedback_effects", "ranker"): _check_ranker,
+    ("feedback_effects", "record"): _check_lesson,
+    ("turns", "record"): _check_turn,
+}
+"""Checks of columns that hold more than a number or a text."""

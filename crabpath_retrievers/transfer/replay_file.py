@@ -1,0 +1,193 @@
+"""Replay files: JSON lines with the query, answer and feedback of past turns.
+
+Progress of a replay in a small file, so that an interrupted replay can continue.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.errors import InvalidInputError
+
+_QUERY_FIELDS = ("query", "task_type")
+_FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
+_ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
+
+
+class ReplayLine(NamedTuple):
+    """A line of a replay file: its number, from 1, and its bytes."""
+
+    number: int
+    text: bytes
+
+    def name(self, namespace: str) -> str:
+        """Return an id unique to this line, its number and the namespace of the replay."""
+        place = f"{namespace}\n{self.number}\n".encode()
+        return f"replay-{sha256(place + self.text.strip()).hexdigest()[:32]}"
+
+
+class ReplayRecord(NamedTuple):
+    """The content of one line.
+
+    Attributes:
+        query: Text of the query.
+        task_type: Type of the task, if it had one.
+        said: Fields of the feedback; None without an outcome.
+    """
+
+    query: str
+    task_type: str | None
+    said: dict[str, Any] | None
+
+
+class LineError(NamedTuple):
+    """A line that cannot be replayed, and why."""
+
+    line: int
+    why: str
+
+
+def hash_lines(lines: Iterable[ReplayLine]) -> Iterator[tuple[ReplayLine, str]]:
+    """Yield each line with the SHA-256 of all lines up to it."""
+    total = sha256()
+    for line in lines:
+        total.update(line.text.strip() + b"\n")
+        yield line, total.hexdigest()
+
+
+def read_lines(path: Path) -> Iterator[ReplayLine]:
+    """Yield the lines of a file that are not blank, with their numbers.
+
+    Raises:
+        InvalidInputError: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if text.strip():
+                    yield ReplayLine(number, text)
+    except OSError as error:
+        msg = f"{path} cannot be read ({error.strerror}): give a file of JSON lines"
+        raise InvalidInputError(msg) from error
+
+
+def parse_line(line: ReplayLine) -> ReplayRecord:
+    """Parse a line.
+
+    Raises:
+        InvalidInputError: The line cannot be replayed.
+    """
+    data = _parse_object(line.text)
+    query = Query.validated(data.get("query", ""), task_type=data.get("task_type"))
+    for name in ("answer", "correction", "session"):
+        _require(name, data.get(name), str, int if name == "session" else str)
+    _require_time(data.get("time"))
+    said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
+    if "outcome" not in said:
+        if {"used", "correction"} & said.keys():
+            msg = "it has used or correction, but no outcome: give an outcome from -1 to 1"
+            raise InvalidInputError(msg)
+        return ReplayRecord(query.text, query.task_type, None)
+    Feedback("", **said)
+    return ReplayRecord(query.text, query.task_type, said)
+
+
+def find_bad_lines(path: Path) -> Iterator[LineError]:
+    """Yield the lines that cannot be replayed."""
+    for line in read_lines(path):
+        try:
+            parse_line(line)
+        except InvalidInputError as error:
+            yield LineError(line.number, str(error))
+
+
+def _parse_object(text: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"it is not JSON ({error})"
+        raise InvalidInputError(msg) from error
+    if not isinstance(data, dict):
+        msg = 'it is not a JSON object: write {"query": …, "outcome": …}'
+        raise InvalidInputError(msg)
+    unknown = sorted(data.keys() - set(_ALL_FIELDS))
+    if unknown:
+        msg = f"it has an unknown field {unknown[0]!r}: use {', '.join(_ALL_FIELDS)}"
+        raise InvalidInputError(msg)
+    return data
+
+
+def _require(name: str, value: object, *kinds: type) -> None:
+    if value is not None and not isinstance(value, kinds):
+        msg = f"{name} must be a text, not {value!r:.100}"
+        raise InvalidInputError(msg)
+
+
+def _require_time(value: object) -> None:
+    """Refuse times other than seconds since the epoch and ISO 8601."""
+    if value is None:
+        return
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
+        return
+    try:
+        datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError as error:
+        msg = f"time must be ISO 8601 or seconds since the epoch, not {value!r:.100}"
+        raise InvalidInputError(msg) from error
+
+
+class ReplayCheckpoint(NamedTuple):
+    """Progress of a replay.
+
+    Attributes:
+        line: Number of the last replayed line; 0 for none.
+        digest: SHA-256 of all lines up to it.
+        name: Id of the last line whose query was asked; empty for none.
+    """
+
+    line: int = 0
+    digest: str = ""
+    name: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write the checkpoint atomically to a private file.
+
+        Raises:
+            InvalidInputError: The file cannot be written.
+        """
+        try:
+            number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                json.dump(self._asdict(), file)
+                file.flush()
+                os.fsync(number)  # otherwise a power loss may leave an empty file
+            Path(name).replace(path)
+        except OSError as error:
+            msg = f"the checkpoint {path} cannot be written ({error.strerror}): choose another"
+            raise InvalidInputError(msg) from error
+
+    @classmethod
+    def load(cls, path: Path) -> "ReplayCheckpoint":
+        """Load a checkpoint; an empty one if the file does not exist.
+
+        Raises:
+            InvalidInputError: The file is not a checkpoint.
+        """
+        if not path.exists():
+            return cls()
+        try:
+            found = cls(**json.loads(path.read_bytes()))
+            if not isinstance(found.line, int):
+                raise TypeError  # noqa: TRY301  handled like other invalid content
+        except (OSError, ValueError, TypeError) as error:
+            msg = f"{path} is not a checkpoint of a replay: give another file, or delete it"
+            raise InvalidInputError(msg) from error
+        return found

@@ -1,0 +1,109 @@
+"""Typed edges of a node: its neighbours, and breadth-first traversal."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
+from crabpath_retrievers.typed_search.view import NamespaceView
+
+MAX_REACHED = 500
+"""Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
+
+
+class Neighbour(NamedTuple):
+    """A node at the other end of an edge.
+
+    Attributes:
+        id: Id of the node.
+        edge_type: Type of the edge.
+        weight: Effective weight in [-1, 1], decay included.
+    """
+
+    id: str
+    edge_type: str
+    weight: float
+
+
+class ReachedNode(NamedTuple):
+    """A node reached by a traversal.
+
+    Attributes:
+        id: Id of the node.
+        hops: Fewest hops from the start, at least 1.
+        path: Ids from the start to the node, both included.
+        edge_types: Types of the edges along the path.
+        weight: Product of their weights, in [-1, 1]; of equally short paths the strongest.
+    """
+
+    id: str
+    hops: int
+    path: tuple[str, ...]
+    edge_types: tuple[str, ...]
+    weight: float
+
+
+def list_neighbours(
+    scope: NamespaceView,
+    node: str,
+    kinds: Iterable[EdgeKind],
+    min_weight: float,
+    direction: Direction,
+) -> list[Neighbour]:
+    """Return the nodes at the other end of a node's edges, strongest first."""
+    edges = scope.store.typed_edges.edges([scope.key(node)], scope.clock, kinds, direction)
+    visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
+    neighbours_found = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in visible]
+    return sorted(
+        neighbours_found,
+        key=lambda neighbour: (-abs(neighbour.weight), neighbour.id, neighbour.edge_type),
+    )
+
+
+@dataclass(slots=True)
+class _Frontier:
+    """Nodes of one hop, by key."""
+
+    nodes: dict[int, ReachedNode]
+
+    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, ReachedNode]:
+        """Return the nodes of the next hop, each by the path with the strongest product."""
+        reached: dict[int, ReachedNode] = {}
+        for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
+            source = self.nodes[edge.near]
+            weight = source.weight * edge.weight
+            known = reached.get(edge.key)
+            if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
+                path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
+                reached[edge.key] = ReachedNode(edge.id, source.hops + 1, path, types, weight)
+        return reached
+
+
+def traverse_edges(
+    scope: NamespaceView, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
+) -> list[ReachedNode]:
+    """Return the nodes within ``hops`` along edges of these kinds, breadth first.
+
+    Every node once, with its fewest hops, so cycles end. At most 500 nodes; one query per hop.
+    """
+    key = scope.key(start)
+    frontier, visited = {key: ReachedNode(start, 0, (start,), (), 1.0)}, {key}
+    reached: list[ReachedNode] = []
+    for _ in range(hops):
+        edges = scope.store.typed_edges.edges(list(frontier), scope.clock, kinds)
+        visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
+        next_nodes = _Frontier(frontier).advance(visible, visited)
+        best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
+        frontier = dict(best[: MAX_REACHED - len(reached)])
+        visited |= set(frontier)
+        reached += frontier.values()
+        if not frontier or len(reached) >= MAX_REACHED:
+            break
+    return reached
+
+
+def _drop_expired(scope: NamespaceView, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
+    """Drop edges at notes whose probation is over."""
+    expired = scope.notes.find_expired([edge.id for edge in edges], scope.clock) if edges else set()
+    return [edge for edge in edges if edge.id not in expired]

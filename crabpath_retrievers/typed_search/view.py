@@ -1,0 +1,149 @@
+"""The nodes that one namespace sees, for searches that record no turn.
+
+Validation of search arguments: edge types by name, counts and numbers.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Node, NodeHead, Vector, cosines
+from crabpath_retrievers.core.query import listed
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.retrieval.notes import NoteMemory
+from crabpath_retrievers.retrieval.search import find_nearest
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
+
+
+@dataclass(frozen=True)
+class NamespaceView:
+    """The view of one namespace during one search."""
+
+    store: GraphStore
+    index: VectorIndex
+    notes: NoteMemory
+    namespace: str
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Position of the namespace."""
+        return self.store.walk.get_clock(self.namespace)
+
+    def key(self, node_id: str) -> int:
+        """Return the key of one node.
+
+        Raises:
+            NotFoundError: There is no such node, or it is a note of another namespace.
+        """
+        current_id = self.store.catalog.resolve_aliases([node_id]).get(node_id, node_id)
+        heads = self.store.walk.get_nodes([current_id], namespace=self.clock.key)
+        if not heads:
+            msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
+            raise NotFoundError(msg)
+        return heads[0].key
+
+    def near(self, vector: Vector, n: int) -> list[NodeHead]:
+        """Return the documents nearest to a unit vector, shape ``[d]``, without notes."""
+        return find_nearest(self.store, self.index, vector, n)
+
+    def heads(self, keys: Sequence[int]) -> list[NodeHead]:
+        """Return nodes by key, without notes whose probation is over."""
+        if not keys:
+            return []
+        heads = self.store.walk.get_nodes([], list(keys), namespace=self.clock.key)
+        ids = [head.id for head in heads]
+        hidden = self.notes.find_expired(ids, self.clock) | self._find_deleted(ids)
+        return [head for head in heads if head.id not in hidden]
+
+    def _find_deleted(self, ids: Sequence[str]) -> set[str]:
+        """Return the documents that the owner of a wrapped store has deleted."""
+        get_owned = get_owner_lookup(self.index)
+        return find_deleted(get_owned, self.store, ids, self.clock) if get_owned else set()
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Node]:
+        """Return contents by id."""
+        return self.store.catalog.documents(ids, namespace=self.clock.key)
+
+
+def compute_similarities(heads: Sequence[NodeHead], vector: Vector) -> dict[int, float]:
+    """Return the cosine of each node with a unit vector, shape ``[d]``, by key."""
+    if not heads:
+        return {}
+    similarities = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))
+    return {head.key: cosine for head, cosine in zip(heads, similarities, strict=True)}
+
+
+EDGE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {
+    kind.label: kind for kind in EdgeKind if kind is not EdgeKind.STOP
+}
+"""Edge kinds that can be searched, by name."""
+
+TYPED_KINDS_BY_NAME: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
+"""Edge kinds learned from outcomes, which a user may set, by name."""
+
+_MAX_COUNT = 10_000
+_MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
+
+
+def parse_edge_kind(name: object, known: Mapping[str, EdgeKind] = EDGE_KINDS_BY_NAME) -> EdgeKind:
+    """Return the edge kind of a name.
+
+    Raises:
+        InvalidInputError: The name is unknown; none is guessed.
+    """
+    if not isinstance(name, str) or name not in known:
+        msg = f"unknown edge type {format_value(name)}: use one of {', '.join(known)}"
+        raise InvalidInputError(msg)
+    return known[name]
+
+
+def parse_edge_kinds(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
+    """Return the edge kinds of one or several names; None is all of them.
+
+    Raises:
+        InvalidInputError: An unknown name, or no name at all.
+    """
+    if names is None:
+        return tuple(EDGE_KINDS_BY_NAME.values())
+    if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
+        parse_edge_kind(names)
+    values = [names] if isinstance(names, str) else listed("edge types", names)
+    if not values:
+        msg = f"give at least one edge type of {', '.join(EDGE_KINDS_BY_NAME)}"
+        raise InvalidInputError(msg)
+    return tuple(dict.fromkeys(parse_edge_kind(name) for name in values))
+
+
+def validate_count(name: str, value: object) -> int:
+    """Validate a whole number from 1 to 10,000.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_COUNT:
+        msg = f"{name} must be a whole number from 1 to {_MAX_COUNT}, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    return value
+
+
+def validate_number(
+    name: str, value: object, least: float = -math.inf, most: float = math.inf
+) -> float:
+    """Validate a finite number within bounds.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not -_MAX_FLOAT <= value <= _MAX_FLOAT or not least <= value <= most:  # type: ignore[operator]
+        within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
+        msg = f"{name} must be a finite number{within}, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    return float(value)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Vector indexes, embedders, and what a memory needs to find them again."""

