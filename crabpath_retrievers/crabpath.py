@@ -384,7 +384,7 @@ class CrabPath:
         """Learn from the outcome of a turn, now or a week later.
 
         The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
-        once: recording the same ``make_feedback_id`` again changes nothing and returns its status. Each
+        once: recording the same ``feedback_id`` again changes nothing and returns its status. Each
         turn is learned from once, by the first feedback about it.
 
         Args:
@@ -529,7 +529,7 @@ class CrabPath:
 
         Raises:
             NotFoundError: There is no such feedback or turn, or nothing was learned from it.
-            InvalidInputError: Not exactly one of ``make_feedback_id`` and ``turn_id`` was given, or one
+            InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
                 of them cannot be used.
         """
         self._services.require_open()

@@ -1,8 +1,8 @@
 """Building blocks for adapters that connect CrabPath to another framework.
 
 The adapters in this repository import only from here and from ``crabpath_retrievers``. A retrieval
-or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are found
-in documents by their ``METADATA_KEY`` metadata; events that a framework reports become feedback by
+or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are
+found in documents by their ``METADATA_KEY`` metadata; reported events become feedback by
 :func:`make_event_feedback` and :func:`record_superseding`.
 """
 

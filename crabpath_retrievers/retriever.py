@@ -274,7 +274,7 @@ class CrabPathRetriever(BaseRetriever):
     def record(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
-        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record_feedback`.
+        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record`.
 
         Args:
             turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
@@ -291,7 +291,7 @@ class CrabPathRetriever(BaseRetriever):
     async def arecord(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
-        """As :meth:`record_feedback`, off the event loop."""
+        """As :meth:`record`, off the event loop."""
         return await self.memory.aio.record(self._feedback(turn_id, outcome, fields))
 
     def _feedback(

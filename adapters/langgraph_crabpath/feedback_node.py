@@ -128,7 +128,7 @@ def crabpath_feedback(
 
     It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
     ``unused_key``, ``answer_key`` and ``correction_key``; if outcome and correction are None,
-    nothing is recorded. It writes the receipt, a dict of ``make_feedback_id``, ``status``, ``note`` and
+    nothing is recorded. It writes the receipt, a dict of ``feedback_id``, ``status``, ``note`` and
     ``turn_id``, under ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id

@@ -34,7 +34,6 @@ from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoun
 from crabpath_retrievers.storage import GraphStore
 
 if TYPE_CHECKING:
-    from crabpath_retrievers.crabpath import CrabPath
     from crabpath_retrievers.retrieval.pipeline import Answer
 
 

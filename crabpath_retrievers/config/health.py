@@ -56,7 +56,8 @@ def _check_range(name: str, value: Any) -> Range:
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
     if not -math.inf < low <= high < math.inf:
-        msg = f"the range of {name} must be two numbers, the least one first, not {format_value(value)}"
+        shown = format_value(value)
+        msg = f"the range of {name} must be two numbers, the least one first, not {shown}"
         raise InvalidInputError(msg)
     return low, high
 

@@ -133,7 +133,8 @@ class Query:
             require_count("max_tokens", self.max_tokens)
         require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
         if not isinstance(self.explore, int) or self.explore < 0:
-            msg = f"explore must be True, False or a seed of at least 0, not {format_value(self.explore)}"
+            shown = format_value(self.explore)
+            msg = f"explore must be True, False or a seed of at least 0, not {shown}"
             raise InvalidInputError(msg)
         try:
             bool(self.filter)
@@ -282,5 +283,6 @@ def require_count(name: str, value: object) -> None:
         InvalidInputError: It is no whole number from 1 to a million.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {format_value(value)}"
+        shown = format_value(value)
+        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {shown}"
         raise InvalidInputError(msg)

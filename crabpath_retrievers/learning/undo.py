@@ -155,7 +155,7 @@ class LearningHistory:
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Restore the learned state of a namespace; see :meth:`CrabPath.restore_rows`."""
+        """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
         stored = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.get_clock(stored.namespace).key
         episodes_before, notes_before = (

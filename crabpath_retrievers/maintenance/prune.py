@@ -84,7 +84,8 @@ def compute_survival_score(note: ProbationNote, settings: MaintenanceSettings) -
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
     The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
-    remove successful notes first; here it is added. Age is in units of ``settings.min_age_turns`` turns.
+    remove successful notes first; here it is added. The unit of age is
+    ``settings.min_age_turns`` turns.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0

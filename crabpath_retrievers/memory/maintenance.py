@@ -30,7 +30,7 @@ class MemoryMaintenance:
         finished by the next one.
 
         Args:
-            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`decide_adjustments`; only where
+            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
                 ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
                 decayed back to their prior), ``prune`` (faded edges that learning alone had
                 created; notes on probation that no later feedback supported), ``merge`` (documents

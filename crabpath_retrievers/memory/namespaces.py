@@ -59,7 +59,7 @@ class MemoryNamespaces:
         return self._services.undoing.restore(snapshot, namespace)
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
-        """Delete a snapshot, looked up as by :meth:`restore_rows`.
+        """Delete a snapshot, looked up as by :meth:`restore`.
 
         Raises:
             NotFoundError: There is no such snapshot.
@@ -70,7 +70,7 @@ class MemoryNamespaces:
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Stop a namespace from learning: its feedback is refused from now on.
 
-        Queries go on using what it has learned; ``undo`` and :meth:`restore_rows` still work.
+        Queries go on using what it has learned; ``undo`` and :meth:`restore` still work.
         """
         self._set_frozen(namespace, frozen=True)
 

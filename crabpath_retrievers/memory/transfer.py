@@ -63,7 +63,7 @@ class MemoryTransfer:
         does not hold is left out, and counted.
 
         Args:
-            archive: A file that :meth:`export_archive` has written.
+            archive: A file that :meth:`export` has written.
             namespace: The namespace to import from the archive of a whole memory; None for all of
                 it.
             rename: New name of the namespace; None keeps its name.

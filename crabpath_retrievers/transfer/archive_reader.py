@@ -136,7 +136,10 @@ class Manifest:
             manifest = _ADAPTER.validate_json(data, strict=True)
             manifest.require_sound()
         except MALFORMED as error:
-            msg = f"{name} is damaged: its {MANIFEST_NAME} is invalid; copy the file again, or export again"
+            msg = (
+                f"{name} is damaged: its {MANIFEST_NAME} is invalid; copy the file again, or "
+                "export again"
+            )
             raise InvalidInputError(msg) from error
         return manifest
 

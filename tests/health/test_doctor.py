@@ -17,7 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.maintenance.doctor import run as doctor_run
+from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION
 from crabpath_retrievers.vectors.chroma_files import read_collections
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
@@ -29,7 +29,7 @@ def found(place, **given):
     """What is found: (check, severity) and messages; not a byte is changed by looking."""
     path = getattr(place, "path", place)
     files = place.files() if hasattr(place, "files") else None
-    diagnosis = run(path, **{"embeddings": PLAIN, **given})
+    diagnosis = examine(path, **{"embeddings": PLAIN, **given})
     if files is not None:
         assert place.files() == files
     assert diagnosis.broken == any(one.severity == "error" for one in diagnosis.findings)
@@ -46,7 +46,7 @@ def only(place, check, severity, **given):
 
 def test_a_sound_memory(place):
     """Nothing is found, and everything was looked at."""
-    diagnosis = run(place.path, embeddings=PLAIN)
+    diagnosis = examine(place.path, embeddings=PLAIN)
     assert (diagnosis.findings, diagnosis.broken, len(diagnosis.checked)) == ((), False, 15)
     assert found(place) == {}
 
@@ -62,7 +62,7 @@ def test_a_memory_that_is_in_use(place):
     with place.open() as memory:
         memory.add_documents([Document("Text of Page 1.", id="new")], cleanup=None, progress=None)
         memory.index.delete(["d5"])
-        findings = run(place.path, embeddings=PLAIN).findings
+        findings = examine(place.path, embeddings=PLAIN).findings
     assert [(one.check, one.severity) for one in findings] == [
         ("vectors", "error"),
         ("vectors", "info"),
@@ -133,7 +133,7 @@ class TestPlace:
     def test_no_path(self):
         """An empty path is no finding but unusable input."""
         with pytest.raises(ConfigurationError, match="the path is empty"):
-            run("")
+            examine("")
 
 
 class TestDatabase:
@@ -193,7 +193,7 @@ class TestDatabase:
         (((key,),)) = place.sql(f"SELECT key FROM {tables.nodes} WHERE id = 'd7'")
         place.sql(f"DELETE FROM {tables.nodes} WHERE key = {key}")
         findings = [
-            f for f in run(place.path, embeddings=PLAIN).findings if f.check == "references"
+            f for f in examine(place.path, embeddings=PLAIN).findings if f.check == "references"
         ]
         assert {f.message.split()[3] for f in findings} >= {tables.edges.name, tables.contents.name}
         assert all(f.severity == "error" for f in findings)
@@ -431,7 +431,7 @@ class TestUrl:
 
     def test_nobody_there(self):
         """The database is down."""
-        diagnosis = run("postgresql+psycopg://me:secret@127.0.0.1:1/x")
+        diagnosis = examine("postgresql+psycopg://me:secret@127.0.0.1:1/x")
         (finding,) = diagnosis.findings
         assert "cannot be reached" in finding.message
         assert finding.fix.startswith("start the database")

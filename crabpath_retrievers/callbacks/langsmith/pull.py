@@ -142,7 +142,7 @@ def make_turn_feedback(
         returned: Ids of the documents that the turn returned.
         outcome: Outcome of the score, in [-1, 1].
         policy: Reward sources and outcomes.
-        fields: ``make_feedback_id`` and ``namespace``.
+        fields: ``feedback_id`` and ``namespace``.
     """
     said = parse_correction(given.correction)
     used = [node for node in returned if node in said.documents]
@@ -265,7 +265,7 @@ class _Pull:
                 yield given
 
     def _learn(self, given: Any) -> list[str]:
-        """Record one feedback, and return a field name of :class:`PullReport` for each of its turns."""
+        """Record one feedback; return a field name of :class:`PullReport` for each of its turns."""
         try:
             outcome = find_outcome(given, self._policy)
             about = [] if outcome is None else self._make_feedback(given, outcome)

@@ -25,7 +25,8 @@ def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
         fulltext: The full-text index of the database.
 
     Raises:
-        SchemaVersionError: The store has another version than ``SCHEMA_VERSION``; nothing is changed.
+        SchemaVersionError: The store has another version than
+            ``SCHEMA_VERSION``; nothing is changed.
     """
     found = read_schema_version(connection)
     if found is None:

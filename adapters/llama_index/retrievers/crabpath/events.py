@@ -88,7 +88,7 @@ class CrabPathEventHandler(BaseEventHandler):
         handler.record("42", -1.0, correction="Deploys go through the pipeline.")
 
     Its :class:`~crabpath_retrievers.OutcomePolicy` defines which events it records by itself: by
-    default errors, but not answers without feedback. A later :meth:`record_feedback` undoes that first, so
+    default errors, but not answers without feedback. A later :meth:`record` undoes that first, so
     that feedback of a person always counts.
     """
 
@@ -107,7 +107,7 @@ class CrabPathEventHandler(BaseEventHandler):
         Args:
             memory: The memory that the queries use.
             policy: Which events count as feedback; None for ``OutcomePolicy()``.
-            keep: Number of names of recent runs and turns that :meth:`record_feedback` can look up.
+            keep: Number of names of recent runs and turns that :meth:`record` can look up.
         """
         super().__init__()
         self._memory, self._policy = memory, policy or OutcomePolicy()
@@ -165,7 +165,7 @@ class CrabPathEventHandler(BaseEventHandler):
                 the span id of its run, or a turn id.
             outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``, which counts by
                 the policy's ``score``; nothing is recorded if that rule is off.
-            fields: As for :meth:`CrabPathRetriever.record_feedback`; give ``namespace`` to refuse turns of
+            fields: As for :meth:`CrabPathRetriever.record`; give ``namespace`` to refuse turns of
                 others.
 
         Raises:
@@ -188,7 +188,7 @@ class CrabPathEventHandler(BaseEventHandler):
     async def arecord(
         self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
-        """As :meth:`record_feedback`, off the event loop."""
+        """As :meth:`record`, off the event loop."""
         return await asyncio.to_thread(self.record, query, outcome, **fields)
 
     def flush(self) -> None:

@@ -67,7 +67,7 @@ def record(
 def make_response_feedback(
     response: Any, outcome: Outcome, rule: Rule = _SCORE, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """Make one feedback per turn of a response, as for :func:`record_feedback`; ``rule`` converts scores.
+    """Make one feedback per turn of a response, as :func:`record_feedback` does.
 
     Raises:
         InvalidInputError: The response has no turn, or a field is not valid.

@@ -61,7 +61,7 @@ class CrabPathRetriever(BaseRetriever):
 
         Args:
             memory: The memory that is searched.
-            options: Keys of :class:`~llama_index.retrievers.crabpath.options.LlamaIndexOptions`, such as
+            options: Keys of :class:`.options.LlamaIndexOptions`, such as
                 ``similarity_top_k``, ``namespace`` and ``filters``. A blank namespace is the
                 default one.
 
@@ -298,7 +298,7 @@ class CrabPathRetriever(BaseRetriever):
     async def arecord(
         self, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
-        """As :meth:`record_feedback`, off the event loop."""
+        """As :meth:`record`, off the event loop."""
         return await asyncio.to_thread(self.record, response, outcome, **fields)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
