@@ -55,7 +55,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(storage, "open_engine", copy_of_store(place / "store" / "graph.sqlite"))
         chroma = copy_of_chroma(place / "chroma" / "chroma.sqlite3")
         patch.setattr(chromadb, "PersistentClient", chroma)
-        patch.setattr(embedder, "default_embeddings", minilm.shared)
+        patch.setattr(embedder, "load_default_embeddings", minilm.shared)
         yield
 
 

@@ -73,7 +73,7 @@ def test_refusals_are_one_sentence(cli, docs):
     missing = cli("sync", "nowhere")
     assert (missing.exit_code, "does not exist" in missing.stderr) == (2, True)
     picture = cli("sync", "docs/image.png")
-    assert (picture.exit_code, "is no text" in picture.stderr) == (2, True)
+    assert (picture.exit_code, "is not a text file" in picture.stderr) == (2, True)
     for file in docs.iterdir():
         file.unlink()
     empty = cli("sync", "docs")

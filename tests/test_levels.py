@@ -44,8 +44,8 @@ def test_levels_are_the_same_in_another_process():
     """They are no hash of Python, which differs from process to process."""
     ids = [f"é{i}" for i in range(100)]
     program = (
-        "from crabpath_retrievers.core.graph import level_of; "
-        "print([level_of(f'\\u00e9{i}') for i in range(100)])"
+        "from crabpath_retrievers.core.graph import compute_hub_level; "
+        "print([compute_hub_level(f'\\u00e9{i}') for i in range(100)])"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert told.stdout.decode().strip() == str([compute_hub_level(node) for node in ids])

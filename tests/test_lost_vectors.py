@@ -71,7 +71,7 @@ def test_an_interrupted_filling_goes_on(path, monkeypatch):
     """The next open does the rest."""
     shutil.rmtree(path / "vectors")
     with monkeypatch.context() as patched:
-        patched.setattr("crabpath_retrievers.ingest.pipeline._INDEXED_AT_ONCE", 64)
+        patched.setattr("crabpath_retrievers.ingest.pipeline._INDEX_BATCH", 64)
         patched.setattr(
             "crabpath_retrievers.vectors.chroma.ChromaIndex.upsert", failing_after(2), raising=True
         )

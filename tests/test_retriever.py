@@ -140,7 +140,7 @@ def test_filter_of_the_call_replaces_that_of_the_retriever(retriever):
 def test_without_fill_only_confident_documents_come(retriever):
     """fill=False keeps the documents whose score reaches the threshold of confidence."""
     every = retriever.invoke(QUESTION, k=10)
-    sure = [d.id for d in every if d.metadata["score"] >= Settings().rank.confident]
+    sure = [d.id for d in every if d.metadata["score"] >= Settings().rank.min_probability]
     assert ids(retriever.invoke(QUESTION, k=10, fill=False)) == sure
     assert 0 < len(sure) < 10
 

@@ -95,7 +95,7 @@ async def test_first_ainvoke_loads_the_model_off_the_loop(
     retriever, passages, tmp_path, embeddings, monkeypatch
 ):
     """The first question to a reopened memory with the default model blocks nobody."""
-    monkeypatch.setattr(embedder, "default_embeddings", minilm.load)
+    monkeypatch.setattr(embedder, "load_default_embeddings", minilm.load)
     made = CrabPathRetriever.from_documents(passages[:3], embeddings, path=tmp_path)
     made.memory.close()
     again = CrabPathRetriever.from_existing(tmp_path, k=1)

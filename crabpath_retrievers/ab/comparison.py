@@ -305,7 +305,8 @@ class TrialReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain, JSON-safe data."""
-        return asdict(self)
+        plain = asdict(self)
+        return {**plain, "state": {**plain["state"], "settings": self.state.settings.to_dict()}}
 
 
 def build_report(store: GraphStore, state: TrialState, *, until: float) -> TrialReport:

@@ -70,7 +70,7 @@ class MemoryMaintenance:
             services.store,
             services.settings,
             services.notes,
-            getattr(services.index, "held", None),
+            getattr(services.index, "find_existing", None),
             services.ingest.recover,
             NodeSplitter(
                 services.ingest, find_no_topics if model is None else ModelTopicFinder(model)
@@ -86,7 +86,7 @@ class MemoryMaintenance:
         """
         self._services.require_open()
         require_flags(record=record)
-        name, held = namespace_of(namespace), getattr(self._services.index, "held", None)
+        name, held = namespace_of(namespace), getattr(self._services.index, "find_existing", None)
         return measure_health(
             self._services.store, name, self._services.settings, held, record=record
         )

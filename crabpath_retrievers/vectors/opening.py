@@ -47,7 +47,7 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         return VectorStoreIndex(vectors)
     if hasattr(vectors, "get_or_create_collection"):
         return ChromaIndex.from_client(vectors)
-    if hasattr(vectors, "upsert") and hasattr(vectors, "matching"):
+    if hasattr(vectors, "upsert") and hasattr(vectors, "filter_ids"):
         index: VectorIndex = vectors
         return index
     msg = (

@@ -195,7 +195,7 @@ def test_manifests_that_are_none(sound, open_memory, tmp_path, text):
 BOMB = 128 << 20
 MEASURE = """
 import resource, sys
-from crabpath_retrievers.transfer.archive_reader import opened
+from crabpath_retrievers.transfer.archive_reader import open_archive
 from crabpath_retrievers import InvalidInputError
 from pathlib import Path
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

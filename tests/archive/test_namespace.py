@@ -13,7 +13,7 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
 BY_ID = {
     "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
-    "FROM {tables.overlay} w "
+    f"FROM {tables.overlay} w "
     f"JOIN {tables.nodes} a ON a.key = w.source LEFT JOIN {tables.nodes} b ON b.key = w.target",
     "pair_counts": f"SELECT a.id, b.id, w.kind, w.count FROM {tables.pair_counts} w "
     f"JOIN {tables.nodes} a ON a.key = w.source JOIN {tables.nodes} b ON b.key = w.target",

@@ -169,7 +169,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     before = path.read_bytes()
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
-        patched.setattr("crabpath_retrievers.transfer.export._whole", _gone)
+        patched.setattr("crabpath_retrievers.transfer.export._dump_store", _gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before

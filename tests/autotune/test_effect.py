@@ -120,7 +120,7 @@ def test_damaged_knobs(open_memory, text, caplog):
     _parse_or_ignore.cache_clear()  # it warns once of each
     with open_memory() as memory:
         memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
-        with pytest.raises(StoreError, match="tune --reset"):
+        with pytest.raises(StoreError, match="tune reset"):
             memory.maintenance.knobs("ann")
         together(memory, 1)
         assert memory.store.learned.get_state("ann").version == 1

@@ -218,7 +218,7 @@ def test_a_lesson_stands_whatever_becomes_of_the_knobs(open_memory, monkeypatch,
         msg = "the disk is full"
         raise StoreError(msg)
 
-    monkeypatch.setattr(Autotuner, "look", fails)
+    monkeypatch.setattr(Autotuner, "run", fails)
     with open_memory(autotune=AutotuneSettings(enabled=True, every_feedbacks=1)) as memory:
         stream(memory, 1)
         assert memory.store.learned.get_state("ann").version == 1

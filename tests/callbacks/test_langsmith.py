@@ -200,7 +200,7 @@ def test_what_is_learned_is_pushed_once_and_never_pulled(retriever, server, clie
     handler.score(0.75, run_id=run_id, used=[documents[0].id], source="human")
     handler.score(0.75, run_id=run_id, used=[documents[0].id], source="human")
     push.close()
-    ((_, given),) = server.learning.feedback.items()
+    ((_, given),) = server.feedback.items()
     assert (given["run_id"], given["key"], given["score"]) == (
         str(run_id),
         "crabpath_outcome",
@@ -220,7 +220,7 @@ def test_what_came_from_langsmith_is_not_sent_back(retriever, server, client):
     push = LangSmithPush(client, retriever.memory, "chat")
     assert push.push(stands(retriever, given).feedback) is None
     push.close()
-    assert len(server.learning.feedback) == 1
+    assert len(server.feedback) == 1
 
 
 def test_a_push_that_fails_breaks_nothing(retriever, server, caplog):

@@ -63,7 +63,7 @@ def test_what_was_found_out_is_told_from_what_was_said():
     )
     assert found.inferred == {"a", "b"}
     assert found.has_stated_use
-    assert not assign_credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).told
+    assert not assign_credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).has_stated_use
     assert not assign_credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
 
 

@@ -74,7 +74,7 @@ def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
     with open_memory() as memory:
         assert host_of(memory).ask()
     assert "an episode in the store is damaged" in caplog.text
-    assert "what 'default' has learned is damaged" in caplog.text
+    assert "the learned model of 'default' is damaged" in caplog.text
 
 
 def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):

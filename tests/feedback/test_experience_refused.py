@@ -17,7 +17,7 @@ BAD = [
     ({"actions": []}, InvalidInputError, "at least one state and one action"),
     ({"actions": 5}, InvalidInputError, "actions must be a list, not 5"),
     ({"actions": ["a", "b"]}, InvalidInputError, "an episode of 1 states has as many actions"),
-    ({"states": ["d1", "d2", "d3"]}, InvalidInputError, "or one less .* not 1"),
+    ({"states": ["d1", "d2", "d3"]}, InvalidInputError, "or one fewer .* not 1"),
     ({"actions": [None]}, InvalidInputError, "an action must be a text of 1 to 200"),
     ({"actions": [{"name": "x"}]}, InvalidInputError, "an action must be a text"),
     ({"actions": [""]}, InvalidInputError, "an action must be a text"),

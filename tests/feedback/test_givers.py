@@ -172,4 +172,4 @@ def test_bounded_feedback_is_taken_back_exactly(host, state_of, assert_same):
     host.memory.undo(given)
     assert_same(state_of(host.memory, "default"), before)
     receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
-    assert "it counts 60% of what" in receipt.note
+    assert "counts 60% of its full weight" in receipt.note

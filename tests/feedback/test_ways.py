@@ -101,7 +101,7 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         recall = memory._services.retrieval.minds.recall
         assert (
             memory.store.learned.count_unindexed_episodes(),
-            recall(question, clock).said["a"].same,
+            recall(question, clock).scores["a"].same,
         ) == (1, 1.0)
         monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
         memory._services.recorder._checked_at -= 1
@@ -109,7 +109,7 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         memory._services.recorder._worker.drain()
         assert (
             memory.store.learned.count_unindexed_episodes(),
-            recall(question, clock).said["a"].same,
+            recall(question, clock).scores["a"].same,
         ) == (0, 1.0)
 
 

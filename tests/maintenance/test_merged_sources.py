@@ -29,7 +29,7 @@ def merged(twins):
     ]
     uses = ((keys["old"], 2.0, 0.0, 0.0), (keys["new"], 1.0, 0.0, 0.0))
     twins.store.apply([AdjustWeights("ann", tuple(deltas), "cause"), AddUsage("ann", uses)])
-    assert twins.maintenance.run(["merge"]).changed == 1
+    assert twins.maintenance.run(["merge"]).total_changed == 1
     assert ids(twins) == {"old", "panda", "rows"}
     return twins
 
@@ -79,7 +79,7 @@ def test_a_keeper_that_changes_leaves_the_other_text(merged):
     assert merged.index.find_existing(["new", "old"]) == {"new", "old"}
     assert uses(merged, "old") == 3.0
     assert not merged.store.catalog.has_unfinished_ingest()
-    assert merged.maintenance.run(["merge"]).changed == 0
+    assert merged.maintenance.run(["merge"]).total_changed == 0
 
 
 @pytest.mark.parametrize("given", [{"ids": ["old"]}, {"source": "a.md"}])
@@ -184,7 +184,7 @@ def test_sync_follows_both_sources(opening, tmp_path, copy_of_twins):
     (docs / "c.md").write_text("# Cats\n\nCats sleep on warm roofs.\n")
     with opening() as memory:
         memory.sync(docs)
-        assert memory.maintenance.run(["merge"]).changed == 1
+        assert memory.maintenance.run(["merge"]).total_changed == 1
         assert len(ids(memory)) == 2
         plan = memory.sync(docs)
         assert (bool(plan), plan.unchanged) == (False, 3)
@@ -200,7 +200,7 @@ def test_sync_follows_both_sources(opening, tmp_path, copy_of_twins):
         place.write_text(f"# Deploying\n\n{text}\n")
         memory.sync(docs)
         assert {gone, keeper} <= ids(memory)
-        assert memory.maintenance.run(["merge"]).changed == 1
+        assert memory.maintenance.run(["merge"]).total_changed == 1
         assert not memory.store.catalog.has_unfinished_ingest()
 
 

@@ -97,7 +97,7 @@ def test_one_stands_for_both(twins):
     assert not twins.store.catalog.has_unfinished_ingest()
     (found,) = twins.store.catalog.documents(["old"]).values()
     assert found.metadata["merged_from"] == [{"id": "new", "source": "b.md"}]
-    assert twins.maintenance.run(["merge"]).changed == 0
+    assert twins.maintenance.run(["merge"]).total_changed == 0
 
 
 def test_what_was_learned_joins(twins):
@@ -180,7 +180,7 @@ def test_a_dry_run_changes_nothing(twins):
     before, held = state(twins), twins.index.count()
     dry = twins.maintenance.run(["merge"], dry_run=True)
     assert (state(twins), twins.index.count()) == (before, held)
-    assert dry.changed == twins.maintenance.run(["merge"]).changed == 1
+    assert dry.total_changed == twins.maintenance.run(["merge"]).total_changed == 1
 
 
 def test_authority_decides_and_protects(twins):
@@ -192,7 +192,7 @@ def test_authority_decides_and_protects(twins):
     assert "old" not in ids(twins)
     twins.maintenance.undo(run)
     twins.learning.anchor(["new", "old"], "constitutional")
-    assert twins.maintenance.run(["merge"]).changed == 0
+    assert twins.maintenance.run(["merge"]).total_changed == 0
 
 
 def test_weights_stand_where_they_are_when_they_come_to_fade_otherwise(twins):

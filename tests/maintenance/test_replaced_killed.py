@@ -67,7 +67,7 @@ def test_a_killed_merge(twins, opening, location, tmp_path, work):
     assert killed(location, tmp_path, "merge", work) == 9
     with opening() as memory:
         assert not memory.store.catalog.has_unfinished_ingest()
-        assert memory.maintenance.run(["merge"]).changed == (1 if work == 0 else 0)
+        assert memory.maintenance.run(["merge"]).total_changed == (1 if work == 0 else 0)
         assert ids(memory, "how do I deploy the service") == {"new", "panda", "rows"}
         assert memory.index.find_existing(["new", "old"]) == {"new"}
         assert memory.index.count() == 3
@@ -86,7 +86,7 @@ def test_a_killed_split(opening, location, tmp_path, work):
         assert (found == {"manual"}) == (work == 0)
         assert memory.index.find_existing([*found]) == found
         assert memory.index.count() == len(found)
-        changed = memory.maintenance.run(["split"]).changed
+        changed = memory.maintenance.run(["split"]).total_changed
         assert changed == (1 if work == 0 else 0)
         assert len(ids(memory)) == 2
         assert memory.index.count() == 2
@@ -111,7 +111,7 @@ def test_started_twice(twins, location):
     with other.ingesting(), pytest.raises(StoreLockedError):
         twins.maintenance.run(["merge"])
     run = twins.maintenance.run(["merge"]).run
-    assert MaintenanceRunner(other, twins.settings).run(["merge"]).changed == 0
+    assert MaintenanceRunner(other, twins.settings).run(["merge"]).total_changed == 0
     for store in (other, twins.store):
         MaintenanceRunner(store, twins.settings).undo(run)
     assert twins.store.catalog.resolve_aliases(["new", "old"]) == {}

@@ -105,8 +105,8 @@ def test_parts_stand_for_the_whole(pets):
         ranks = sa.select(s.nodes.c.authority).where(s.nodes.c.id.in_([cats, dogs]))
         assert list(connection.scalars(ranks)) == [1, 1]
     assert not pets.store.catalog.has_unfinished_ingest()
-    assert pets.maintenance.run(["split"]).changed == 0
-    assert pets.maintenance.run(["merge"]).changed == 0
+    assert pets.maintenance.run(["split"]).total_changed == 0
+    assert pets.maintenance.run(["merge"]).total_changed == 0
 
 
 def test_parts_inherit_what_was_learned(pets):
@@ -214,7 +214,7 @@ def test_a_dry_run_changes_nothing(pets):
     before = state(pets)
     dry = pets.maintenance.run(["split"], dry_run=True)
     assert state(pets) == before
-    assert dry.changed == pets.maintenance.run(["split"]).changed == 1
+    assert dry.total_changed == pets.maintenance.run(["split"]).total_changed == 1
 
 
 def test_only_who_asks_gets_it(pets):
@@ -228,7 +228,7 @@ def test_only_who_asks_gets_it(pets):
 def test_what_is_constitutional_stays_whole(pets):
     """And what stands for others."""
     pets.learning.anchor(["manual"], "constitutional")
-    assert pets.maintenance.run(["split"]).changed == 0
+    assert pets.maintenance.run(["split"]).total_changed == 0
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_chat_model_says_where_topics_begin(opening, answer, mixed):
             memory.store.apply(
                 [KeepEpisode("ann", f"e{number}", "x", vector, 1.0, 1.0, {"manual": 1.0})]
             )
-        assert memory.maintenance.run(["split"]).changed == 1
+        assert memory.maintenance.run(["split"]).total_changed == 1
         texts = [n.content for n in memory.store.catalog.documents(parts(memory)).values()]
         assert len(texts) == 2
         assert sum("Cats" in text and "Dogs" in text for text in texts) == mixed

@@ -36,8 +36,8 @@ def test_every_choice_gets_its_decision_within_the_budget(make_router, frontier)
     decisions = make_router().route(frontier).decisions
     for choice, decision in zip(frontier.choices, decisions, strict=True):
         assert len(set(decision.followed)) == len(decision.followed) <= frontier.budget
-        assert set(decision.followed) <= set(range(len(choice.pointers)))
-        assert decision.probabilities.shape == (len(choice.pointers) + 1,)  # the last one is STOP
+        assert set(decision.followed) <= set(range(len(choice.edges)))
+        assert decision.probabilities.shape == (len(choice.edges) + 1,)  # the last one is STOP
         assert decision.probabilities.sum() == pytest.approx(1.0)
 
 

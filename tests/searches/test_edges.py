@@ -207,7 +207,7 @@ def test_traversal_follows_several_types(joined):
 
 def test_traversal_is_bounded_and_keeps_the_strongest(joined, monkeypatch):
     """Three nodes here instead of five hundred."""
-    monkeypatch.setattr(follow, "MOST_REACHED", 3)
+    monkeypatch.setattr(follow, "MAX_REACHED", 3)
     memory = joined(*((("d1", f"d{i}", i / 10)) for i in range(2, 9)), ("d8", "d9", 1.0))
     assert [one.id for one in memory.graph.traverse("d1", "caused_success")] == ["d8", "d7", "d6"]
 

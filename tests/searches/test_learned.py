@@ -94,7 +94,7 @@ def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory):
     assert other not in before - {first}
 
 
-@pytest.mark.parametrize("window", [{"window_turns": 1}, {"window_seconds": 0.0}])
+@pytest.mark.parametrize("window", [{"window_turns": 1}, {"window_seconds": 1e-9}])
 def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, window):
     """One turn in between, or no time at all."""
     with open_memory(**window) as memory:

@@ -237,4 +237,4 @@ async def test_searches_have_an_async_form_and_record_no_turn(memory, name):
 def test_an_empty_memory_finds_nothing(memory, name):
     """It has no regions either."""
     with CrabPath.open(embeddings=memory.embedder.embeddings) as empty:
-        assert getattr(empty, name)(QUERY, 3) == []
+        assert getattr(empty.graph, name)(QUERY, 3) == []

@@ -17,7 +17,7 @@ from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.vectors import embedder
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
-    find_packaged_weights,
+    find_find_packaged_weights,
     require_same_embedder,
     to_unit_vector,
 )
@@ -63,10 +63,10 @@ def weights_in(directory: Path, content: bytes | None) -> None:
         (package / "model" / "model.safetensors").write_bytes(content)
 
 
-def test_the_packaged_weights_are_found_without_executing_their_package():
+def test_the_find_packaged_weights_are_found_without_executing_their_package():
     """Looking the weights up imports nothing: the modules of the interpreter stay the same."""
     before = set(sys.modules)
-    found = find_packaged_weights()
+    found = find_find_packaged_weights()
     assert found is not None
     assert (found / "model.safetensors").is_file()
     assert set(sys.modules) == before
@@ -79,19 +79,19 @@ def test_weights_that_are_not_the_official_file_are_refused(tmp_path, content):
     weights_in(tmp_path, content)
     code = """
 from crabpath_retrievers.errors import EmbeddingMismatchError
-from crabpath_retrievers.vectors.embedder import packaged_weights
+from crabpath_retrievers.vectors.embedder import find_packaged_weights
 try:
-    packaged_weights()
+    find_packaged_weights()
 except EmbeddingMismatchError as error:
     print(error)
 """
     assert "not the official file: reinstall the local extra" in in_subprocess(code, str(tmp_path))
 
 
-def test_without_the_package_there_are_no_packaged_weights(monkeypatch):
+def test_without_the_package_there_are_no_find_packaged_weights(monkeypatch):
     """The default then falls back to the model's hub name."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert find_packaged_weights() is None
+    assert find_find_packaged_weights() is None
 
 
 def test_a_missing_local_extra_names_both_ways_out():

@@ -85,7 +85,7 @@ def test_every_event_loop_may_wait(model):
 @pytest.mark.parametrize("given", [True, False])
 async def test_the_local_model_gives_the_same_vectors(given, monkeypatch):
     """Embedded together or alone."""
-    monkeypatch.setattr(module, "default_embeddings", minilm.load)
+    monkeypatch.setattr(module, "load_default_embeddings", minilm.load)
     embedder = Embedder(minilm.load() if given else None)
     texts = [f"What is the capital of country number {i}?" for i in range(12)]
     together = await asyncio.gather(*[embedder.aquery(text) for text in texts])

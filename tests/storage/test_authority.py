@@ -111,7 +111,7 @@ def undo(store, cause="f"):
     """Take back the moves of one cause, as undoing does."""
     with store._engine.begin() as connection:
         row = connection.execute(sa.select(namespaces.c.key, namespaces.c.exponent)).one()
-        WeightWriter(connection, *row).take_back(cause)
+        WeightWriter(connection, *row).undo(cause)
 
 
 @pytest.mark.parametrize("rank", Authority)

@@ -128,7 +128,7 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
             statements.append(cursor)
             yield cursor
 
-    monkeypatch.setattr(sql_tools, "hot_cursor", counted)
+    monkeypatch.setattr(sql_tools, "open_driver_cursor", counted)
     engine = store._reader
     sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
@@ -203,7 +203,7 @@ def test_many_weights_move_with_a_constant_number_of_statements(
 
         deltas = tuple(WeightDelta(pair[0], n, EdgeKind.CO_USED, 0.1) for n in nodes[:number])
         with monkeypatch.context() as counting:
-            counting.setattr(sql_tools, "hot_cursor", counted)
+            counting.setattr(sql_tools, "open_driver_cursor", counted)
             store.apply([AdjustWeights("default", deltas, "test")])
         counts.append(len(statements))
     assert counts[0] == counts[1]

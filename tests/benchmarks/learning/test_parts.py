@@ -167,7 +167,7 @@ def test_each_part_has_orders_and_noise_of_its_own_until_they_are_given():
 
 def test_the_usual_threshold_is_among_those_of_compression():
     """So that the figure of the default is in the table."""
-    assert Settings().rank.confident in THRESHOLDS
+    assert Settings().rank.min_probability in THRESHOLDS
 
 
 def test_a_row_is_below_when_its_whole_interval_is():

@@ -76,8 +76,8 @@ def test_the_number_of_terms_is_bounded(linked, document):
     """Only ``max_terms`` terms of a chunk are searched, of equally rare ones the first in order."""
     first = [document("Tim Burton", id="b"), document("Ann Blyth", id="c")]
     last = [document("Tim Burton and Ann Blyth", id="a")]
-    assert linked(SHARED, first, last, max_terms=1) == {("a", "c"), ("c", "a")}
-    assert linked(SHARED, first, last, max_terms=2) == {
+    assert linked(SHARED, first, last, max_terms_per_chunk=1) == {("a", "c"), ("c", "a")}
+    assert linked(SHARED, first, last, max_terms_per_chunk=2) == {
         *(("a", "b"), ("b", "a")),
         *(("a", "c"), ("c", "a")),
     }
