@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
     from crabpath_retrievers.routing.chat_model.settings import RouterSettings
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
+    from crabpath_retrievers.stores.migrate import migrate
     from crabpath_retrievers.transfer.export import ExportResult
     from crabpath_retrievers.transfer.import_ import ImportResult
-    from crabpath_retrievers.transfer.migrate import migrate
     from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
     from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
     from crabpath_retrievers.vectors.opening import MemoryInfo
@@ -157,7 +157,7 @@ _LAZY = {
     "TuneReport": "crabpath_retrievers.maintenance.autotune",
     "Turn": "crabpath_retrievers.core.turn",
     "Settings": "crabpath_retrievers.config",
-    "migrate": "crabpath_retrievers.transfer.migrate",
+    "migrate": "crabpath_retrievers.stores.migrate",
 }
 
 

@@ -13,7 +13,7 @@ from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.driver import arun, run
+from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, run
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import QueryOptions
@@ -23,7 +23,6 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import SyncPlan
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,

@@ -203,7 +203,7 @@ class CrabPathRetriever(BaseRetriever):
                 of them); or there is another memory at the path, which is not changed.
             EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
         """
-        from crabpath_retrievers.memory.wrap import unwrap_store, wrap_vectorstore
+        from crabpath_retrievers.stores.wrap import unwrap_store, wrap_vectorstore
 
         store, store_fields = unwrap_store(vectorstore)
         fields = {**store_fields, **fields}

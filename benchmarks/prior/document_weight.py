@@ -16,8 +16,7 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
-from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.rerank.select import select_best_chunks
+from crabpath_retrievers.rerank.ranker import Ranker, select_best_chunks
 
 PASSAGES = 8  # of one document: about 4,000 characters, four chunks
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)

@@ -22,8 +22,8 @@ from crabpath_retrievers.core.query import QueryOptions
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
 from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions.models import RegionAdvice, RegionAdvisor
 from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.storage.schema import transitions
 from crabpath_retrievers.vectors.embedder import load_default_embeddings, to_unit_vector

@@ -207,7 +207,7 @@ def migrate_memory(
     as_json: AsJson = False,
 ) -> None:
     """Copy a memory to another database, or its vectors to another index."""
-    from crabpath_retrievers.transfer.migrate import migrate as copy
+    from crabpath_retrievers.stores.migrate import migrate as copy
 
     _show_import(copy(source, destination, vectors=vectors), destination, as_json=as_json)
 

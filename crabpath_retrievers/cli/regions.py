@@ -1,12 +1,18 @@
-"""``crabpath regions``: which kind of step succeeds in which region."""
+"""``crabpath regions``: which kind of step succeeds in which region.
+
+Regions drawn in two dimensions, with what came by, and success by action.
+"""
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
@@ -23,9 +29,14 @@ from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 _BEST = 3  # actions of a region that a table shows
 _TITLE = 40
@@ -71,7 +82,7 @@ def show_regions(
             raise NotFoundError(msg)
         counted = Counter(models.assignments(level).values()) if sizes else None
     if plot is not None:
-        from crabpath_retrievers.cli.region_plot import write_plot
+        pass
 
         write_plot(summary, counted, plot)
     if as_json:
@@ -145,3 +156,129 @@ def _as_json(
         ],
         "actions": [score._asdict() for score in summary.actions],
     }
+
+
+_DPI = 150
+_LARGEST, _LEAST = 900.0, 20.0  # area of a marker, in square points
+_LIKELY = 0.1  # share of a region's steps from which an arrow is drawn
+_NAMED = 10
+_ACTIONS = 12
+_LETTERS = 28
+_AXES = 2
+_ARROW = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 5, "shrinkB": 5}
+
+
+def write_plot(found: RegionOverview, sizes: Mapping[str, int] | None, file: Path) -> None:
+    """Draw regions by the first two principal components of the hubs of their level.
+
+    Markers are as large as the regions, or as the number of turns where sizes are not known; their
+    colour is the quality; arrows lead to where at least a tenth of the steps led.
+
+    Args:
+        found: What is known.
+        sizes: Documents by id of the hub.
+        file: PNG, SVG or PDF, by its ending.
+
+    Raises:
+        InvalidInputError: The file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _draw_map(figure, left, found, sizes)
+    _draw_actions(right, found)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a font without some letter of a title
+            figure.savefig(file, dpi=_DPI)
+    except (OSError, ValueError) as error:
+        msg = f"the plot cannot be written to {file}: {error}"
+        raise InvalidInputError(msg) from error
+
+
+def _draw_map(
+    figure: "Figure", axes: "Axes", found: RegionOverview, sizes: Mapping[str, int] | None
+) -> None:
+    points = dict(zip(found.hubs.ids, project_hubs(found.hubs), strict=True))
+    every = np.array(list(points.values()))
+    axes.scatter(every[:, 0], every[:, 1], s=6, color="0.8", zorder=1)
+    measure = {
+        row.region: row.arrivals if sizes is None else float(sizes.get(row.region, 0))
+        for row in found.rows
+    }
+    most = max(measure.values()) or 1.0
+    shown = np.array([points[row.region] for row in found.rows])
+    marks = axes.scatter(
+        shown[:, 0],
+        shown[:, 1],
+        s=[max(_LEAST, _LARGEST * value / most) for value in measure.values()],
+        c=[row.quality for row in found.rows],
+        cmap="RdYlGn",
+        vmin=0,
+        vmax=1,
+        edgecolors="black",
+        linewidths=0.5,
+        alpha=0.85,
+        zorder=3,
+    )
+    figure.colorbar(marks, ax=axes, label="quality: P(success) of what comes by")
+    _draw_arrows(axes, found, points)
+    for row in found.rows[:_NAMED]:
+        axes.annotate(
+            _shorten_label(row.title or row.region),
+            points[row.region],
+            fontsize=7,
+            parse_math=False,
+            xytext=(4, 4),
+            textcoords="offset points",
+            zorder=4,
+        )
+    by = "turns" if sizes is None else "documents"
+    axes.set_title(f"Regions of level {found.hubs.level}; area: {by}; arrows: where steps led")
+    axes.set_xlabel("first principal component of the hubs")
+    axes.set_ylabel("second")
+
+
+def _draw_arrows(
+    axes: "Axes", found: RegionOverview, points: Mapping[str, NDArray[np.float64]]
+) -> None:
+    for row in found.rows:
+        for lead in row.next_regions:
+            if lead.share >= _LIKELY and lead.region != row.region:
+                style: dict[str, Any] = {**_ARROW, "alpha": min(1.0, 0.2 + lead.share)}
+                tip, tail = tuple(points[lead.region]), tuple(points[row.region])
+                axes.annotate("", tip, tail, arrowprops=style, zorder=2)
+
+
+def _draw_actions(axes: "Axes", found: RegionOverview) -> None:
+    shown = found.actions[:_ACTIONS]
+    places = range(len(shown))
+    bars = axes.barh(places, [score.success for score in shown], color="tab:blue")
+    axes.bar_label(bars, [f"{score.trials:.0f} steps" for score in shown], padding=3, fontsize=8)
+    axes.set_yticks(places, [_shorten_label(score.action) for score in shown], parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.15)
+    axes.set_xlabel("P(success)")
+    axes.set_title("Success by action, all regions")
+
+
+def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
+    """Hubs on their first two principal components, shape ``[hubs, 2]``.
+
+    The largest loading of each component is positive, so that a plot does not flip between runs.
+    """
+    vectors = hubs.vectors.astype(np.float64)
+    centred = vectors - vectors.mean(axis=0)
+    components = np.linalg.svd(centred, full_matrices=False)[2][:_AXES]
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    scores = centred @ (components * signs[:, None]).T
+    projected: NDArray[np.float64] = np.pad(scores, ((0, 0), (0, _AXES - scores.shape[1])))
+    return projected
+
+
+def _shorten_label(text: str) -> str:
+    """A name on one line, cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}…"

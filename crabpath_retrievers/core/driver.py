@@ -2,14 +2,16 @@
 
 Retrieval is written once, as a generator that yields every blocking operation and receives its
 result. :func:`run` performs operations in place; :func:`arun` keeps them off the event loop.
+
+Asynchronous views: the methods of a class under the same names, awaited.
 """
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,3 +122,35 @@ async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operatio
     except asyncio.CancelledError:
         cancelled.set()
         raise
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncView(Generic[T]):
+    """Methods of another object, off the event loop."""
+
+    def __init__(self, blocking: T) -> None:
+        """Wrap ``blocking``, the object with the synchronous methods."""
+        self._blocking = blocking
+
+
+def off_loop(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[AsyncView[T], P], Coroutine[Any, Any, R]]:
+    """The asynchronous form of a method, for the body of a view.
+
+    It has the parameters, result, errors and docstring of ``method`` and runs it in a worker
+    thread::
+
+        class AsyncMemoryGraph(AsyncView[MemoryGraph]):
+            traverse = off_loop(MemoryGraph.traverse)
+    """
+
+    @wraps(method)
+    async def call(self: AsyncView[T], /, *args: P.args, **options: P.kwargs) -> R:
+        return await arun(perform(method, self._blocking, *args, **options))
+
+    return call

@@ -1,5 +1,12 @@
-"""Progress bars for work that takes longer than two seconds."""
+"""Progress bars for work that takes longer than two seconds.
 
+Logging under ``crabpath_retrievers``.
+
+INFO: opening, ingest, learning and maintenance, with counts and milliseconds. DEBUG: every turn.
+WARNING: something that was requested and not done.
+"""
+
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,3 +49,19 @@ def bar(total: int, *, description: str = "indexing") -> Iterator[Callable[[int]
     finally:
         if progress.live.is_started:
             progress.stop()
+
+
+_NOISY = ("filelock", "markdown_it")  # one line per lock, ten lines per document
+
+
+def elapsed_ms(start: float) -> float:
+    """Milliseconds since ``start`` on the clock of :func:`time.perf_counter`."""
+    return (time.perf_counter() - start) * 1000
+
+
+def quiet_foreign_loggers() -> None:
+    """Silence the DEBUG messages of noisy libraries, unless the application has set a level."""
+    for name in _NOISY:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)

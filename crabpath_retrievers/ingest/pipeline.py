@@ -28,7 +28,7 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.changes.archive import MarkNodesIndexed
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
-from crabpath_retrievers.core.logs import elapsed_ms
+from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import (

@@ -17,7 +17,7 @@ from crabpath_retrievers.ingest.match import get_untitled_text, match_texts
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
-from crabpath_retrievers.vectors.fingerprint import EmbedderFingerprint
+from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 MIN_SIMILARITY = 0.92
 """Cosine above which two texts are versions of each other."""

@@ -9,13 +9,13 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes import AnnotateFeedback, Change, ConsumeFeedback, KeepEpisode
+from crabpath_retrievers.core.changes.learned import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.reliability import ADVICE_FEATURE, measure_advice, measure_memories
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.change_set import ChangeSet
-from crabpath_retrievers.learning.rules.edge_change import LearnedDelta
 from crabpath_retrievers.learning.rules.episode_credit import (
     assign_episode_credit,
     limit_user_share,

@@ -18,7 +18,7 @@ from crabpath_retrievers.core.changes import (
     RefuseFeedback,
 )
 from crabpath_retrievers.core.feedback import Receipt
-from crabpath_retrievers.core.logs import elapsed_ms
+from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
 from crabpath_retrievers.learning.credit import CreditAssigner

@@ -13,10 +13,10 @@ import numpy as np
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.changes.history import RegionKey
+from crabpath_retrievers.core.changes.learned import EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning.rules.edge_change import EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.learning.rules.failure_credit import DocumentRecord
 from crabpath_retrievers.learning.rules.typed import TypedEdgeContext
 from crabpath_retrievers.regions.hubs import Regions

@@ -33,7 +33,7 @@ from crabpath_retrievers.core.changes.maintenance import (
 )
 from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.logs import elapsed_ms
+from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.query import texts_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
+from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import require_flags, text_of
@@ -10,7 +11,6 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.learning.explicit import EdgeSetter
 from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.typed_search.follow import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from typing_extensions import Unpack
 
 from crabpath_retrievers.core.changes.notes import SetAuthority
-from crabpath_retrievers.core.driver import run
+from crabpath_retrievers.core.driver import AsyncView, off_loop, run
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, RewardSource
 from crabpath_retrievers.core.graph import Authority
 from crabpath_retrievers.core.query import (
@@ -21,7 +21,6 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import LearningTally
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
 from crabpath_retrievers.memory.services import Services

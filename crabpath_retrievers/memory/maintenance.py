@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
@@ -10,7 +11,6 @@ from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
 from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.maintenance.split import ModelTopicFinder, NodeSplitter, find_no_topics
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 
 

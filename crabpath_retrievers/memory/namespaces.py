@@ -1,9 +1,9 @@
 """``memory.namespaces``: snapshots of what a namespace has learned, and whether it learns."""
 
 from crabpath_retrievers.core.changes import SetFrozen
+from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.history import Snapshot
 

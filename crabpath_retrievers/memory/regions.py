@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import listed, namespace_of, texts_of
@@ -17,7 +18,6 @@ from crabpath_retrievers.learning.agent_episodes import (
     EpisodeLearner,
     EpisodeState,
 )
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.models import RegionModels

@@ -19,8 +19,7 @@ from typing_extensions import Self
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.logs import elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import listed, namespace_of, require_flags
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting
@@ -45,8 +44,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.typed_search.view import NamespaceView
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.embedder import Embedder, to_unit_vector
-from crabpath_retrievers.vectors.fingerprint import EmbedderFingerprint
+from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import (
     OWN,

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from crabpath_retrievers.core.changes.archive import FillStore
+from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.whole_store import Dump
 from crabpath_retrievers.transfer.archive_reader import Archive, open_archive

@@ -14,8 +14,8 @@ from crabpath_retrievers.core.changes.history import FeedbackEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
 from crabpath_retrievers.core.reliability import ADVICE_FEATURE, MEMORY_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
 from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions.models import RegionAdvice, RegionAdvisor
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker

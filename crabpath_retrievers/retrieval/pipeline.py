@@ -19,9 +19,9 @@ from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats, QueryInformation
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.learning.rules.transitions import SEARCH_ACTION
-from crabpath_retrievers.regions.advice import RegionAdvice
+from crabpath_retrievers.regions.models import RegionAdvice
 from crabpath_retrievers.rerank.features import Evidence, Matrix
-from crabpath_retrievers.rerank.select import (
+from crabpath_retrievers.rerank.ranker import (
     SelectionLimits,
     apply_tag_hints,
     select_best_chunks,

@@ -30,8 +30,8 @@ from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage.portable import NODE_COLUMNS, find_nodes_in
 from crabpath_retrievers.storage.read.whole_store import LOCAL_META, TABLE_PREFIX, list_tables
+from crabpath_retrievers.storage.write.archive import NODE_COLUMNS, find_nodes_in
 from crabpath_retrievers.storage.write.history import SnapshotContent
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}

@@ -21,8 +21,8 @@ from pydantic_core import to_json
 from crabpath_retrievers.core.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.portable import NodeNames, find_nodes_in, translate_rows
 from crabpath_retrievers.storage.read.whole_store import Dump, TableRows
+from crabpath_retrievers.storage.write.archive import NodeNames, find_nodes_in, translate_rows
 from crabpath_retrievers.transfer.archive_reader import MANIFEST_NAME, Manifest, Member, is_archive
 from crabpath_retrievers.transfer.archive_rows import VECTOR_COLUMN, VECTOR_DTYPE
 

@@ -21,9 +21,13 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.portable import NodeNames, find_required_nodes, translate_rows
 from crabpath_retrievers.storage.read.whole_store import NAMESPACE_TABLES
-from crabpath_retrievers.storage.write.archive import IdConflicts
+from crabpath_retrievers.storage.write.archive import (
+    IdConflicts,
+    NodeNames,
+    find_required_nodes,
+    translate_rows,
+)
 from crabpath_retrievers.transfer.archive_reader import Archive
 from crabpath_retrievers.vectors.embedder import require_same_embedder
 

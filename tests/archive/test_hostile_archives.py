@@ -200,7 +200,7 @@ from crabpath_retrievers import InvalidInputError
 from pathlib import Path
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    with opened(Path(sys.argv[1])) as archive:
+    with open_archive(Path(sys.argv[1])) as archive:
         list(archive.blocks(["turns"]))
 except InvalidInputError as error:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)

@@ -3,7 +3,7 @@
 import time
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.cli.display import explanation_table
+from crabpath_retrievers.cli.queries import explanation_table
 
 
 def together(memory, host, number, namespace="default"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.learning.rules.relevance import calibrate_relevance
+from crabpath_retrievers.learning.rules.episode_credit import calibrate_relevance
 
 
 def test_calibrated_probabilities_stay(returned):

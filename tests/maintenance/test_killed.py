@@ -14,7 +14,7 @@ PROGRAM = """
 import os, sys
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.storage import GraphStore
 
 store = GraphStore(sys.argv[1])
@@ -28,7 +28,7 @@ def killed(changes):
     apply(changes)
 
 store.apply = killed
-Upkeep(store, Settings(maintenance=MaintenanceSettings(batch=2))).run(["fade", "prune"])
+MaintenanceRunner(store, Settings(maintenance=MaintenanceSettings(batch_size=2))).run(["fade", "prune"])
 """
 
 

@@ -134,7 +134,8 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     assert left == [turns[0], *turns[5:]]
     assert len(memory.store.turns.journal()) <= rules.max_journal_rows
     assert (
-        MaintenanceRunner(memory.store, Settings(maintenance=rules)).run(["compact"]).total_changed == 0
+        MaintenanceRunner(memory.store, Settings(maintenance=rules)).run(["compact"]).total_changed
+        == 0
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from crabpath_retrievers.core.graph import Candidate, NodeHead
 from crabpath_retrievers.core.text import QueryInformation, encode_terms
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
-from crabpath_retrievers.rerank.select import select_best_chunks
+from crabpath_retrievers.rerank.ranker import select_best_chunks
 
 
 def test_the_best_chunk_of_each_document_stands_for_it():

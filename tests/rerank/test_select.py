@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.graph import Node, NodeHead
-from crabpath_retrievers.rerank.select import SelectionLimits, select_within_budget
+from crabpath_retrievers.rerank.ranker import SelectionLimits, select_within_budget
 
 
 def chosen(*texts, vectors=None, k=9, max_tokens=1000, per_token=4.0, missing=()):

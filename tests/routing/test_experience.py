@@ -11,7 +11,7 @@ from crabpath_retrievers.routing.chat_model.prompt import (
     estimate_tokens,
     find_unclear,
 )
-from crabpath_retrievers.routing.mdp_hint import ActionStatistics, format_experience
+from crabpath_retrievers.routing.policy import ActionStatistics, format_experience
 
 KNOWN = [ActionStatistics("search", 0.3, 60.0), ActionStatistics("mention", 0.8, 24.0)]
 ROOM = 600

@@ -1,7 +1,11 @@
-"""Change records of namespaces: turns, feedback, weights, counts and episodes."""
+"""Change records of namespaces: turns, feedback, weights, counts and episodes.
+
+Changes of learned weights, by the node ids that turn records use.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crabpath_retrievers.core.changes.history import FeedbackEffects
 from crabpath_retrievers.core.feedback import Feedback
@@ -177,3 +181,29 @@ class ForgetNamespace:
     """Delete a namespace with its turns, feedback, learned state, notes and snapshots."""
 
     namespace: str
+
+
+EdgeId = tuple[str, str, str]
+"""An edge: ids of source and target, label of the kind."""
+
+NodePair = tuple[str, str]
+"""Ids of two nodes without an edge."""
+
+COUNT_TOLERANCE = 1e-9
+"""Tolerance for sums of fractional counts."""
+
+
+class LearnedDelta(NamedTuple):
+    """A change of the weight of one edge.
+
+    Attributes:
+        source: Id of the source node.
+        target: Id of the target node; None for STOP.
+        kind: Label of the edge kind, as in records (``EdgeKind.label``).
+        delta: Added to the weight, which stays in [-1, 1].
+    """
+
+    source: str
+    target: str | None
+    kind: str
+    delta: float

@@ -8,20 +8,184 @@ Limits: synonyms and translations are not recognised; an answer in the chain's o
 attributed to nothing; of two documents that say the same, one may get no support.
 
 Attribution over a store: reads what the pure function needs, in two queries.
+
+The informative words of an answer and their weights.
+
+The smallest set of documents that together contain a question and its answer.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crabpath_retrievers.config import SeedSettings
-from crabpath_retrievers.core.text import Floats, list_mention_names, normalise_name, tokenise
+from crabpath_retrievers.core.text import (
+    Floats,
+    Word,
+    list_mention_names,
+    normalise_name,
+    split_words,
+    tokenise,
+)
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning.attribution.answer_terms import AnswerTerms, extract_answer_terms
 from crabpath_retrievers.learning.attribution.citations import Passage, find_citations, to_passages
-from crabpath_retrievers.learning.attribution.evidence_set import BoolArray, EvidenceSet
 from crabpath_retrievers.retrieval.search import look_up_terms
 from crabpath_retrievers.storage import GraphStore
+
+# English only; in other languages such an answer counts as an ordinary word.
+POLAR_WORDS = frozenset({"yes", "no", "true", "false"})
+_MIN_IDF = math.log(2) - 1e-9  # a word in more than half of all nodes
+# Weight of a word that the query contains too; results hardly differ between 0.1 and 0.5.
+_QUERY_WORD_WEIGHT = 0.25
+# Weight of a word that is neither a name nor a number: most belong to the chain's phrasing.
+_COMMON_WORD_WEIGHT = 0.2
+_SENTENCE_END = re.compile(r"[.!?:]\s|\n")
+
+
+class AnswerTerms(NamedTuple):
+    """Words of an answer.
+
+    Attributes:
+        weights: The informative words with their weights, in nats.
+        names: Those among them that are names or numbers and do not occur in the query.
+    """
+
+    weights: dict[str, float]
+    names: frozenset[str]
+
+
+def extract_answer_terms(
+    answer: str, query_words: Collection[str], idf: Mapping[str, float]
+) -> AnswerTerms:
+    """Extract the informative words of an answer.
+
+    A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
+    half of all nodes, and single Latin letters are left out.
+
+    Args:
+        answer: The chain's answer.
+        query_words: Words of the query.
+        idf: Inverse document frequency by word, in nats.
+    """
+    rarest = max(idf.values(), default=0.0)
+    weights: dict[str, float] = {}
+    names: set[str] = set()
+    for word, is_name in _flag_names(answer):
+        nats = idf.get(word, rarest)
+        if nats < _MIN_IDF or word in POLAR_WORDS or (len(word) == 1 and "a" <= word <= "z"):
+            continue
+        weight = (
+            nats
+            * (_QUERY_WORD_WEIGHT if word in query_words else 1.0)
+            * (1.0 if is_name else _COMMON_WORD_WEIGHT)
+        )
+        weights[word] = max(weight, weights.get(word, 0.0))
+        if is_name and word not in query_words:
+            names.add(word)
+    return AnswerTerms(weights, frozenset(names))
+
+
+def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
+    """Yield every word, and whether it looks like a name or a number in its place."""
+    tokens = list(split_words(answer))
+    sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
+    for position, word in enumerate(tokens):
+        # A capital that begins a sentence counts if the next word has one too: "Stephen King".
+        continues = not sentence_starts[position + 1] and tokens[position + 1].capitalised
+        is_informative = not sentence_starts[position] or continues or word.token[0].isdigit()
+        yield word.token, word.capitalised and is_informative
+
+
+def _ends_sentence(answer: str, before: Word, after: Word) -> bool:
+    """Whether a sentence ends between two words."""
+    return _SENTENCE_END.search(answer, before.end, after.start) is not None
+
+
+BoolArray = NDArray[np.bool_]
+
+# Fitted on training questions of HotpotQA and 2WikiMultihopQA, see docs/decisions.md.
+DOCUMENT_COST = 0.35
+NAMED_BONUS = 0.1
+LINKED_BONUS = 0.1
+ANSWER_BONUS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSet:
+    """Which document contains which part of a question and its answer.
+
+    Attributes:
+        contains: Whether a document contains a word, shape ``[n, W]``.
+        weights: Share of each word, shape ``[W]``; the words of the answer sum to 1, and so do
+            those of the question.
+        contains_answer: Whether a document contains the answer, shape ``[n]``.
+        is_named: Whether the question names a document, shape ``[n]``.
+        is_linked: Whether an edge leads from one document to the other, symmetric, shape ``[n,
+            n]``.
+    """
+
+    contains: BoolArray
+    weights: Floats
+    contains_answer: BoolArray
+    is_named: BoolArray
+    is_linked: BoolArray
+
+    def select_documents(self) -> list[int]:
+        """Select documents greedily.
+
+        The first contains the answer; each further one is the one that raises the value most.
+        """
+        selected: list[int] = []
+        best = -np.inf
+        while len(selected) < len(self.contains_answer):
+            candidates = [
+                i
+                for i in np.flatnonzero(self.contains_answer | bool(selected))
+                if i not in selected
+            ]
+            scores = [self.compute_value([*selected, int(i)]) for i in candidates]
+            if not scores or max(scores) <= best:
+                break
+            best = max(scores)
+            selected.append(int(candidates[int(np.argmax(scores))]))
+        return selected
+
+    def compute_value(self, documents: list[int]) -> float:
+        """Compute the value of a set of documents.
+
+        ``Σ weights(contained in any) + 0.1 · (is_named + contains_answer + is_linked) − 0.35 ·
+        |S|``
+        """
+        if not documents:
+            return 0.0
+        together = float(self.contains[documents].any(axis=0) @ self.weights)
+        linked = self.is_linked[np.ix_(documents, documents)].any(axis=1).sum()
+        bonuses = (
+            NAMED_BONUS * self.is_named[documents].sum()
+            + ANSWER_BONUS * self.contains_answer[documents].sum()
+        )
+        return together + float(bonuses + LINKED_BONUS * linked) - DOCUMENT_COST * len(documents)
+
+    def compute_support(self) -> Floats:
+        """Return the support of every document in [0, 1], shape ``[n]``.
+
+        A selected document that contains the answer has 1, any other selected document the value
+        that the set would lose without it.
+        """
+        selected = np.zeros(len(self.contains_answer))
+        chosen = self.select_documents()
+        for i in chosen:
+            others = [j for j in chosen if j != i]
+            marginal = self.compute_value(chosen) - self.compute_value(others) + DOCUMENT_COST
+            selected[i] = 1.0 if self.contains_answer[i] else min(1.0, marginal)
+        return selected
+
 
 MAX_ANSWER_CHARS = 5_000  # characters of an answer whose words count; citations count everywhere
 _MAX_EXACT_WORDS = 12  # longest answer, in words, that is searched for as a phrase

@@ -5,6 +5,8 @@ A bound on how far one user can contradict other users about the same question.
 In a namespace that several users teach, nobody alone reverses what another one has taught: credit
 that contradicts others, or competes with it, adds up to at most a share of theirs, however often it
 is given. With a share above one half two users outweigh one.
+
+Relevance of returned documents in a turn without stated use.
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,39 @@ from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning.rules.relevance import calibrate_relevance
+
+_EXPECTED_SHARE = 0.5  # least expected share of relevant documents among those returned
+_MIN_PROBABILITY = 1e-9
+
+
+def calibrate_relevance(turn: Turn) -> dict[str, float]:
+    """Calibrate the ranker's probabilities of relevance for one turn, in (0, 1) by node id.
+
+    The ranker is calibrated on questions whose words occur in their documents; elsewhere all its
+    probabilities are near 0, but in the right order. Their log odds are shifted by one constant
+    until half of the documents are expected to be relevant, unless more are (prior correction: King
+    & Zeng 2001, §4.1).
+
+    Args:
+        turn: The turn with its returned documents and their probabilities.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
+    if not turn.returned:
+        return {}
+    probabilities = [
+        min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, item.probability))
+        for item in turn.returned
+    ]
+    log_odds, expected = logit(probabilities), _EXPECTED_SHARE * len(probabilities)
+    if sum(probabilities) < expected:
+        upper = -logit(_MIN_PROBABILITY) + 1.0 - min(log_odds)
+        log_odds = log_odds + brentq(
+            lambda shift: float(expit(log_odds + shift).sum()) - expected, 0.0, upper
+        )
+    return dict(zip((item.node for item in turn.returned), expit(log_odds).tolist(), strict=True))
+
 
 _FAILURE_WEIGHT = 0.5  # a failure without stated use may be none, or have another cause
 

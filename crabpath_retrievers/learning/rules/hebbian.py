@@ -14,16 +14,11 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.changes.learned import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning.rules.edge_change import (
-    COUNT_TOLERANCE,
-    EdgeId,
-    LearnedDelta,
-    NodePair,
-)
-from crabpath_retrievers.learning.rules.relevance import calibrate_relevance
+from crabpath_retrievers.learning.rules.episode_credit import calibrate_relevance
 
 _MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once
 _CO_USED = EdgeKind.CO_USED.label

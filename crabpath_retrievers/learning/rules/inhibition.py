@@ -8,15 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.changes.learned import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-from crabpath_retrievers.learning.rules.edge_change import (
-    COUNT_TOLERANCE,
-    EdgeId,
-    LearnedDelta,
-    NodePair,
-)
 
 MIN_INHIBITION = -0.6
 """Lowest weight of an inhibitory edge."""

@@ -31,11 +31,11 @@ import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.baseline import advantage
+from crabpath_retrievers.core.changes.learned import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit, validate_outcome
 from crabpath_retrievers.core.graph import EdgeKind, Tier
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn, WalkStep
-from crabpath_retrievers.learning.rules.edge_change import LearnedDelta
 
 FollowedEdge = tuple[str, str]
 """A followed edge: ids of source and target."""

@@ -21,8 +21,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from crabpath_retrievers.core.graph import Node, NodeHead, OutgoingEdge
 from crabpath_retrievers.core.text import quote_as_json
 from crabpath_retrievers.core.time_limit import run_with_timeout
-from crabpath_retrievers.routing.mdp_hint import format_experience
-from crabpath_retrievers.routing.policy import RoutingRequest
+from crabpath_retrievers.routing.policy import RoutingRequest, format_experience
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Wrap an existing vector store, or move a memory to another store."""
