@@ -26,8 +26,8 @@ from crabpath_retrievers.ingest.sync import SyncPlan
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,
+    get_documents,
     ingest_documents,
-    read_documents,
     refresh_wrapped,
     sync_sources,
 )
@@ -338,7 +338,7 @@ class CrabPath:
         Returns:
             Each once, in the order of ``ids``; unknown ids are left out.
         """
-        return read_documents(self._services, ids, namespace)
+        return get_documents(self._services, ids, namespace)
 
     def info(self) -> MemoryInfo:
         """What the memory holds, and where."""
@@ -532,7 +532,7 @@ class CrabPath:
                 of them cannot be used.
         """
         self._services.require_open()
-        return self._services.undoing.undo(feedback_id, turn_id, namespace)
+        return self._services.history.undo(feedback_id, turn_id, namespace)
 
 
 class AsyncCrabPath(AsyncView[CrabPath]):

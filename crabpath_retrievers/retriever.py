@@ -18,7 +18,7 @@ from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.metadata import add_answer_metadata
-from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions, listed
+from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions, require_list
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
@@ -161,8 +161,10 @@ class CrabPathRetriever(BaseRetriever):
         **options: Any,
     ) -> Self:
         """As :meth:`from_documents`, from texts and their metadata."""
-        contents = listed("texts", texts)
-        about = [{} for _ in contents] if metadatas is None else listed("metadatas", metadatas)
+        contents = require_list("texts", texts)
+        about = (
+            [{} for _ in contents] if metadatas is None else require_list("metadatas", metadatas)
+        )
         try:
             documents = [
                 Document(page_content=text, metadata=metadata)

@@ -17,8 +17,8 @@ from crabpath_retrievers.config import (
     TierSettings,
     WalkSettings,
 )
-from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.config.base import ValidatedSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -38,7 +38,7 @@ from crabpath_retrievers.errors import InvalidInputError
     ],
 )
 def test_tiers_by_effective_weight(weight, tier):
-    """The thresholds of document 000, each belonging to the tier above it."""
+    """The thresholds of the CrabPath paper, each belonging to the tier above it."""
     assert TierSettings().tier_of(weight) is tier
 
 

@@ -1,4 +1,4 @@
-"""The record of a retrieval (document 001 §2.10) and its explanation."""
+"""The record of a retrieval (the CrabPath v2 specification §2.10) and its explanation."""
 
 import json
 import math

@@ -119,7 +119,7 @@ def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
 
 
 def _score_candidates(ranker: Ranker, ranking: TrainingQuery) -> Floats:
-    _, matrix = ranker.ranked(ranking.evidence, DEPTH)
+    _, matrix = ranker.rank(ranking.evidence, DEPTH)
     return ranker.log_odds(matrix)
 
 
@@ -155,7 +155,7 @@ def measure_ranker(
     """Mean recall@k, and share of queries whose gold documents all stand among the first k."""
     recalls = []
     for ranking in rankings:
-        order, _ = ranker.ranked(ranking.evidence, k)
+        order, _ = ranker.rank(ranking.evidence, k)
         recalls.append(ranking.relevant[order[:k]].sum() / ranking.gold)
     return {
         f"recall@{k}": round(float(np.mean(recalls)), 4),

@@ -2,6 +2,6 @@
 
 from crabpath_retrievers.ab.comparison import TrialReport
 from crabpath_retrievers.ab.trial import Trial, aretrieve_nearest, retrieve_nearest
-from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 
 __all__ = ["Trial", "TrialReport", "TrialSettings", "aretrieve_nearest", "retrieve_nearest"]

@@ -24,7 +24,7 @@ from crabpath_retrievers.ab.metrics import (
 )
 from crabpath_retrievers.ab.state import TrialState, has_failed
 from crabpath_retrievers.config import RankSettings
-from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.storage import GraphStore
 
 Pairing = Literal["session", "user", "none"]

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Literal
 from uuid import UUID
 
-from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError

@@ -25,7 +25,7 @@ from crabpath_retrievers.ab.state import (
     make_arm_namespace,
     make_session_label,
 )
-from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.changes.maintenance import KeepTrial
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.query import Query, QueryOptions
@@ -306,7 +306,7 @@ async def aretrieve_nearest(
 
 
 def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Operations["Answer"]:
-    query = Query.validated(text, k=options.get("k", 4), filter=options.get("filter"))
+    query = Query.from_options(text, k=options.get("k", 4), filter=options.get("filter"))
     embedder = memory.embedder
     vector = yield from perform_sync_or_async(
         lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)

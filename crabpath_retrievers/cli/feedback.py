@@ -185,7 +185,7 @@ def run_undo(
         _undo_all(user, source, namespace, store, as_json=as_json)
         return
     with existing_store(store) as opened:
-        receipt = StandaloneLearner(opened).undoing.undo(feedback_id, turn, namespace)
+        receipt = StandaloneLearner(opened).history.undo(feedback_id, turn, namespace)
     if as_json:
         typer.echo(json.dumps(receipt._asdict()))
     elif receipt.status == "undone":
@@ -199,7 +199,7 @@ def _undo_all(
     user: str | None, source: str | None, namespace: str | None, store: str, *, as_json: bool
 ) -> None:
     with existing_store(store) as opened:
-        receipts = StandaloneLearner(opened).undoing.undo_all(user, source, namespace)
+        receipts = StandaloneLearner(opened).history.undo_all(user, source, namespace)
     left = [receipt for receipt in receipts if receipt.status != "undone"]
     if as_json:
         typer.echo(json.dumps([receipt._asdict() for receipt in receipts]))

@@ -54,7 +54,7 @@ def take_snapshot(
 ) -> None:
     """Save all that a namespace has learned up to now."""
     with existing_store(store) as graph_store:
-        identity = StandaloneLearner(graph_store).undoing.snapshot(namespace, name)
+        identity = StandaloneLearner(graph_store).history.snapshot(namespace, name)
     if as_json:
         typer.echo(json.dumps({"snapshot": identity}))
     else:
@@ -71,7 +71,7 @@ def delete_snapshot(
 ) -> None:
     """Delete a snapshot."""
     with existing_store(store) as graph_store:
-        identity = StandaloneLearner(graph_store).undoing.delete(snapshot, namespace)
+        identity = StandaloneLearner(graph_store).history.delete(snapshot, namespace)
     if as_json:
         typer.echo(json.dumps({"deleted": identity}))
     else:
@@ -114,7 +114,7 @@ def restore_snapshot(
 ) -> None:
     """Reset what a namespace has learned to what it was at a snapshot."""
     with existing_store(store) as graph_store:
-        restored = StandaloneLearner(graph_store).undoing.restore(snapshot, namespace)
+        restored = StandaloneLearner(graph_store).history.restore(snapshot, namespace)
     if as_json:
         typer.echo(json.dumps(restored._asdict()))
     else:
@@ -152,7 +152,7 @@ def _set_frozen(store: str, namespace: str, *, frozen: bool, as_json: bool) -> N
 
 @transfer.command("export")
 @report_errors
-def export_archive(
+def run_export(
     path: Memory,
     archive: ArchiveFile,
     namespace: Annotated[

@@ -79,7 +79,6 @@ def run_explain(
     if as_json:
         typer.echo(json.dumps(explanation.to_dict()))
         return
-    pass
 
     out.print(f"Query: {escape(explanation.turn.query)}", style="bold")
     out.print(explanation_table(explanation))
@@ -90,8 +89,6 @@ def show_demo_result(as_json: AsJson = False) -> None:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
     from crabpath_retrievers.cli.demo import as_json as to_json
     from crabpath_retrievers.cli.demo import run_demo
-
-    pass
 
     result = run_demo(errors.print)
     if as_json:

@@ -82,8 +82,6 @@ def show_regions(
             raise NotFoundError(msg)
         counted = Counter(models.assignments(level).values()) if sizes else None
     if plot is not None:
-        pass
-
         write_plot(summary, counted, plot)
     if as_json:
         typer.echo(json.dumps(_as_json(summary, counted, namespace, wanted)))

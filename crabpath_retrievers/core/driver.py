@@ -124,8 +124,6 @@ async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operatio
         raise
 
 
-T = TypeVar("T")
-P = ParamSpec("P")
 R = TypeVar("R")
 
 

@@ -82,7 +82,7 @@ class QueryOptions(CallOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One validated question: ``text`` and :class:`QueryOptions`; see :meth:`validated`."""
+    """One validated question: ``text`` and :class:`QueryOptions`; see :meth:`from_options`."""
 
     text: str
     k: int = 4
@@ -106,7 +106,7 @@ class Query:
     on_hop: Callable[[Hop], object] | None = None
 
     @classmethod
-    def validated(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
+    def from_options(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
         """A question whose options are valid, and whose texts every database can store.
 
         Raises:
@@ -182,10 +182,10 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
     """
     if isinstance(values, str):
         return [to_storable(values)]
-    return [text_of(name, value) for value in listed(name, values, "a list of texts")]
+    return [text_of(name, value) for value in require_list(name, values, "a list of texts")]
 
 
-def listed(name: str, values: object, what: str = "a list") -> list[Any]:
+def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
     """The items of a list, or of anything else that can be gone through, but for texts.
 
     Raises:

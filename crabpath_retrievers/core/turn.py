@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, overload
 
+SEARCH_ACTION = "search"
+"""Action type of a returned document that no edge supports."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, validate_outcome
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.query import label_of, listed, namespace_of, text_of
+from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
 from crabpath_retrievers.learning.rules.transitions import (
@@ -79,7 +79,7 @@ class AgentEpisode:
         """
         set_ = object.__setattr__
         for name in ("states", "actions"):
-            set_(self, name, tuple(listed(name, getattr(self, name))))
+            set_(self, name, tuple(require_list(name, getattr(self, name))))
         if not self.states or not self.actions:
             msg = "an episode needs at least one state and one action"
             raise InvalidInputError(msg)

@@ -71,8 +71,11 @@ class ChangeSet:
             documents = dict(first.documents)
             for node, credit in change.documents.items():
                 documents[node] = documents.get(node, 0.0) + credit
-            turns, told = first.turns + change.turns, first.labelled_turns + change.labelled_turns
-            change = replace(first, turns=turns, labelled_turns=told, documents=documents)
+            turns, labelled = (
+                first.turns + change.turns,
+                first.labelled_turns + change.labelled_turns,
+            )
+            change = replace(first, turns=turns, labelled_turns=labelled, documents=documents)
         self.episodes[change.id] = (change, known)
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:

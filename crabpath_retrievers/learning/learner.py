@@ -55,7 +55,7 @@ class CreditedTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What is known about the surroundings of a credited turn.
+    """What the store knows about a credited turn.
 
     Attributes:
         regions_of_turn: Regions of its query and documents.

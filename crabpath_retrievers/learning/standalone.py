@@ -113,10 +113,10 @@ class StandaloneLearner:
         Raises:
             NotFoundError: There is no such feedback in that namespace.
         """
-        return self.undoing.undo(feedback_id, None, namespace)
+        return self.history.undo(feedback_id, None, namespace)
 
     @property
-    def undoing(self) -> LearningHistory:
+    def history(self) -> LearningHistory:
         """Undo and snapshots; the serving process indexes what a restore brings back."""
         learner = self._build_learner(read_published_settings(self._store))
         return LearningHistory(self._store, None, None, learner.prior)

@@ -12,10 +12,10 @@ from crabpath_retrievers.core.changes import ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import (
-    listed,
     namespace_of,
     path_of,
     require_flags,
+    require_list,
     require_splitter,
     text_of,
     texts_of,
@@ -39,7 +39,7 @@ SourcePath = str | os.PathLike[str]
 _ALL_OWNERS = (*SOURCE_OWNERS, RETIRED)  # forget deletes retired and merged chunks, too
 
 
-def read_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
+def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
     """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
     services.require_open()
     store, names = services.store, texts_of(ids)
@@ -79,8 +79,8 @@ def ingest_documents(
             f"progress must be a function of the number of documents, not {format_value(progress)}"
         )
         raise InvalidInputError(msg)
-    checked, embeddings = listed("documents", documents), _unit_vectors(vectors)
-    names = None if ids is None else listed("ids", ids)
+    checked, embeddings = require_list("documents", documents), _unit_vectors(vectors)
+    names = None if ids is None else require_list("ids", ids)
     chunking = Chunking(
         services.settings.ingest, splitter, split, services.settings.links.metadata_keys, embeddings
     )
@@ -109,7 +109,7 @@ def refresh_wrapped(services: Services, documents: Iterable[Document] | None) ->
             "pass them with their ids as refresh(documents=...)"
         )
         raise ConfigurationError(msg)
-    checked = None if documents is None else listed("documents", documents)
+    checked = None if documents is None else require_list("documents", documents)
     if not all(getattr(document, "id", None) for document in checked or ()):
         msg = "the documents of a wrapped store need their ids: set Document.id on each"
         raise ConfigurationError(msg)
@@ -238,7 +238,7 @@ def _documents_and_paths(
         InvalidInputError: There are both, or something else.
     """
     single = isinstance(sources, (str, os.PathLike))
-    items = [sources] if single else listed("what to sync", sources)
+    items = [sources] if single else require_list("what to sync", sources)
     documents = [item for item in items if isinstance(item, Document)]
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
     if len(documents) + len(paths) != len(items) or (documents and paths):

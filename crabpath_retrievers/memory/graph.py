@@ -329,7 +329,7 @@ class MemoryGraph:
             self._edge_setter().set_weights(Feedback(None, 0.0, namespace=scope.namespace), weights)
 
     def _edge_setter(self) -> EdgeSetter:
-        return EdgeSetter(self._services.store, self._services.undoing.prior)
+        return EdgeSetter(self._services.store, self._services.history.prior)
 
 
 class AsyncMemoryGraph(AsyncView[MemoryGraph]):

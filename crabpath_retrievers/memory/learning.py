@@ -130,7 +130,7 @@ class MemoryLearning:
             InvalidInputError: Neither user nor source was given, or one cannot be used.
         """
         self._services.require_open()
-        return self._services.undoing.undo_all(user, source, namespace)
+        return self._services.history.undo_all(user, source, namespace)
 
     def anchor(
         self,

@@ -30,7 +30,7 @@ class MemoryNamespaces:
             InvalidInputError: The name exists already or cannot be used.
         """
         self._services.require_open()
-        return self._services.undoing.snapshot(namespace, name)
+        return self._services.history.snapshot(namespace, name)
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
         """List the snapshots of a namespace, or with None of all, newest first."""
@@ -56,7 +56,7 @@ class MemoryNamespaces:
             NotFoundError: There is no such snapshot.
         """
         self._services.require_open()
-        return self._services.undoing.restore(snapshot, namespace)
+        return self._services.history.restore(snapshot, namespace)
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
         """Delete a snapshot, looked up as by :meth:`restore`.
@@ -65,7 +65,7 @@ class MemoryNamespaces:
             NotFoundError: There is no such snapshot.
         """
         self._services.require_open()
-        self._services.undoing.delete(snapshot, namespace)
+        self._services.history.delete(snapshot, namespace)
 
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Stop a namespace from learning: its feedback is refused from now on.

@@ -36,7 +36,7 @@ def validate_query(text: str, options: QueryOptions) -> Query:
     """The query with valid options, its vector scaled to length 1."""
     if (vector := options.get("vector")) is not None:
         options = {**options, "vector": to_unit_vector(vector)}
-    return Query.validated(text, **options)
+    return Query.from_options(text, **options)
 
 
 def _resolve_ids(services: Services, query: Query) -> Query:

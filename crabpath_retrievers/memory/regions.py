@@ -9,7 +9,7 @@ import numpy as np
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.query import listed, namespace_of, texts_of
+from crabpath_retrievers.core.query import namespace_of, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.agent_episodes import (
@@ -156,7 +156,7 @@ class MemoryRegions:
     def _experience(self) -> EpisodeLearner:
         services = self._services
         learning = services.settings.learning
-        return EpisodeLearner(services.store, services.regions, services.undoing.prior, learning)
+        return EpisodeLearner(services.store, services.regions, services.history.prior, learning)
 
     def _checked_states(
         self, states: Sequence[Any] | None, texts: Sequence[str] | None, namespace: str
@@ -285,7 +285,7 @@ class RegionMDP(RegionModel):
 
 def _as_list(values: Any, name: str) -> list[Any]:
     """One or several values as a list; a single text is one value, not its characters."""
-    return [values] if isinstance(values, str) else listed(name, values)
+    return [values] if isinstance(values, str) else require_list(name, values)
 
 
 def _checked_texts(texts: Any, name: str) -> list[str]:

@@ -20,7 +20,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.core.query import listed, namespace_of, require_flags
+from crabpath_retrievers.core.query import namespace_of, require_flags, require_list
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
@@ -109,7 +109,7 @@ class Services:
         self.recorder = Recorder(
             store, learner, self.identity.embed_text, Autotuner(store, settings).run_if_due
         )
-        self.undoing = LearningHistory(store, self.episodes, self.notes, minds.prior)
+        self.history = LearningHistory(store, self.episodes, self.notes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, _close_all, self.recorder, index, store
@@ -148,7 +148,7 @@ class Services:
             msg = f"settings must be Settings(...), not {format_value(settings)}"
             raise InvalidInputError(msg)
         require_flags(create=create, reindex=reindex)
-        checked_linkers = None if linkers is None else listed("linkers", linkers)
+        checked_linkers = None if linkers is None else require_list("linkers", linkers)
         chosen_router = None if router is None else _router_of(router)
         place = None if path is None else place_of(path)
         if not create:

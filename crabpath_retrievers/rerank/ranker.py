@@ -118,7 +118,7 @@ class Ranker:
         """The same ranker with these weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
-    def ranked(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
+    def rank(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
         """All candidates in order, best first, and their features."""
         matrix = self.features(evidence)
         return self.order(matrix, evidence, k, range(len(evidence.pool))), matrix

@@ -17,8 +17,7 @@ from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import Floats, QueryInformation
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-from crabpath_retrievers.learning.rules.transitions import SEARCH_ACTION
+from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
 from crabpath_retrievers.regions.models import RegionAdvice
 from crabpath_retrievers.rerank.features import Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (

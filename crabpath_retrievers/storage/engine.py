@@ -94,7 +94,6 @@ def open_engine(
 
 def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
     """Limit every wait of connections to the time limit of the call."""
-    pass
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:

@@ -1,6 +1,8 @@
 """The graph store: opening, connections, and ``apply``, through which everything is written.
 
 Read-only access to a store: nothing is created, written or repaired.
+
+The schema version of a store: written when its tables are created, checked when it is opened.
 """
 
 import logging
@@ -18,7 +20,7 @@ from crabpath_retrievers.core.changes import Change, ConsumeFeedback, KeepFeedba
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.errors import SchemaVersionError, StoreError
 from crabpath_retrievers.storage.engine import (
     ingest_lock,
     lock_schema,
@@ -27,7 +29,7 @@ from crabpath_retrievers.storage.engine import (
     open_snapshot_connection,
     translate_database_errors,
 )
-from crabpath_retrievers.storage.fulltext import FullTextReader, get_fulltext_index
+from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.read.health import HealthQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
@@ -40,9 +42,61 @@ from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
 from crabpath_retrievers.storage.read.typed_edges import TypedQueries
 from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
-from crabpath_retrievers.storage.schema.version import ensure_schema
+from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import Writer
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
+
+SCHEMA_VERSION = 1
+"""Version of the tables in ``storage.schema``."""
+
+UNRELEASED = 0
+"""Version of stores that were written before the first release; they cannot be read."""
+
+_NAME = "schema_version"
+# Stores from before the first release counted their own versions, from 1, under this name.
+_UNRELEASED_NAME = "schema"
+
+
+def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
+    """Create the tables of a new store, or check the version of an existing one.
+
+    Args:
+        connection: An open transaction that may write.
+        fulltext: The full-text index of the database.
+
+    Raises:
+        SchemaVersionError: The store has another version than
+            ``SCHEMA_VERSION``; nothing is changed.
+    """
+    found = read_schema_version(connection)
+    if found is None:
+        metadata.create_all(connection)
+        fulltext.create(connection)
+        connection.execute(meta.insert().values(name=_NAME, value=str(SCHEMA_VERSION)))
+    elif found > SCHEMA_VERSION:
+        msg = (
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}: "
+            "upgrade crabpath-retrievers"
+        )
+        raise SchemaVersionError(msg)
+    elif found < SCHEMA_VERSION:
+        msg = (
+            "the store was written before the first release and its schema is not supported: "
+            "add the documents to a new store"
+        )
+        raise SchemaVersionError(msg)
+
+
+def read_schema_version(connection: sa.Connection) -> int | None:
+    """The schema version of a store: ``UNRELEASED`` for an outdated one, None without tables."""
+    if not sa.inspect(connection).has_table(meta.name):
+        return None
+    query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_((_NAME, _UNRELEASED_NAME)))
+    versions = {name: value for name, value in connection.execute(query)}
+    if _NAME in versions:
+        return int(versions[_NAME])
+    return UNRELEASED if _UNRELEASED_NAME in versions else None
+
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +114,10 @@ class GraphStore:
         history: Feedback and its effects, for undo; snapshots.
         notes: Notes of namespaces.
         regions: Hubs of regions, and transition counts.
-        typed: Edges by kind.
+        typed_edges: Edges by kind.
         health: Samples and counters for health reports, and stored reports.
-        upkeep: Reads of maintenance.
-        twins: Candidates for merging and splitting.
+        maintenance: Reads of maintenance.
+        duplicates: Candidates for merging and splitting.
         trials: State, turns and feedback of A/B trials.
     """
 

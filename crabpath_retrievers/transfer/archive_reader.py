@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
 from crabpath_retrievers.storage.read.whole_store import TABLE_PREFIX, list_tables
-from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION as SCHEMA
+from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
 from crabpath_retrievers.storage.write.archive import LOCAL_COLUMNS
 from crabpath_retrievers.transfer.archive_rows import (
     MALFORMED,

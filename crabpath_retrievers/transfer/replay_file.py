@@ -86,7 +86,7 @@ def parse_line(line: ReplayLine) -> ReplayRecord:
         InvalidInputError: The line cannot be replayed.
     """
     data = _parse_object(line.text)
-    query = Query.validated(data.get("query", ""), task_type=data.get("task_type"))
+    query = Query.from_options(data.get("query", ""), task_type=data.get("task_type"))
     for name in ("answer", "correction", "session"):
         _require(name, data.get(name), str, int if name == "session" else str)
     _require_time(data.get("time"))

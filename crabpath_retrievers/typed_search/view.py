@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Node, NodeHead, Vector, cosines
-from crabpath_retrievers.core.query import listed
+from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.retrieval.notes import NoteMemory
@@ -114,7 +114,7 @@ def parse_edge_kinds(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
         return tuple(EDGE_KINDS_BY_NAME.values())
     if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
         parse_edge_kind(names)
-    values = [names] if isinstance(names, str) else listed("edge types", names)
+    values = [names] if isinstance(names, str) else require_list("edge types", names)
     if not values:
         msg = f"give at least one edge type of {', '.join(EDGE_KINDS_BY_NAME)}"
         raise InvalidInputError(msg)

@@ -13,7 +13,7 @@ from crabpath_retrievers.core.query import path_of
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
-from crabpath_retrievers.storage.schema.version import read_schema_version
+from crabpath_retrievers.storage.store import read_schema_version
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection

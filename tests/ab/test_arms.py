@@ -55,7 +55,10 @@ def test_two_trials_split_independently():
 
 def test_another_process_says_the_same():
     """Python's own hash would not."""
-    code = "from crabpath_retrievers.ab.state import hash_position; print(hash_position('walks', 'ann/1'))"
+    code = (
+        "from crabpath_retrievers.ab.state import hash_position; "
+        "print(hash_position('walks', 'ann/1'))"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(told.stdout) == hash_position("walks", "ann/1")
 

@@ -12,7 +12,7 @@ from crabpath_retrievers.ab.comparison import (
     pair_units,
 )
 from crabpath_retrievers.ab.state import TrialCheckpoint, TrialState, has_failed, is_worse
-from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 
 SETTINGS = TrialSettings(directional_turns=10, decisive_turns=20, min_sessions=2, resamples=2000)

@@ -37,7 +37,7 @@ def numbers(memory: CrabPath, namespace: str) -> dict:
             text = f"{query} WHERE w.namespace = {clock.key}"
             found[name] = sorted(map(tuple, connection.exec_driver_sql(text)))
     known = memory.store.learned.get_state(namespace)
-    mind = NamespaceModel.from_json(known.mind, memory._services.undoing.prior)
+    mind = NamespaceModel.from_json(known.mind, memory._services.history.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 

@@ -1,4 +1,4 @@
-"""Two agents on one corpus (document 000 §6.2): they learn apart, and only what they touch."""
+"""Two agents on one corpus (CrabPath paper §6.2): they learn apart, only where they went."""
 
 import pytest
 from langchain_core.documents import Document

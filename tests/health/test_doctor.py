@@ -18,7 +18,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.maintenance.doctor import examine
-from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION
+from crabpath_retrievers.storage.store import SCHEMA_VERSION
 from crabpath_retrievers.vectors.chroma_files import read_collections
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 

@@ -38,7 +38,7 @@ def left(turn, credit, standings=None, quality=0.0, rule="context"):
 
 @pytest.mark.parametrize(("quality", "expected"), [(0.0, 0.7), (0.5, 0.825), (1.0, 0.95)])
 def test_the_region_says_how_much_is_left(asked, quality, expected):
-    """.7 + .25 quality, as document 004 E has it, of a document without successes."""
+    """.7 + .25 quality, as CVX RFC-013 E has it, of a document without successes."""
     assert compute_reward_factor(quality) == pytest.approx(expected)
     found = left(asked, FAILED, quality=quality)
     assert found == {"a": pytest.approx(expected), "b": pytest.approx(expected)}

@@ -1,4 +1,4 @@
-"""Every gate of neurogenesis (document 001 §2.7), and the note behind them."""
+"""Every gate of neurogenesis (the CrabPath v2 specification §2.7), and the note behind them."""
 
 import hashlib
 from dataclasses import replace

@@ -16,7 +16,7 @@ from crabpath_retrievers.learning.rules.policy_gradient import (
     score_function,
 )
 
-# Document 003 §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
+# The OpenClawBrain paper §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
 PAPER = LearningSettings(learning_rate=0.1, discount=1.0)
 WEIGHTS = {"A": 0.5, "B": 0.3, "C": -0.2}
 UNIT = LearningSettings(
@@ -33,7 +33,7 @@ def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
 
 @pytest.fixture
 def paper(turn_of, step_of):
-    """The node of document 003 §3, where A was followed and returned."""
+    """The node of the OpenClawBrain paper §3, where A was followed and returned."""
     return turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
 
 
@@ -48,7 +48,7 @@ def chain(turn_of, step_of):
 
 
 def test_the_worked_table_of_the_document(paper):
-    """True updates of document 003 §3 to three decimals; they sum to 0."""
+    """True updates of the OpenClawBrain paper §3 to three decimals; they sum to 0."""
     found = changes(paper)
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected

@@ -129,7 +129,7 @@ def test_a_success_lowers_nothing_that_was_followed(any_learned, data):
 
 @given(st.data())
 def test_changes_of_every_node_sum_to_zero(any_learned, data):
-    """Weight is redistributed, never made (document 003 §3)."""
+    """Weight is redistributed, never made (the OpenClawBrain paper §3)."""
     _, _, deltas = data.draw(any_learned(rules=st.sampled_from(["full", "myopic"])))
     sums = defaultdict(float)
     for delta in deltas:

@@ -76,7 +76,7 @@ def test_an_outcome_of_zero_says_nothing(asked):
 @pytest.mark.parametrize("documents", [{"a": 1.0, "b": 0.0}, {"a": 1.0}, {}])
 @pytest.mark.parametrize("inferred", [frozenset(), frozenset("ab")])
 def test_with_all_experience_a_failure_speaks_as_a_success_does(asked, documents, inferred):
-    """For what it followed, which is what document 004 E warns of; successes stay as they are."""
+    """For what it followed, which is what CVX RFC-013 E warns of; successes stay as they are."""
     blamed = {node: -value for node, value in documents.items()}
     failed, won = Credit(-1.0, 0.5, blamed, inferred), Credit(1.0, 0.5, documents, inferred)
     assert assign_episode_credit(asked, failed, all_experience=True) == assign_episode_credit(

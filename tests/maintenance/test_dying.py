@@ -40,7 +40,7 @@ def test_what_speaks_for_a_note_keeps_it(changed):
 
 
 def test_success_lengthens_a_life():
-    """Document 001 has the sign the other way round."""
+    """The CrabPath v2 specification has the sign the other way round."""
     better = OLD._replace(uses=1.0, passes=0.0)
     assert compute_survival_score(better, RULES) > compute_survival_score(
         better._replace(passes=9.0), RULES

@@ -28,7 +28,8 @@ def killed(changes):
     apply(changes)
 
 store.apply = killed
-MaintenanceRunner(store, Settings(maintenance=MaintenanceSettings(batch_size=2))).run(["fade", "prune"])
+settings = Settings(maintenance=MaintenanceSettings(batch_size=2))
+MaintenanceRunner(store, settings).run(["fade", "prune"])
 """
 
 

@@ -230,7 +230,7 @@ def test_discounts_that_are_none(world, discount):
 
 
 def test_a_model_is_made_of_a_memory_and_learns(planted):
-    """As document 004 D writes it: made of a memory and a level, asked, taught, asked again."""
+    """As CVX RFC-013 D writes it: made of a memory and a level, asked, taught, asked again."""
     mdp = RegionMDP(planted.memory.regions, 1, namespace=planted.namespace)
     here = mdp.assign(planted.vector(0))
     assert here == planted.hubs[0]

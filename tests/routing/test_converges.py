@@ -1,4 +1,4 @@
-"""Learning converges although the router errs (document 000 §6.X).
+"""Learning converges although the router errs (the CrabPath paper §6).
 
 Five steps that are right, five that are out of date and five for emergencies, in nearly the same
 words, behind one page that links to all. The router compares words, and tosses a coin for three

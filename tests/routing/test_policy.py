@@ -17,7 +17,7 @@ from crabpath_retrievers.routing.policy import (
     action_probabilities,
 )
 
-# Document 003 §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
+# The OpenClawBrain paper §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
 WEIGHTS = (0.5, 0.3, -0.2)
 EXPECTED = (0.342, 0.280, 0.170, 0.208)
 ONE = PolicySettings(temperature=1.0, stop_score=0.0)
@@ -42,7 +42,7 @@ def decide(one, settings=ONE, budget=6, rng=None):
 
 
 def test_probabilities_are_those_of_the_document():
-    """The worked example of document 003 §3."""
+    """The worked example of the OpenClawBrain paper §3."""
     decision = decide(choice(WEIGHTS))
     assert decision.probabilities == pytest.approx(EXPECTED, abs=5e-4)
     assert decision.decided_by == "policy"

@@ -7,11 +7,7 @@ from tables import meta
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.schema.version import (
-    SCHEMA_VERSION,
-    UNRELEASED,
-    read_schema_version,
-)
+from crabpath_retrievers.storage.store import SCHEMA_VERSION, UNRELEASED, read_schema_version
 
 
 def version_of(store):

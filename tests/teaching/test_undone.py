@@ -49,7 +49,7 @@ def test_undone_beside_the_process_that_has_the_index(memory, asker):
     """The vector of a note that is gone finds nothing."""
     feedback = corrected(memory)
     memory._services.recorder._index_waiting(1)
-    assert StandaloneLearner(memory.store).undoing.undo(feedback, None, None).status == "undone"
+    assert StandaloneLearner(memory.store).history.undo(feedback, None, None).status == "undone"
     assert NOTE not in asker.found()
     assert memory.info()["notes"] == 0
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crabpath_retrievers.core.graph import EdgeKind
 
 RegionKey = tuple[int, int]
-"""A region: its level and the key of its hub; (0, 0) stands for all regions together."""
+"""A region: its level and the key of its hub; (0, 0) means all regions together."""
 
 
 class TransitionCount(NamedTuple):

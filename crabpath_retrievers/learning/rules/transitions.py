@@ -8,10 +8,7 @@ from typing import NamedTuple
 
 from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-
-SEARCH_ACTION = "search"
-"""Action type of a document that no edge supports."""
+from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
 
 
 class ObservedStep(NamedTuple):

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from crabpath_retrievers.core.changes.learned import EdgeId, LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
 from crabpath_retrievers.learning.rules.inhibition import find_entry
-from crabpath_retrievers.learning.rules.transitions import SEARCH_ACTION, get_action_type
+from crabpath_retrievers.learning.rules.transitions import get_action_type
 
 
 class EdgeObservation(NamedTuple):

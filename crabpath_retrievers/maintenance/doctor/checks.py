@@ -22,8 +22,7 @@ import numpy as np
 
 from crabpath_retrievers.core.graph import Vector, compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
-from crabpath_retrievers.storage.schema.version import SCHEMA_VERSION, read_schema_version
-from crabpath_retrievers.storage.store import ReadOnlyStore
+from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore, read_schema_version
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, Embedder, require_same_embedder
 from crabpath_retrievers.vectors.opening import vectors_in
 

@@ -336,9 +336,9 @@ def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[StoredEpisode]:
 
 
 def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
-    episode, query, turns, told, documents, embedding, clock = row
+    episode, query, turns, labelled, documents, embedding, clock = row
     return StoredEpisode(
-        episode, query, turns, told, json.loads(documents), decode_vector(embedding), clock
+        episode, query, turns, labelled, json.loads(documents), decode_vector(embedding), clock
     )
 
 

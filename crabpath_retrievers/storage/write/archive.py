@@ -61,7 +61,7 @@ class NodeNames(NamedTuple):
 
     Attributes:
         names: Id by key, or key by id, of the nodes that exist there.
-        nothing, nothing_there: What stands for no node on this side, and there.
+        nothing, nothing_there: The value for no node on this side, and there.
         read: Type of the names on this side.
     """
 
@@ -89,7 +89,7 @@ class NodeNames(NamedTuple):
         return self.names[node]
 
     def if_known(self, node: Any) -> Any:
-        """Name of a node there, or what stands for no node."""
+        """Name of a node there, or the value for no node."""
         return self.names.get(node, self.nothing_there)
 
 

@@ -255,7 +255,7 @@ class HistoryWriter(LearnedWriter):
         self.apply(c.AddPairCounts(name, tuple(negated)))
 
     def _undo_episode(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-        identity, turns, documents, clock, told, user = episode
+        identity, turns, documents, clock, labelled, user = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
@@ -268,7 +268,9 @@ class HistoryWriter(LearnedWriter):
             then = row.clock if clock is None or not last else clock
             vector = decode_vector(row.embedding)
             self.apply(
-                c.KeepEpisode(name, identity, "", vector, -turns, -told, negated_credit, then, user)
+                c.KeepEpisode(
+                    name, identity, "", vector, -turns, -labelled, negated_credit, then, user
+                )
             )
 
     @apply.register

@@ -69,7 +69,7 @@ def test_probabilities_are_calibrated():
     """The mean probability of all candidates equals the share of relevant ones, 1 in 30."""
     rankings = made_up(600)
     ranker = fit_ranker(rankings)
-    chances = [ranker.probabilities(ranker.ranked(r.evidence, 10)[1]) for r in rankings]
+    chances = [ranker.probabilities(ranker.rank(r.evidence, 10)[1]) for r in rankings]
     assert float(np.mean(np.concatenate(chances))) == pytest.approx(1 / 30, rel=0.05)
 
 
