@@ -132,7 +132,7 @@ def _compare_metric(
     settings: TrialSettings,
 ) -> Comparison:
     paired, control, treatment = pair_units(sessions, users, settings.min_sessions)
-    low, high = bootstrap_interval(control, treatment, settings, paired=paired != "none")
+    low, high = estimate_interval(control, treatment, settings, paired=paired != "none")
     a, b = mean(control), mean(treatment)
     return Comparison(
         metric=metric,
@@ -188,7 +188,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def bootstrap_interval(
+def estimate_interval(
     control: Sequence[float], treatment: Sequence[float], settings: TrialSettings, *, paired: bool
 ) -> tuple[float | None, float | None]:
     """Compute the percentile bootstrap interval (Efron & Tibshirani 1993) of a difference of means.

@@ -7,7 +7,7 @@ import pytest
 
 from crabpath_retrievers.ab.comparison import (
     Comparison,
-    bootstrap_interval,
+    estimate_interval,
     decide_verdict,
     pair_units,
 )
@@ -49,28 +49,28 @@ def test_two_in_a_row(row, failed):
 
 def test_paired_bootstrap_by_hand():
     """Of the differences 0 and 1 half of the resamples have mean .5, a quarter each 0 and 1."""
-    assert bootstrap_interval([1, 1], [1, 2], SETTINGS, paired=True) == (0.0, 1.0)
+    assert estimate_interval([1, 1], [1, 2], SETTINGS, paired=True) == (0.0, 1.0)
     wide = TrialSettings(confidence=0.4, resamples=2000)  # from 30 % to 70 %: all of them .5
-    assert bootstrap_interval([1, 1], [1, 2], wide, paired=True) == (0.5, 0.5)
+    assert estimate_interval([1, 1], [1, 2], wide, paired=True) == (0.5, 0.5)
 
 
 def test_pairs_know_what_arms_alone_do_not():
     """The same shift of very different units: certain in pairs, lost among them otherwise."""
     control, treatment = [0.0, 10.0, 20.0, 30.0], [1.0, 11.0, 21.0, 31.0]
-    assert bootstrap_interval(control, treatment, SETTINGS, paired=True) == (1.0, 1.0)
-    low, high = bootstrap_interval(control, treatment, SETTINGS, paired=False)
+    assert estimate_interval(control, treatment, SETTINGS, paired=True) == (1.0, 1.0)
+    low, high = estimate_interval(control, treatment, SETTINGS, paired=False)
     assert low < 0 < high
 
 
 @pytest.mark.parametrize("values", [([], []), ([1.0], [1.0]), ([], [1.0, 2.0]), ([1.0], [2.0, 3])])
 def test_no_interval_of_one_session(values):
     """Nothing, not NaN."""
-    assert bootstrap_interval(*values, SETTINGS, paired=False) == (None, None)
+    assert estimate_interval(*values, SETTINGS, paired=False) == (None, None)
 
 
 def test_equal_arms_have_an_interval():
     """No variance is no failure."""
-    assert bootstrap_interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
+    assert estimate_interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
 
 
 def test_sessions_in_both_arms_are_paired():
