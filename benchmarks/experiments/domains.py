@@ -106,7 +106,7 @@ def _judge(found: BySeed) -> ExperimentVerdict:
     reason = (
         f"at most {_MAX_CROSSING:.0%} of the learned edges cross in {sum(sparse)} of "
         f"{len(sparse)} seeds, and they are the bridges and nothing else in {sum(right)}; from "
-        f"bare outcomes the share "
+        f"scalar outcomes the share "
         f"is {np.mean(found['share of edges that cross, outcomes only']):.0%}, with wrong "
         "ones among them"
     )

@@ -379,6 +379,13 @@ def _inflate(data: bytes) -> bytes:
     return found
 
 
+def _require_id(text: str) -> None:
+    """Refuse an empty id: no vector index takes it."""
+    if not text:
+        msg = "an id is empty"
+        raise ValueError(msg)
+
+
 def _require_fact(name: str, value: str) -> None:
     """Refuse a row of ``meta`` that cannot be read."""
     if name in LOCAL_META:
@@ -412,6 +419,7 @@ def parse_dimension(embedder: str) -> int:
 _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _parse_object,
     ("episodes", "documents"): _parse_credits,
+    ("episodes", "id"): _require_id,
     ("episodes", "credit_by_user"): _parse_voices,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _check_feedback,
@@ -422,6 +430,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("namespaces", "model"): _check_mind,
     ("namespaces", "name"): require_namespace,
     ("namespaces", "tuning"): _parse_tuning,
+    ("nodes", "id"): _require_id,
     ("nodes", "terms"): _check_words,
     ("feedback_effects", "ranker"): _check_ranker,
     ("feedback_effects", "record"): _check_lesson,

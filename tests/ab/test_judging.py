@@ -7,8 +7,8 @@ import pytest
 
 from crabpath_retrievers.ab.comparison import (
     Comparison,
-    estimate_interval,
     decide_verdict,
+    estimate_interval,
     pair_units,
 )
 from crabpath_retrievers.ab.state import TrialCheckpoint, TrialState, has_failed, is_worse

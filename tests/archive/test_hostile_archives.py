@@ -140,6 +140,8 @@ def test_whatever_an_archive_says(sound, open_memory, location, tmp_path):
         ("namespaces", "model", '{"ranker": {}}'),
         ("nodes", "mentions", -1),
         ("nodes", "id", "a\x00b"),
+        ("nodes", "id", ""),
+        ("episodes", "id", ""),
         ("nodes", "terms", "YQ=="),
         ("nodes", "embedding", 5),
         ("usage", "wins", -9.0),

@@ -169,7 +169,7 @@ def test_pointers_follow_the_share_of_the_blame(shop):
 
 
 def test_a_turn_whose_documents_are_all_for_other_tasks(shop):
-    """Is no bare outcome: no pointer moves and no reward; that they were followed stays known."""
+    """Is no scalar outcome: no pointer moves and no reward; that they were followed stays known."""
     with shop() as memory:
         fail(memory, ["a", "b"], "ann", task="return")
         assert weights(memory, "ann") == {}

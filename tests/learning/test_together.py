@@ -12,7 +12,7 @@ AB, BA, AC = ("a", "b", "co_used"), ("b", "a", "co_used"), ("a", "c", "co_used")
 
 
 def learn(turn, credit=None, existing=None, protos=None):
-    """What a bare outcome changes."""
+    """What a scalar outcome changes."""
     known = existing or {}, protos or {}, SETTINGS
     return infer_co_use(turn, credit or Credit(1.0), *known, habitual=HABITUAL)
 

@@ -17,7 +17,7 @@ from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.vectors import embedder
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
-    find_find_packaged_weights,
+    find_packaged_weights,
     require_same_embedder,
     to_unit_vector,
 )
@@ -66,7 +66,7 @@ def weights_in(directory: Path, content: bytes | None) -> None:
 def test_the_find_packaged_weights_are_found_without_executing_their_package():
     """Looking the weights up imports nothing: the modules of the interpreter stay the same."""
     before = set(sys.modules)
-    found = find_find_packaged_weights()
+    found = find_packaged_weights()
     assert found is not None
     assert (found / "model.safetensors").is_file()
     assert set(sys.modules) == before
@@ -91,7 +91,7 @@ except EmbeddingMismatchError as error:
 def test_without_the_package_there_are_no_find_packaged_weights(monkeypatch):
     """The default then falls back to the model's hub name."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert find_find_packaged_weights() is None
+    assert find_packaged_weights() is None
 
 
 def test_a_missing_local_extra_names_both_ways_out():

@@ -182,7 +182,7 @@ def test_an_id_that_somebody_else_has_now_stays_theirs(memory, asker):
     kept = memory.namespaces.snapshot()
     with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
         writer = Writer(connection, memory.store._fulltext)
-        writer._notes._remove(nodes.c.id == "x")
+        writer._notes._delete_where(nodes.c.id == "x")
     memory.teach("Plums are blue.", id="x", namespace="ann")
     memory.namespaces.restore(kept)
     assert "x" in asker.found(namespace="ann")

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.storage.aliases import resolve_alias_ids
+from crabpath_retrievers.storage.aliases import replace_node_ids, resolve_alias_ids
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
@@ -34,7 +34,6 @@ from crabpath_retrievers.storage.sql_tools import (
     decode_vector,
     split_batches,
 )
-from crabpath_retrievers.storage.write.archive import replace_node_ids
 
 
 class StoredTurn(NamedTuple):

@@ -23,7 +23,7 @@ from crabpath_retrievers.core.changes.archive import Block, IdRenames, Row
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import SOURCE_OWNERS
+from crabpath_retrievers.storage.aliases import SOURCE_OWNERS, replace_node_ids
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.read.whole_store import list_tables
 from crabpath_retrievers.storage.sql_tools import split_batches
@@ -193,12 +193,6 @@ def _translate_episode_id(episode: str, naming: NodeNames) -> str:
     return f"{_NOTE_EPISODE_PREFIX}{naming.of(naming.read(note))}-{episode.rpartition('-')[2]}"
 
 
-_NODE_FIELDS = frozenset(
-    {"node", "source", "target"}
-)  # fields of a turn record with the id of a node
-_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited"})
-
-
 def rename_ids(table: str, row: Row, to: IdRenames) -> Row:
     """A row with the new names.
 
@@ -256,23 +250,6 @@ def _turn(row: Row, to: IdRenames) -> Row:
     run = row["run_id"] if identity == row["id"] else None
     record |= {"id": identity, "namespace": to.namespace, "run_id": run}
     return {**row, "id": identity, "run_id": run, "record": to_json(record).decode()}
-
-
-def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
-    """A turn record, or a part of it, with other ids of nodes."""
-    if isinstance(value, list):
-        return [replace_node_ids(item, notes) for item in value]
-    if not isinstance(value, dict):
-        return value
-    new: dict[str, Any] = {}
-    for name, item in value.items():
-        if name in _NODE_FIELDS and isinstance(item, str):
-            new[name] = notes.get(item, item)
-        elif name in _NODE_LIST_FIELDS:
-            new[name] = [notes.get(node, node) for node in item]
-        else:
-            new[name] = replace_node_ids(item, notes)
-    return new
 
 
 def _feedback(row: Row, to: IdRenames) -> Row:

@@ -25,7 +25,7 @@ def case(request, document):
         document(text, id=node, source=source, **({"title": title} if title else {}))
         for node, text, source, title in zip("ab", texts, sources, titles, strict=True)
     ]
-    links = {"similar": 2, "min_similarity": 0.6} if request.param == "similar" else {}
+    links = {"similar_neighbours": 2, "min_similarity": 0.6} if request.param == "similar" else {}
     return kind, documents, links
 
 
