@@ -9,8 +9,7 @@ from langchain_core.documents import Document
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest
-from crabpath_retrievers.ab import trial as nearest
+from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers.cli import app
 
 pytestmark = pytest.mark.slow
@@ -139,7 +138,7 @@ async def test_the_nearest_are_the_nearest(memory):
     near = memory.index.search(memory.embedder.query(question), 2)
     given = trial.options("ann", 1, arm="control")
     for answer in (
-        nearest(memory, question, k=2, **given),
+        retrieve_nearest(memory, question, k=2, **given),
         await aretrieve_nearest(memory, question, k=2, **given),
     ):
         assert {item.node.id for item in answer.documents} == set(near)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.cli.main import app
-from crabpath_retrievers.maintenance.doctor import Finding, run
+from crabpath_retrievers.maintenance.doctor import Finding, examine
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def server(tmp_path_factory) -> Iterator[ChromaServer]:
 
 def found(place, **given) -> list[Finding]:
     """What is wrong."""
-    diagnosis = run(place, embeddings=PLAIN, **given)
+    diagnosis = examine(place, embeddings=PLAIN, **given)
     other = ("disk",)  # of the machine that tests run on
     found = diagnosis.findings
     return [one for one in found if one.severity != "info" and one.check not in other]

@@ -43,7 +43,7 @@ def counted(of, name):
 counted(memory.store, "apply")
 counted(memory.index, "upsert")
 counted(memory.index, "delete")
-memory.run_maintenance([step])
+memory.maintenance.run([step])
 """
 
 

@@ -29,7 +29,7 @@ _SEQUENCES = sa.text("SELECT sequencename FROM pg_sequences WHERE schemaname = :
 @contextmanager
 def empty_schema() -> Iterator[str]:
     """URL of a PostgreSQL schema without tables, dropped afterwards; skips without a server."""
-    engine = sa.create_engine(POSTGRES)
+    engine = sa.create_engine(POSTGRES, poolclass=sa.NullPool)
     schema = f"crabpath_{uuid.uuid4().hex[:12]}"
     try:
         with engine.begin() as connection:
@@ -49,7 +49,7 @@ class EmptyStore:
         """Create the tables in the schema of a URL."""
         GraphStore(url).close()
         self.url, self._schema = url, url.rpartition("%3D")[2]
-        self._engine = sa.create_engine(POSTGRES)
+        self._engine = sa.create_engine(POSTGRES, poolclass=sa.NullPool)
         self._made = self._described()
 
     def clear(self) -> bool:
@@ -61,7 +61,9 @@ class EmptyStore:
                 for table in connection.scalars(_TABLES, {"schema": self._schema}).all():
                     if table != tables.meta.name:
                         connection.execute(sa.text(f'DELETE FROM "{table}"'))
-                connection.execute(sa.text(f"DELETE FROM {tables.meta} WHERE name <> 'schema'"))
+                connection.execute(
+                    sa.text(f"DELETE FROM {tables.meta} WHERE name <> 'schema_version'")
+                )
                 for sequence in connection.scalars(_SEQUENCES, {"schema": self._schema}).all():
                     connection.execute(sa.text(f'ALTER SEQUENCE "{sequence}" RESTART'))
         except sa.exc.DBAPIError:

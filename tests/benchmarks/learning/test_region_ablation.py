@@ -62,7 +62,7 @@ def test_each_variant_changes_one_setting():
     changed = {
         name: [
             field
-            for field in of.__slots__
+            for field in type(of).model_fields
             if getattr(of, field) != getattr(REGION_ABLATIONS[REGIONS_ON], field)
         ]
         for name, of in REGION_ABLATIONS.items()
