@@ -108,7 +108,7 @@ def test_killed_beside_the_index(twins, opening, location):
 def test_started_twice(twins, location):
     """The second one does nothing; taken back twice, it is taken back once."""
     other = GraphStore(location)
-    with other.ingesting(), pytest.raises(StoreLockedError):
+    with other.hold_ingest_lock(), pytest.raises(StoreLockedError):
         twins.maintenance.run(["merge"])
     run = twins.maintenance.run(["merge"]).run
     assert MaintenanceRunner(other, twins.settings).run(["merge"]).total_changed == 0

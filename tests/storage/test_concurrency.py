@@ -29,7 +29,7 @@ store.close()
 HOLD = """
 import sys
 from crabpath_retrievers.storage import GraphStore
-with GraphStore(sys.argv[1]).ingesting() as held:
+with GraphStore(sys.argv[1]).hold_ingest_lock() as held:
     print(held, flush=True)
     sys.stdin.readline()
 """
