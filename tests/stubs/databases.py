@@ -122,11 +122,11 @@ def copy_of_chroma(template: Path) -> Callable[..., ClientAPI]:
     """Opens Chroma directories; one that does not exist yet begins as a copy of an empty one."""
     plain = chromadb.PersistentClient
 
-    def open_client(path: str | Path, **options: object) -> ClientAPI:
+    def open_client(path: str | Path, *settings: object, **options: object) -> ClientAPI:
         database = Path(path) / template.name
         if not database.exists():
             database.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(template, database)
-        return plain(path=str(path), **options)
+        return plain(str(path), *settings, **options)
 
     return open_client
