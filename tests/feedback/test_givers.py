@@ -140,7 +140,7 @@ def test_nobody_alone_turns_round_what_another_one_taught(host):
     for expected in (60, 0, 0):
         receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
         assert receipt.status == "applied"
-        assert f"it counts {expected}% of what" in receipt.note
+        assert f"counts {expected}% of its full weight" in receipt.note
     assert believed(host)["a"] == pytest.approx(0.4)
     assert host.usage()["b"][0] == pytest.approx(0.6)
     receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="bob"))
