@@ -1,7 +1,7 @@
 """The ranker: a logistic model over the features.
 
-The shipped weights are fitted on training splits by ``crabpath fit-prior``; each namespace learns
-its own weights from them, see :mod:`crabpath_retrievers.rerank.posterior`.
+``python -m benchmarks fit-prior`` fitted the shipped weights on training splits; each namespace
+learns its own weights from them, see :mod:`crabpath_retrievers.rerank.posterior`.
 
 Ordering documents so that together they contain the query's information.
 
@@ -94,7 +94,7 @@ class Ranker:
 
     @classmethod
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
-        """The shipped prior, or one from a file that ``crabpath fit-prior`` wrote.
+        """The shipped prior, or one from a file that ``python -m benchmarks fit-prior`` wrote.
 
         Raises:
             ConfigurationError: The file has features that this release does not have.
