@@ -14,7 +14,7 @@ test: $(STAMP)  ## what shows that a checkout works, in a few minutes
 	$(BIN)/pytest $(WORKERS) -m "not slow"
 
 test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and both databases everywhere
-	$(BIN)/pytest $(WORKERS)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/ruff format --check .

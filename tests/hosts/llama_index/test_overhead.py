@@ -11,7 +11,7 @@ from llama_index.core.schema import QueryBundle
 pytestmark = pytest.mark.slow
 
 CALLS = 40
-ROUNDS = 3
+ROUNDS = 9
 MOST = 1.0  # milliseconds
 
 
@@ -61,4 +61,4 @@ def test_at_most_one_millisecond(asked, way):
         return added
 
     # A busy machine only adds to a difference: the least one is nearest to what it costs.
-    assert min(overhead() for _ in range(ROUNDS)) <= MOST
+    assert any(overhead() <= MOST for _ in range(ROUNDS))
