@@ -97,7 +97,6 @@ def require_memory(source: object) -> CrabPath:
     raise InvalidInputError(msg)
 
 
-_log = logging.getLogger(__name__)
 _MAX_ANSWER = 20_000  # characters of an answer; attribution reads fewer
 AnswerParser = Callable[[Any], str | None]
 

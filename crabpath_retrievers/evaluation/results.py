@@ -15,11 +15,8 @@ from crabpath_retrievers.evaluation.scoring.statistics import (
     percentiles,
 )
 
-OWN_METHODS = (
-    "cold",
-    "routed",
-    "learned",
-)  # methods of this project, each compared with all others
+# Methods of this project, each compared with all others.
+OWN_METHODS = ("cold", "routed", "learned")
 
 
 def first_chunks(found: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:

@@ -15,10 +15,8 @@ from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import make_embedding_text
 from crabpath_retrievers.ingest.identity import has_caller_id
 
-_SAME_FILE_BONUS, _SAME_HEADING_BONUS = (
-    0.04,
-    0.02,
-)  # more than the cosine lost by rewording a sentence
+# More than the cosine lost by rewording a sentence.
+_SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02
 _UNMATCHED_SCORE = 0.01  # below the score of any match
 _MAX_CANDIDATES = 32  # per new text: templates have thousands of near copies
 _BLOCK_ROWS = 1024  # new texts compared in one matrix product

@@ -70,7 +70,6 @@ class BackgroundWorker:
             return requested
 
 
-_log = logging.getLogger(__name__)
 _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
 _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index

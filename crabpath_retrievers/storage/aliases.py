@@ -72,9 +72,8 @@ def build_retired_address(content: str) -> str:
     return f"retired:{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
-_NODE_FIELDS = frozenset(
-    {"node", "source", "target"}
-)  # fields of a turn record with the id of a node
+# Fields of a turn record with the id of a node, and with several.
+_NODE_FIELDS = frozenset({"node", "source", "target"})
 _NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited"})
 
 

@@ -1,8 +1,8 @@
 """Similarity search with boosts along typed edges (``search_graph``).
 
-Similarity search re-ranked by five factors of each node (``bayesian_search``).
+Similarity search re-ranked by five factors of each node (``search_bayesian``).
 
-Similarity search with the nodes before and after each hit (``causal_search``).
+Similarity search with the nodes before and after each hit (``search_causal``).
 """
 
 import math

@@ -99,7 +99,6 @@ def _list_directions(pair: NodePair) -> tuple[EdgeId, EdgeId]:
     return (a, b, _CO_USED), (b, a, _CO_USED)
 
 
-_CO_USED = EdgeKind.CO_USED.label
 _MIN_PROBABILITY = 0.5
 _INFERRED_SHARE = 0.5  # of a count: joint use is inferred, the host did not state it
 _WEAKENING = 0.6  # share of its weight that an edge loses when one end succeeds without the other

@@ -161,7 +161,7 @@ class Autotuner:
         return found
 
     def run_if_due(self, namespace: str, lessons: int) -> None:
-        """Run after a lesson: every ``autotune.every`` lessons, where autotuning is enabled.
+        """Run after every ``autotune.every_feedbacks``-th lesson, where autotuning is enabled.
 
         Errors are logged, not raised: what was learned stands, and the next run makes up for it.
 
