@@ -1,23 +1,58 @@
-"""A retriever over real passages, shared by the tests of every host framework."""
+"""A memory over real passages for the tests of every host framework."""
 
 import json
+import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from host_answers import QUESTION
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPathRetriever
+
+if TYPE_CHECKING:
+    from langchain_openai import ChatOpenAI
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
 
 
+class WordVectors(Embeddings):
+    """Texts that share words are near each other: no model runs."""
+
+    model_name = "words"
+
+    def embed_query(self, text: str) -> list[float]:
+        vector = np.zeros(384)
+        for word in re.findall(r"\w+", text.lower()):
+            vector[zlib.crc32(word.encode()) % 384] += 1
+        return list(map(float, vector / (np.linalg.norm(vector) or 1)))
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+
+@pytest.fixture(scope="session")
+def embeddings() -> Embeddings:
+    return WordVectors()
+
+
+@pytest.fixture
+def question() -> str:
+    """What two of the passages answer together."""
+    return QUESTION
+
+
 @pytest.fixture(scope="session")
 def passages() -> list[Document]:
-    """The passages of the first three HotpotQA questions, ten per question."""
-    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:30]
+    """The ten passages of the first HotpotQA question."""
+    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:10]
     rows = [json.loads(line) for line in lines]
     return [
         Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})
@@ -29,9 +64,9 @@ def passages() -> list[Document]:
 def indexed(
     embeddings: Embeddings, passages: list[Document], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A memory over the passages of the first question, which tests that teach one copy."""
+    """A memory over the passages, which tests that teach one copy."""
     place = tmp_path_factory.mktemp("indexed") / "memory"
-    CrabPathRetriever.from_documents(passages[:10], embeddings, path=place).memory.close()
+    CrabPathRetriever.from_documents(passages, embeddings, path=place).memory.close()
     return place
 
 
@@ -43,7 +78,24 @@ def place(indexed: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def retriever(embeddings: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
-    """CrabPath over the passages: embedded Chroma, SQLite, all-MiniLM-L6-v2."""
+    """A retriever that no test teaches: embedded Chroma and SQLite."""
     made = CrabPathRetriever.from_documents(passages, embeddings, k=4)
     yield made
     made.memory.close()
+
+
+@pytest.fixture
+def own_retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
+    """A retriever that the test may teach."""
+    made = CrabPathRetriever.from_existing(place, embeddings, k=3)
+    yield made
+    made.memory.close()
+
+
+@pytest.fixture(scope="session")
+def model(make_httpserver: HTTPServer) -> "ChatOpenAI":
+    """OpenAI's client, asking the server of ``chat_server``."""
+    from langchain_openai import ChatOpenAI
+
+    url = make_httpserver.url_for("/v1")
+    return ChatOpenAI(model="m", base_url=url, api_key="x", max_retries=0)

@@ -1,23 +1,69 @@
-"""Adapters import only public names of the package."""
+"""Adapters use public names, and say what to install; the library needs no host."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = {"crabpath_retrievers", "crabpath_retrievers.integration"}
 FILES = sorted((ROOT / "adapters").rglob("*.py"))
+IMPORT = """
+import sys
+sys.modules[{module!r}] = None
+from crabpath_retrievers import MissingExtraError
+try:
+    import {adapter}
+except MissingExtraError as error:
+    print(isinstance(error, ImportError), error)
+"""
+USE = """
+import sys
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers import CrabPathRetriever
+CrabPathRetriever.from_texts(["a"], DeterministicFakeEmbedding(size=8)).invoke("a")
+print(sorted({"langgraph", "langchain", "llama_index.core"} & set(sys.modules)))
+"""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_adapters_import_public_names_only(path):
     """From ``crabpath_retrievers`` and ``crabpath_retrievers.integration``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    modules = {
-        node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module is not None
-    }
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules = {node.module for node in imports if node.module is not None}
     internal = {name for name in modules if name.split(".")[0] == "crabpath_retrievers"}
-    assert internal <= ADAPTERS
+    assert internal <= {"crabpath_retrievers", "crabpath_retrievers.integration"}
+
+
+def run(code):
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "adapter", "message", "extra"),
+    [
+        ("langgraph", "langgraph_crabpath", "langgraph_crabpath needs lang", "langgraph"),
+        ("langchain", "langgraph_crabpath", "langgraph_crabpath needs lang", "langgraph"),
+        (
+            "llama_index.core",
+            "llama_index.retrievers.crabpath",
+            "LlamaIndex is not installed",
+            "llama-index",
+        ),
+    ],
+)
+def test_the_message_names_the_command(module, adapter, message, extra):
+    said = run(IMPORT.format(module=module, adapter=adapter))
+    assert said.startswith(f"True {message}")
+    assert said.endswith(f"pip install 'crabpath-retrievers[{extra}]'\n")
+
+
+@pytest.mark.slow
+def test_the_library_imports_no_host():
+    """Neither at import nor when a memory is opened and asked."""
+    assert run(USE) == "[]\n"

@@ -1,44 +1,125 @@
-"""The type of task that a LangChain user gives, in the record of the turn."""
+"""The type of task that users of each host give, in the record of the turn."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
+from host_answers import turn_of
+from langchain.agents import create_agent
 from langchain_core.documents import Document
+from langgraph.graph import StateGraph
 from typer.testing import CliRunner
+from typing_extensions import TypedDict
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.vectors import embedder
+from langgraph_crabpath import CrabPathMiddleware, crabpath_retrieve, create_crabpath_tool
+from llama_index.retrievers.crabpath import CrabPathReranker
+from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaIndexRetriever
 
 
-def task_of(retriever, documents):
-    """Type of the task of the turn that returned them."""
-    turn = documents[0].metadata["crabpath"]["turn_id"]
-    return retriever.memory.explain(turn).turn.task_type
+class State(TypedDict, total=False):
+    question: str
+    documents: list
+    turn_id: str
 
 
-def test_a_retriever_has_one(retriever):
-    """As a field; none by default."""
-    assert task_of(retriever, retriever.invoke("fruit")) is None
-    refunds = CrabPathRetriever(memory=retriever.memory, task_type="refund")
-    assert task_of(retriever, refunds.invoke("fruit")) == "refund"
+@dataclass
+class Context:
+    task_type: str | None
 
 
-async def test_a_call_may_have_another(retriever):
-    """In place of the field, sync and async."""
-    refunds = CrabPathRetriever(memory=retriever.memory, task_type="refund")
-    assert task_of(retriever, refunds.invoke("fruit", task_type="cancel")) == "cancel"
-    assert task_of(retriever, await refunds.ainvoke("fruit", task_type="cancel")) == "cancel"
+def graph(retriever, **options):
+    builder = StateGraph(State, context_schema=Context)
+    builder.add_node("retrieve", crabpath_retrieve(retriever, **options))
+    builder.set_entry_point("retrieve")
+    return builder.compile()
+
+
+@pytest.fixture
+def memory(own_retriever):
+    return own_retriever.memory
+
+
+@pytest.fixture
+def task_of(memory):
+    """Type of the task of a turn, by its id or by what it returned."""
+    return lambda found: (
+        memory.explain(found if isinstance(found, str) else turn_of(found)).turn.task_type
+    )
+
+
+async def test_langchain_has_it_as_field_and_for_a_call(memory, question, task_of):
+    assert task_of(CrabPathRetriever(memory=memory).invoke(question)) is None
+    refunds = CrabPathRetriever(memory=memory, task_type="refund")
+    assert task_of(refunds.invoke(question)) == "refund"
+    assert task_of(refunds.invoke(question, task_type="cancel")) == "cancel"
+    assert task_of(await refunds.ainvoke(question, task_type="cancel")) == "cancel"
+
+
+async def test_llama_index_has_it_as_argument_and_for_a_while(memory, question, task_of):
+    assert task_of(LlamaIndexRetriever(memory).retrieve(question)) is None
+    refunds = LlamaIndexRetriever(memory, task_type="refund")
+    assert task_of(refunds.retrieve(question)) == "refund"
+    cancels = refunds.for_task("cancel")
+    assert task_of(await cancels.aretrieve(question)) == "cancel"
+    assert (refunds.task_type, cancels.for_namespace("ann").task_type) == ("refund", "cancel")
+    nodes = refunds.retrieve(question)
+    for item in nodes:
+        item.node.metadata.pop("crabpath")
+    reranker = CrabPathReranker(memory=memory, task_type="order")
+    assert task_of(reranker.postprocess_nodes(nodes, query_str=question)) == "order"
+
+
+async def test_langgraph_takes_the_first_of_option_context_configurable_and_field(
+    memory, question, task_of
+):
+    refunds = CrabPathRetriever(memory=memory, task_type="field")
+    config, context = {"configurable": {"task_type": "configurable"}}, Context("context")
+
+    async def task(graph, **given):
+        return task_of((await graph.ainvoke({"question": question}, **given))["turn_id"])
+
+    assert await task(graph(CrabPathRetriever(memory=memory))) is None
+    assert await task(graph(refunds)) == "field"
+    assert await task(graph(refunds), config=config) == "configurable"
+    assert await task(graph(refunds), config=config, context=context) == "context"
+    fixed = graph(refunds, task_type="option")
+    assert await task(fixed, config=config, context=context) == "option"
+    chosen = graph(refunds, task_type=lambda _, config: config["configurable"].get("kind"))
+    assert await task(chosen, config={"configurable": {"kind": "cancel"}}) == "cancel"
+    assert await task(chosen) == "field"
+
+
+def test_agents_have_it(own_retriever, chat_server, model, question, task_of):
+    """The model cannot choose it."""
+    middleware = CrabPathMiddleware(own_retriever, task_type="refund")
+    result = create_agent(model, [], middleware=[middleware]).invoke(
+        {"messages": [("user", question)]}
+    )
+    assert [task_of(turn) for turn in result["crabpath_turns"]] == ["refund"]
+    tool = create_crabpath_tool(own_retriever, task_type="refund")
+    assert list(tool.args) == ["query"]
+    call = {"type": "tool_call", "name": tool.name, "id": "1", "args": {"query": question}}
+    assert task_of(tool.invoke(call).artifact) == "refund"
 
 
 @pytest.mark.parametrize("task", ["", "  ", "x" * 201, 7])
-def test_one_that_cannot_be_kept_is_refused(retriever, unchanged, task):
-    """With a sentence."""
-    with pytest.raises(InvalidInputError, match="task_type must be a text of 1 to 200"):
-        retriever.invoke("fruit", task_type=task)
+def test_one_that_cannot_be_kept_is_refused(own_retriever, memory, question, task):
+    before = memory.info()
+    for ask in (
+        lambda: own_retriever.invoke(question, task_type=task),
+        lambda: LlamaIndexRetriever(memory).for_task(task).retrieve(question),
+        lambda: graph(own_retriever, task_type=task).invoke({"question": question}),
+    ):
+        with pytest.raises(InvalidInputError, match="task_type must be a text of 1 to 200"):
+            ask()
+    assert memory.info() == before
 
 
-def test_the_command_line_takes_one(tmp_path):
-    """``crabpath query --task``."""
+def test_the_command_line_takes_one(tmp_path, embeddings, monkeypatch):
+    monkeypatch.setattr(embedder, "load_default_embeddings", lambda: embeddings)
     place = str(tmp_path / "m")
     with CrabPath.open(place) as memory:
         memory.add_documents([Document("Apples are red.")])

@@ -1,36 +1,67 @@
-"""A small memory that a test may change, and a chat model behind a real client."""
+"""A memory that a test may change, states of every kind, and both ways to call a Runnable."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import pytest
-from chat_server import ChatServer
-from langchain_core.embeddings import Embeddings
-from langchain_openai import ChatOpenAI
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage
+from langgraph.graph import add_messages
+from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from crabpath_retrievers import CrabPathRetriever
 
-QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
+
+class DictState(TypedDict, total=False):
+    question: str
+    messages: Annotated[list[AnyMessage], add_messages]
+    documents: list[Document]
+    turn_id: str
+    answer: str
+    outcome: float | str | bool
+    used: list[str]
+    correction: str
+    feedback: dict
+
+
+@dataclass
+class DataState:
+    question: str | None = None
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    turn_id: str | None = None
+    outcome: float | str | bool | None = None
+    used: list[str] | None = None
+    correction: str | None = None
+    feedback: dict | None = None
+
+
+class ModelState(BaseModel):
+    question: str | None = None
+    messages: Annotated[list[AnyMessage], add_messages] = []
+    documents: list[Document] = []
+    turn_id: str | None = None
+    outcome: float | str | bool | None = None
+    used: list[str] | None = None
+    correction: str | None = None
+    feedback: dict | None = None
 
 
 @pytest.fixture
-def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
-    """CrabPath over the ten passages of one question."""
-    made = CrabPathRetriever.from_existing(place, embeddings, k=3)
-    yield made
-    made.memory.close()
+def dict_state() -> type[DictState]:
+    return DictState
+
+
+@pytest.fixture(params=[DictState, DataState, ModelState])
+def state(request: pytest.FixtureRequest) -> type:
+    kind: type = request.param
+    return kind
 
 
 @pytest.fixture
-def model(chat_server: ChatServer) -> ChatOpenAI:
-    """OpenAI's client, asking the server of this machine."""
-    return ChatOpenAI(model="m", base_url=chat_server.url, api_key="x", max_retries=0)
-
-
-@pytest.fixture
-def question() -> str:
-    """What the passages answer."""
-    return QUESTION
+def retriever(own_retriever: CrabPathRetriever) -> CrabPathRetriever:
+    return own_retriever
 
 
 @pytest.fixture(params=["async", pytest.param("sync", marks=pytest.mark.slow)])

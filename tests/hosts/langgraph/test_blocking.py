@@ -5,6 +5,7 @@ import time
 
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
+from host_answers import block_of
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
@@ -23,27 +24,22 @@ CONFIG = {"configurable": {"thread_id": "1"}}
 
 
 class State(TypedDict, total=False):
-    """From question to receipt."""
-
     question: str
     documents: list
     turn_id: str
     feedback: dict
 
 
-def graph(retriever, record):
+def graph(retriever, *record):
     """Retrieve, record."""
     builder = StateGraph(State)
-    builder.add_node("retrieve", crabpath_retrieve(retriever))
-    builder.add_node("record", record)
+    builder.add_sequence([("retrieve", crabpath_retrieve(retriever)), *record])
     builder.set_entry_point("retrieve")
-    builder.add_edge("retrieve", "record")
     return builder.compile(checkpointer=InMemorySaver())
 
 
 async def test_nodes_do_not_block(retriever, question):
-    """Retrieving, asking and learning run off the event loop."""
-    built = graph(retriever, crabpath_feedback(retriever, ask=True))
+    built = graph(retriever, ("record", crabpath_feedback(retriever, ask=True)))
     with blockbuster_ctx():
         await built.ainvoke({"question": question}, CONFIG)
         result = await built.ainvoke(Command(resume="Both were American."), CONFIG)
@@ -52,31 +48,26 @@ async def test_nodes_do_not_block(retriever, question):
 
 async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
     """Forty runs on one event loop: none blocks it, each has its own turn and namespace."""
-    builder = StateGraph(State)
-    builder.add_node("retrieve", crabpath_retrieve(retriever))
-    builder.set_entry_point("retrieve")
-    built = builder.compile()
+    built = graph(retriever)
     users = [f"user {number % 4}" for number in range(40)]
+    configs = [
+        {"configurable": {"user_id": user, "thread_id": str(number)}}
+        for number, user in enumerate(users)
+    ]
     with blockbuster_ctx():
         results = await asyncio.gather(
-            *(
-                built.ainvoke({"question": question}, {"configurable": {"user_id": user}})
-                for user in users
-            )
+            *(built.ainvoke({"question": question}, config) for config in configs)
         )
-    found = [result["documents"][0].metadata["crabpath"]["namespace"] for result in results]
-    assert found == users
+    assert [block_of(result["documents"])["namespace"] for result in results] == users
     assert len({result["turn_id"] for result in results}) == len(users)
 
 
 async def test_a_blocking_node_would_be_noticed(retriever, question):
-    """The watch that the other tests rely on is awake."""
-
     async def blocks(_state):
         time.sleep(0.01)  # noqa: ASYNC251  meant to be caught
 
     with blockbuster_ctx(), pytest.raises(BlockingError):
-        await graph(retriever, blocks).ainvoke({"question": question}, CONFIG)
+        await graph(retriever, ("record", blocks)).ainvoke({"question": question}, CONFIG)
 
 
 async def test_an_agent_does_not_block(retriever, question, chat_server, model):
@@ -84,7 +75,6 @@ async def test_an_agent_does_not_block(retriever, question, chat_server, model):
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
     )
-
     policy = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
     middleware = CrabPathMiddleware(retriever, policy=policy)
     tools = [create_crabpath_tool(retriever)]

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
+from host_answers import CORRECTION, block_of, count_feedback, read_feedback, texts, turn_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from crabpath_retrievers import CrabPathRetriever, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.vectors import embedder
 from langgraph_crabpath.serving import served_model, served_retriever
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
 NAMES = ("rag", "agent", "human_feedback", "maintenance")
-CORRECTION = "Both Scott Derrickson and Ed Wood were American."
-ANN = {"configurable": {"thread_id": "1"}}
+CONFIG = {"configurable": {"thread_id": "1"}}
+ANN = {"user_id": "ann"}
 
 
 def load(name):
@@ -32,13 +33,7 @@ def load(name):
     return module
 
 
-def kept(retriever):
-    """All feedback that the memory holds, by status."""
-    return retriever.memory.store.learned.count_feedback()
-
-
 def test_the_configuration_names_every_application():
-    """Each file is named, and each name is a file with that variable."""
     named = json.loads((GRAPHS / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
     assert named == {name: f"./{name}.py:graph" for name in NAMES}
     assert {path.stem for path in GRAPHS.glob("*.py")} == set(NAMES)
@@ -46,8 +41,7 @@ def test_the_configuration_names_every_application():
 
 
 @pytest.mark.slow
-def test_the_configuration_is_valid():
-    """``langgraph validate`` says so."""
+def test_langgraph_finds_the_configuration_valid():
     command = [sys.executable, "-m", "langgraph_cli", "validate", "-c", GRAPHS / "langgraph.json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -60,26 +54,23 @@ async def test_rag_learns_from_its_own_grade(retriever, question, chat_server, m
         {"outcome": 0.8, "used": ["h1", "h4"]} if "response_format" in body else "Yes, American."
     )
     graph = load("rag").build(retriever, model)
-    result = await graph.ainvoke({"question": question}, context={"user_id": "ann"})
+    result = await graph.ainvoke({"question": question}, context=ANN)
     assert result["answer"] == "Yes, American."
     assert result["feedback"]["status"] == "applied"
-    feedback = retriever.memory.store.learned.get_feedback(
-        result["feedback"]["feedback_id"]
-    ).feedback
+    feedback = read_feedback(retriever, result["feedback"]["feedback_id"])
     assert (feedback.outcome, feedback.source, feedback.namespace) == (0.8, "self", "ann")
     assert feedback.used == ("h1", "h4")
 
 
+@pytest.mark.parametrize("grade", ["Well done!", {"outcome": 9, "used": []}])
 async def test_rag_learns_nothing_from_a_grade_that_cannot_be_read(
-    retriever, question, chat_server, model
+    retriever, question, chat_server, model, grade
 ):
-    """Prose in place of a grade, or a grade out of range, ends the run without feedback."""
+    chat_server.says = lambda body: grade if "response_format" in body else "Yes."
     graph = load("rag").build(retriever, model, InMemorySaver())
-    for grade in ("Well done!", {"outcome": 9, "used": []}):
-        chat_server.says = lambda body, g=grade: g if "response_format" in body else "Yes."
-        result = await graph.ainvoke({"question": question}, ANN)
-        assert (result["answer"], "feedback" in result) == ("Yes.", False)
-    assert sum(kept(retriever).values()) == 0
+    result = await graph.ainvoke({"question": question}, CONFIG)
+    assert (result["answer"], "feedback" in result) == ("Yes.", False)
+    assert sum(count_feedback(retriever).values()) == 0
 
 
 async def test_the_agent_remembers_and_learns(retriever, question, chat_server, model):
@@ -89,51 +80,47 @@ async def test_the_agent_remembers_and_learns(retriever, question, chat_server, 
     )
     graph = load("agent").build(retriever, model, InMemorySaver())
     asked = {"messages": [{"role": "user", "content": question}]}
-    first = await graph.ainvoke(asked, ANN, context={"user_id": "ann"})
+    first = await graph.ainvoke(asked, CONFIG, context=ANN)
     assert len(first["crabpath_turns"]) == 2
     said = {**asked, "crabpath_feedback": CORRECTION}
-    second = await graph.ainvoke(said, ANN, context={"user_id": "ann"})
-    assert CORRECTION in [document.page_content for document in second["crabpath_documents"]]
+    second = await graph.ainvoke(said, CONFIG, context=ANN)
+    assert CORRECTION in texts(second["crabpath_documents"])
 
 
 async def test_human_feedback_waits_and_learns(retriever, question, chat_server, model):
     """The run stops with the answer, and goes on with what a person says about it."""
     chat_server.says = "No."
     graph = load("human_feedback").build(retriever, model, InMemorySaver())
-    waiting = await graph.ainvoke({"question": question}, ANN, context={"user_id": "ann"})
+    waiting = await graph.ainvoke({"question": question}, CONFIG, context=ANN)
     assert waiting["__interrupt__"][0].value["answer"] == "No."
-    result = await graph.ainvoke(Command(resume=CORRECTION), ANN, context={"user_id": "ann"})
+    result = await graph.ainvoke(Command(resume=CORRECTION), CONFIG, context=ANN)
     assert result["feedback"]["status"] == "applied"
-    found = retriever.invoke(question, namespace="ann")
-    assert CORRECTION in [document.page_content for document in found]
+    assert CORRECTION in texts(retriever.invoke(question, namespace="ann"))
 
 
-async def test_maintenance_learns_from_what_waits(embeddings, passages, question):
-    """Feedback of a memory that leaves learning to others is applied and indexed, then told."""
+async def test_maintenance_learns_from_what_waits(place, embeddings, question):
+    """Feedback of a memory that leaves learning to others is applied and indexed, and counted."""
     settings = Settings(learning=LearningSettings(apply="external"))
-    with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents(passages[:10])
-        retriever = CrabPathRetriever(memory=memory)
-        turn = retriever.invoke(question)[0].metadata["crabpath"]["turn_id"]
+    retriever = CrabPathRetriever.from_existing(place, embeddings, settings=settings)
+    with retriever.memory as memory:
+        turn = turn_of(retriever.invoke(question))
         assert retriever.record(turn, 1, used=["h1"]).status == "waiting"
         graph = load("maintenance").build(retriever)
         with blockbuster_ctx():
             result = await graph.ainvoke({})
         assert result["learned"] == {"applied": 1, "refused": 0, "failed": 0}
         assert result["memory"] == memory.info()
-        assert (kept(retriever)["applied"], memory.store.learned.count_unindexed_episodes()) == (
-            1,
-            0,
-        )
+        assert count_feedback(retriever)["applied"] == 1
+        assert memory.store.learned.count_unindexed_episodes() == 0
         assert (await graph.ainvoke({}))["learned"]["applied"] == 0
 
 
 async def test_a_server_opens_memory_and_model_once(
-    tmp_path, monkeypatch, embeddings, passages, question, chat_server
+    place, embeddings, monkeypatch, question, chat_server
 ):
     """Off the event loop; every graph of the process shares them."""
-    CrabPathRetriever.from_documents(passages[:10], embeddings, path=tmp_path).memory.close()
-    monkeypatch.setenv("CRABPATH_STORE", str(tmp_path))
+    monkeypatch.setattr(embedder, "load_default_embeddings", lambda: embeddings)
+    monkeypatch.setenv("CRABPATH_STORE", str(place))
     monkeypatch.setenv("CRABPATH_MODEL", "openai:local")
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
@@ -144,7 +131,7 @@ async def test_a_server_opens_memory_and_model_once(
         assert model is await served_model()
     assert isinstance(model, ChatOpenAI)
     assert (model.model_name, str(model.root_client.base_url)) == ("local", f"{chat_server.url}/")
-    assert [d.id for d in await retriever.ainvoke(question)]
+    assert block_of(await retriever.ainvoke(question))
     retriever.memory.close()
 
 

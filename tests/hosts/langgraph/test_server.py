@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import minilm
 import pytest
+from host_answers import CORRECTION, QUESTION
 from langgraph_sdk import get_sync_client
 
 from crabpath_retrievers import CrabPathRetriever
@@ -22,7 +24,6 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
-CORRECTION = "Both Scott Derrickson and Ed Wood were American."
 BLOCKS = """
 import time
 from langgraph.graph import StateGraph
@@ -70,20 +71,23 @@ def copied(folder, **more):
 
 
 @contextmanager
-def served(folder, log, **environment) -> Iterator[str]:
-    """The address of a server over the applications in a folder."""
-    port = free_port()
+def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
+    """The address of a server over the applications and a memory of the passages."""
+    memory, log, port = tmp_path / "memory", tmp_path / "server.log", free_port()
+    CrabPathRetriever.from_documents(passages, minilm.shared(), path=memory).memory.close()
+    environment = {
+        **os.environ,
+        **OFFLINE,
+        "CRABPATH_STORE": str(memory),
+        "OPENAI_BASE_URL": chat_server.url,
+        "OPENAI_API_KEY": "x",
+    }
+    folder = copied(tmp_path / "graphs", **config)
     options = ["--no-browser", "--no-reload", "--port", str(port)]
     command = [sys.executable, "-m", "langgraph_cli", "dev", *options]
     with (
         log.open("wb") as out,
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **OFFLINE, **environment},
-            stdout=out,
-            stderr=out,
-        ) as server,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out) as server,
     ):
         try:
             address = f"http://127.0.0.1:{port}"
@@ -105,35 +109,25 @@ def answers(address):
         return False
 
 
-def test_every_application_runs_under_the_development_server(
-    tmp_path, embeddings, passages, question, chat_server
-):
+def test_every_application_runs_under_the_development_server(tmp_path, passages, chat_server):
     """Each is asked over HTTP; the server notices what blocks its event loop, and they do not."""
-    memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
     chat_server.says = lambda body: (
         {"outcome": 1, "used": ["h1"]} if "response_format" in body else "Yes."
     )
-    log = tmp_path / "server.log"
-    environment = {
-        "CRABPATH_STORE": str(memory),
-        "OPENAI_BASE_URL": chat_server.url,
-        "OPENAI_API_KEY": "x",
-    }
     with (
-        served(copied(tmp_path / "graphs"), log, **environment) as address,
+        serve(tmp_path, chat_server, passages) as address,
         get_sync_client(url=address, api_key=None) as client,
     ):
 
         def run(graph, thread=None, **given):
             return client.runs.wait(thread, graph, raise_error=False, **given)
 
-        rag = run("rag", input={"question": question}, context={"user_id": "ann"})
+        rag = run("rag", input={"question": QUESTION}, context={"user_id": "ann"})
         assert (rag["answer"], rag["feedback"]["status"]) == ("Yes.", "applied")
         assert rag["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"
 
         thread = client.threads.create()["thread_id"]
-        asked = {"messages": [{"role": "user", "content": question}]}
+        asked = {"messages": [{"role": "user", "content": QUESTION}]}
         run("agent", thread, input=asked, context={"user_id": "ann"})
         said = {**asked, "crabpath_feedback": CORRECTION}
         agent = run("agent", thread, input=said, context={"user_id": "ann"})
@@ -141,21 +135,20 @@ def test_every_application_runs_under_the_development_server(
         assert CORRECTION in [d["page_content"] for d in agent["crabpath_documents"]]
 
         thread = client.threads.create()["thread_id"]
-        asked = {"question": question}
+        asked = {"question": QUESTION}
+        bob = {"context": {"user_id": "bob"}}
         stream = client.runs.stream(
-            thread, "human_feedback", input=asked, stream_mode="custom", context={"user_id": "bob"}
+            thread, "human_feedback", input=asked, stream_mode="custom", **bob
         )
         events = [part.data["type"] for part in stream if part.event == "custom"]
         assert (events[0], events[-1]) == ("crabpath_hop", "crabpath_retrieved")
         waiting = client.threads.get(thread)
         assert waiting["status"] == "interrupted"
-        told = run(
-            "human_feedback", thread, command={"resume": CORRECTION}, context={"user_id": "bob"}
-        )
-        assert told["feedback"]["status"] == "applied"
+        resumed = run("human_feedback", thread, command={"resume": CORRECTION}, **bob)
+        assert resumed["feedback"]["status"] == "applied"
 
         # Without authentication and without context the server says that user "" asks.
-        messages = {"messages": [{"role": "user", "content": question}]}
+        messages = {"messages": [{"role": "user", "content": QUESTION}]}
         for graph, kept, given in (
             ("rag", "documents", asked),
             ("human_feedback", "documents", asked),
@@ -177,24 +170,14 @@ def test_every_application_runs_under_the_development_server(
         assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
 
 
-def test_an_authenticated_user_cannot_take_another_name(
-    tmp_path, embeddings, passages, question, chat_server
-):
+def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat_server):
     """Where the server knows who asks, what a client sends about it does not count."""
-    memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
-    folder = copied(tmp_path / "graphs", auth={"path": "./who.py:auth"})
-    environment = {
-        "CRABPATH_STORE": str(memory),
-        "OPENAI_BASE_URL": chat_server.url,
-        "OPENAI_API_KEY": "x",
-    }
     claimed = {"user_id": "bob", "langgraph_auth_user": {"identity": "bob"}}
     with (
-        served(folder, tmp_path / "server.log", **environment) as address,
+        serve(tmp_path, chat_server, passages, auth={"path": "./who.py:auth"}) as address,
         get_sync_client(url=address, api_key=None, headers={"x-user": "ann"}) as client,
     ):
         result = client.runs.wait(
-            None, "rag", input={"question": question}, config={"configurable": claimed}
+            None, "rag", input={"question": QUESTION}, config={"configurable": claimed}
         )
     assert result["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"

@@ -1,6 +1,6 @@
 """A retriever over real passages, as LlamaIndex users make one, and models of LlamaIndex."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,27 +13,18 @@ from llama_models import CountingEmbedding, HttpLLM
 
 from llama_index.retrievers.crabpath import CrabPathRetriever
 
-QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
-
-
-@pytest.fixture
-def question() -> str:
-    """A question that two of the passages answer together."""
-    return QUESTION
-
 
 @pytest.fixture(scope="session")
 def documents(passages: list[Passage]) -> list[Document]:
-    """The passages of the first question as LlamaIndex documents."""
     return [
         Document(id_=passage.id, text=passage.page_content, metadata=dict(passage.metadata))
-        for passage in passages[:10]
+        for passage in passages
     ]
 
 
 @pytest.fixture
 def embed_model(embeddings: Embeddings) -> CountingEmbedding:
-    """all-MiniLM-L6-v2 as a LlamaIndex model that notes what it embeds."""
+    """A LlamaIndex model that notes what it embeds."""
     return CountingEmbedding(embeddings)
 
 
@@ -51,6 +42,20 @@ def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever
     made = CrabPathRetriever.from_existing(place, embeddings, similarity_top_k=4)
     yield made
     made.memory.close()
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[CrabPathRetriever], CrabPathRetriever]]:
+    """Closes the memories of the retrievers that it is given when the test ends."""
+    given: list[CrabPathRetriever] = []
+
+    def close_later(made: CrabPathRetriever) -> CrabPathRetriever:
+        given.append(made)
+        return made
+
+    yield close_later
+    for made in given:
+        made.memory.close()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
 @pytest.mark.parametrize(
     ("bundle", "error", "message"),
     [
-        ("", InvalidInputError, "query is empty"),
         (" \n", InvalidInputError, "query is empty"),
         (QueryBundle("x", embedding=[1.0, 2.0]), EmbeddingMismatchError, "2 dimensions"),
         (QueryBundle("x", embedding=[float("nan")] * 384), InvalidInputError, "finite vector"),
@@ -20,7 +19,6 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
     ],
 )
 async def test_queries(shared, bundle, error, message):
-    """Sync and async."""
     with pytest.raises(error, match=message):
         shared.retrieve(bundle)
     with pytest.raises(error, match=message):
@@ -38,39 +36,39 @@ async def test_queries(shared, bundle, error, message):
         ({"filters": {"$nonsense": 1}}, "not a Chroma condition"),
     ],
 )
-def test_arguments_of_the_retriever(shared, options, message):
-    """Are refused at the latest when it is asked."""
+def test_arguments_of_the_retriever_are_refused_when_it_is_asked(shared, options, message):
     made = CrabPathRetriever(shared.memory, **options)
     with pytest.raises(InvalidInputError, match=message):
         made.retrieve("Ed Wood")
 
 
-def test_no_memory(shared):
-    """A retriever is no memory, and an unknown argument none at all."""
+def test_what_is_no_memory_and_an_unknown_argument(shared):
     with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
         CrabPathRetriever(shared)
     with pytest.raises(TypeError, match="top_k"):
         CrabPathRetriever(shared.memory, top_k=3)
 
 
+NODE, TWICE = TextNode(text="x"), [TextNode(id_="a", text="x"), TextNode(id_="a", text="y")]
+
+
 @pytest.mark.parametrize(
-    ("make", "given", "message"),
+    ("make", "given", "error", "message"),
     [
-        ("from_documents", ["text"], "expected a LlamaIndex Document, got str"),
-        ("from_documents", [TextNode(text="x")], "expected a LlamaIndex Document, got TextNode"),
-        ("from_nodes", ["text"], "expected a LlamaIndex BaseNode, got str"),
-        ("from_nodes", [TextNode(text="x", embedding=[float("nan")] * 384)], "finite vector"),
-        (
-            "from_nodes",
-            [TextNode(id_="a", text="x"), TextNode(id_="a", text="y")],
-            "two documents have the id 'a'",
-        ),
+        ("from_documents", "text", InvalidInputError, "expected a LlamaIndex Document, got str"),
+        ("from_documents", NODE, InvalidInputError, "a LlamaIndex Document, got TextNode"),
+        ("from_nodes", "text", InvalidInputError, "expected a LlamaIndex BaseNode, got str"),
+        ("from_nodes", [float("nan")] * 384, InvalidInputError, "finite vector"),
+        ("from_nodes", [1.0, 2.0], EmbeddingMismatchError, "has 2 dimensions, the memory 384"),
+        ("from_nodes", TWICE, InvalidInputError, "two documents have the id 'a'"),
     ],
 )
-def test_documents(embed_model, make, given, message, tmp_path):
+def test_documents(embed_model, make, given, error, message, tmp_path):
     """Nothing of a call that fails is kept, and its directory is free again."""
-    path = tmp_path / "memory"
-    with pytest.raises(InvalidInputError, match=message):
+    if isinstance(given, list) and isinstance(given[0], float):
+        given = TextNode(text="x", embedding=given)
+    path, given = tmp_path / "memory", given if isinstance(given, list) else [given]
+    with pytest.raises(error, match=message):
         getattr(CrabPathRetriever, make)(given, embed_model, path=path)
     made = CrabPathRetriever.from_documents([Document(text="Fine.")], embed_model, path=path)
     assert made.memory.info()["nodes"] == 1
@@ -93,37 +91,18 @@ def test_blank_pages_are_left_out(embed_model, caplog):
     made.memory.close()
 
 
-def test_embeddings_of_another_size(embed_model):
-    """Are refused."""
-    node = TextNode(id_="a", text="x", embedding=[1.0, 2.0])
-    with pytest.raises(EmbeddingMismatchError, match="has 2 dimensions, the memory 384"):
-        CrabPathRetriever.from_nodes([node], embed_model)
-
-
-def test_a_model_that_is_none(documents):
-    """The message says what to pass."""
+def test_other_models(documents, embed_model, place):
+    """What is none; one that the memory was not built with, though of the same dimension."""
     with pytest.raises(InvalidInputError, match="embed_model cannot be a int"):
         CrabPathRetriever.from_documents(documents, 3)
-
-
-def test_another_model_than_the_memory_was_built_with(documents, embed_model, tmp_path):
-    """Is refused, though it has the same dimension."""
 
     class Other(type(embed_model)):
         def _get_text_embedding(self, text):
             return super()._get_text_embedding(text)[::-1]
 
-    path = tmp_path / "memory"
-    CrabPathRetriever.from_documents(documents[:2], embed_model, path=path).memory.close()
-    other = CrabPathRetriever.from_existing(path, Other(embed_model._embeddings))
+    other = CrabPathRetriever.from_existing(place, Other(embed_model._embeddings))
     with pytest.raises(EmbeddingMismatchError, match="built with model"):
         other.retrieve("Ed Wood")
     other.memory.close()
-
-
-def test_a_closed_memory(documents, embed_model):
-    """Says how it is opened again."""
-    made = CrabPathRetriever.from_documents(documents[:2], embed_model)
-    made.memory.close()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
-        made.retrieve("Ed Wood")
+        other.retrieve("Ed Wood")

@@ -1,11 +1,13 @@
-"""LlamaIndex language models where LangChain wants a chat model, over real HTTP."""
+"""LlamaIndex language models where LangChain wants a chat model, and as router of the walk."""
 
+import json
 import time
 
-import blockbuster
 import openai
 import pytest
+from blockbuster import blockbuster_ctx
 from chat_server import too_many
+from host_answers import ids, turn_of
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from llama_index.core.llms import (
@@ -19,20 +21,22 @@ from llama_index.core.llms import (
 from llama_models import HttpLLM
 from pydantic import BaseModel, Field
 
-from llama_index.retrievers.crabpath import LlamaIndexChatModel
-from llama_index.retrievers.crabpath.messages import find_usage, from_response
+from crabpath_retrievers import ChatModelRouter, RouterSettings
+from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexChatModel
+from llama_index.retrievers.crabpath.messages import from_response
+
+ROUTE = {"follow": [1], "drop": [], "stop": False, "reason": "it is named"}
 
 
 class EchoLLM(CustomLLM):
-    """Repeats what it is asked, and takes no options."""
+    """Repeats what it is asked after a while, and takes no options."""
 
     @property
     def metadata(self):
-        """Nothing special."""
         return LLMMetadata()
 
     def complete(self, prompt, formatted=False):  # noqa: FBT002  the signature of the base
-        """The prompt."""
+        time.sleep(0.01)
         return CompletionResponse(text=prompt.removesuffix("\nassistant: "))
 
     def stream_complete(self, prompt, **_kwargs):
@@ -47,32 +51,36 @@ class Follow(BaseModel):
 
 
 @pytest.fixture
-def model(llm):
+def chat(llm):
     """The model as LangChain sees it."""
     return LlamaIndexChatModel(llm=llm)
 
 
-async def both(model, given):
+async def ask(model, given):
     """What a model says to the same, sync and async."""
     return [model.invoke(given), await model.ainvoke(given)]
 
 
-async def test_answers_with_its_tokens(model, chat_server):
-    """Text and usage, as the server sent them; roles arrive."""
-    for message in await both(model, [SystemMessage("Be short."), HumanMessage("hello")]):
+async def test_answers_with_its_tokens(chat, chat_server):
+    """Text and usage, as the server sent them; roles arrive; it pipes and blocks nobody."""
+    for message in await ask(chat, [SystemMessage("Be short."), HumanMessage("hello")]):
         assert isinstance(message, AIMessage)
         assert message.content == "ok"
         assert message.usage_metadata["output_tokens"] == 1
         assert message.usage_metadata["input_tokens"] > 1
     for request in chat_server.requests:
         assert [m["role"] for m in request["messages"]] == ["system", "user"]
+    assert (chat | StrOutputParser()).invoke("hello") == "ok"
+    with blockbuster_ctx():
+        assert chat.get_num_tokens("hello world") == 2
+        assert (await chat.ainvoke("hello")).content == "ok"
 
 
-async def test_gives_structured_output(model, chat_server):
-    """By a required tool call with the schema as it is."""
+async def test_gives_structured_output(chat, chat_server):
+    """By a required tool call with the schema as it is; prose in its place is handed on."""
     chat_server.says = {"follow": [1, 3]}
-    structured = model.with_structured_output(Follow, include_raw=True)
-    for found in await both(structured, "which?"):
+    structured = chat.with_structured_output(Follow, include_raw=True)
+    for found in await ask(structured, "which?"):
         assert found["parsed"] == Follow(follow=[1, 3])
         assert found["raw"].usage_metadata["total_tokens"] > 0
     for request in chat_server.requests:
@@ -80,15 +88,9 @@ async def test_gives_structured_output(model, chat_server):
         assert tool["function"]["name"] == "Follow"
         assert tool["function"]["parameters"]["required"] == ["follow"]
         assert request["tool_choice"] == "required"
-
-
-async def test_prose_in_place_of_a_call_is_no_error(model, chat_server):
-    """It is handed on, so that the router can read it."""
     chat_server.says = 'I would follow {"follow": [1]}'
-    structured = model.with_structured_output(Follow, include_raw=True)
-    for found in await both(structured, "which?"):
-        assert found["parsed"] is None
-        assert found["raw"].content == 'I would follow {"follow": [1]}'
+    for found in await ask(structured, "which?"):
+        assert (found["parsed"], found["raw"].content) == (None, chat_server.says)
 
 
 async def test_a_model_without_functions_says_so(chat_server):
@@ -98,65 +100,41 @@ async def test_a_model_without_functions_says_so(chat_server):
         with pytest.raises(NotImplementedError, match="does not support function calling"):
             bare.with_structured_output(Follow)
     assert (await plain.ainvoke("hello")).content == "ok"
-    assert "hello" in LlamaIndexChatModel(llm=MockLLM()).invoke("hello").content
 
 
-async def test_tool_calls_go_both_ways(model, chat_server):
+async def test_tool_calls_go_both_ways(chat, chat_server):
     """A call that was answered is in the history of the next request."""
     chat_server.says = {"follow": [2]}
-    bound = model.bind_tools([Follow], tool_choice="auto")
+    bound = chat.bind_tools([Follow], tool_choice="auto")
     called = bound.invoke("which?")
     (call,) = called.tool_calls
     assert (call["name"], call["args"]) == ("Follow", {"follow": [2]})
     chat_server.says = "done"
-    told = [HumanMessage("which?"), called, ToolMessage("followed", tool_call_id=call["id"])]
-    assert (await bound.ainvoke(told)).content == "done"
+    history = [HumanMessage("which?"), called, ToolMessage("followed", tool_call_id=call["id"])]
+    assert (await bound.ainvoke(history)).content == "done"
     sent = chat_server.requests[-1]["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
     assert sent[2]["tool_call_id"] == sent[1]["tool_calls"][0]["id"] == call["id"]
     assert chat_server.requests[-1]["tool_choice"] == "auto"
 
 
-async def test_errors_of_the_provider_come_through(model, chat_server):
+async def test_errors_of_the_provider_come_through(chat, chat_server):
     """A router decides what to do with them."""
-    chat_server.says = lambda _body: too_many()
+    chat_server.says = too_many()
     with pytest.raises(openai.RateLimitError):
-        model.invoke("hello")
+        chat.invoke("hello")
     with pytest.raises(openai.RateLimitError):
-        await model.ainvoke("hello")
+        await chat.ainvoke("hello")
 
 
-def test_answers_can_be_kept_short(llm, chat_server):
-    """Where the model has a field for that."""
+async def test_answers_can_be_kept_short_where_the_model_has_a_field_for_that(llm, chat_server):
     LlamaIndexChatModel(llm=llm, max_tokens=7).invoke("hello")
     assert chat_server.requests[-1]["max_tokens"] == 7
-    assert LlamaIndexChatModel(llm=EchoLLM(), max_tokens=7).invoke("hello").content == "user: hello"
-
-
-async def test_it_does_not_block(model):
-    """Neither a request nor the counting of tokens."""
-    with blockbuster.blockbuster_ctx():
-        assert model.get_num_tokens("hello world") == 2
-        assert (await model.ainvoke("hello")).content == "ok"
-
-
-async def test_a_custom_model_does_not_block():
-    """LlamaIndex's own async method of such a model runs it on the event loop."""
-
-    class Slow(EchoLLM):
-        def complete(self, prompt, formatted=False):  # noqa: FBT002
-            time.sleep(0.05)
-            return super().complete(prompt, formatted)
-
-    with blockbuster.blockbuster_ctx():
-        said = await LlamaIndexChatModel(llm=Slow()).ainvoke("Well?")
-    assert said.text == "user: Well?"
-
-
-def test_in_a_chain(model):
-    """It pipes, and counts tokens without a network."""
-    assert (model | StrOutputParser()).invoke("hello") == "ok"
-    assert model.get_num_tokens("hello world") == 2
+    # LlamaIndex's own async method of a custom model runs it on the event loop.
+    echo = LlamaIndexChatModel(llm=EchoLLM(), max_tokens=7)
+    with blockbuster_ctx():
+        assert (await echo.ainvoke("hello")).text == "user: hello"
+    assert echo.invoke("hello").text == "user: hello"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +153,36 @@ def test_in_a_chain(model):
 def test_usage_is_found_wherever_it_is(raw, extra, wanted):
     """OpenAI, Anthropic, Gemini and Ollama call it differently; none is no error."""
     response = ChatResponse(message=ChatMessage(content="x"), raw=raw, additional_kwargs=extra)
-    usage = find_usage(response)
-    found = usage and (usage["input_tokens"], usage["output_tokens"])
-    assert found == wanted
-    assert from_response(response).usage_metadata == usage
+    usage = from_response(response).usage_metadata
+    assert (usage and (usage["input_tokens"], usage["output_tokens"])) == wanted
+
+
+def read_turn(retriever, nodes):
+    return retriever.memory.explain(turn_of(nodes)).turn
+
+
+@pytest.mark.parametrize("functions", [True, False])
+async def test_it_routes(place, embeddings, chat_server, question, closing, functions):
+    """By a tool call, or by JSON in words; its tokens stand in the turn."""
+    chat_server.says = ROUTE if functions else f"I say {json.dumps(ROUTE)}, gladly."
+    llm = HttpLLM(url=chat_server.url, functions=functions)
+    retriever = closing(CrabPathRetriever.from_existing(place, embeddings, router=llm))
+    for nodes in (retriever.retrieve(question), await retriever.aretrieve(question)):
+        turn = read_turn(retriever, nodes)
+        assert (turn.llm_calls, turn.llm_failures) == (1, 0)
+        assert turn.routing == ("it is named",)
+        assert turn.llm_input_tokens > 50
+        assert turn.llm_output_tokens > 5
+    assert all(bool(request.get("tools")) == functions for request in chat_server.requests)
+    assert all(request["max_tokens"] == 180 for request in chat_server.requests)
+
+
+async def test_where_it_fails_the_answer_is_that_without_a_model(
+    place, embeddings, shared, llm, chat_server, question, closing
+):
+    chat_server.says = too_many()
+    router = ChatModelRouter(LlamaIndexChatModel(llm=llm), RouterSettings(max_retries=0))
+    retriever = closing(CrabPathRetriever.from_existing(place, embeddings, router=router))
+    for nodes in (retriever.retrieve(question), await retriever.aretrieve(question)):
+        assert ids(nodes) == ids(shared.retrieve(question))
+        assert read_turn(retriever, nodes).llm_failures == 1

@@ -1,4 +1,4 @@
-"""Outcomes of queries as feedback: what people say, and what LlamaIndex tells by itself."""
+"""Outcomes of queries as feedback: what people say, and what LlamaIndex reports by itself."""
 
 import asyncio
 import threading
@@ -6,6 +6,7 @@ import threading
 import openai
 import pytest
 from chat_server import too_many
+from host_answers import CORRECTION, texts
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.chat_engine.types import AgentChatResponse
@@ -28,36 +29,28 @@ from llama_index.retrievers.crabpath import (
 )
 from llama_index.retrievers.crabpath.runs import QueryTracker
 
-RIGHT = "Scott Derrickson and Ed Wood were both American."
 SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
-
-
-def bad_request():
-    """HTTP 400, as for a prompt that is too long."""
-    return Response('{"error": {"message": "too long"}}', 400, mimetype="application/json")
+NO_ERRORS = OutcomePolicy(chain_error=Rule(-0.3, "harvested", on=False))
+PASSED = EvaluationResult(passing=True)
 
 
 class Broken(MockLLM):
-    """A model that fails."""
+    """A model that fails, as late as its ``max_tokens`` say."""
 
     _fault: type[Exception] = PrivateAttr(default=RuntimeError)
     _asked: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
 
     def complete(self, *_args, **_kwargs):
-        """Never."""
         msg = "no"
         raise self._fault(msg)
 
     async def acomplete(self, *_args, **_kwargs):
-        """Never, and as late as it is told to."""
         self._asked.set()
         await asyncio.sleep(self.max_tokens or 0)
-        msg = "no"
-        raise self._fault(msg)
+        return self.complete()
 
 
 def broken(fault):
-    """A model that fails by an error of this class."""
     model = Broken()
     model._fault = fault
     return model
@@ -69,34 +62,42 @@ def engine(retriever):
     return RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
 
 
-def handling(retriever, policy=None, **options):
-    """A handler that hears everything while it is entered."""
-    return CrabPathEventHandler(retriever.memory, policy, **options)
+@pytest.fixture
+def handle(retriever):
+    """Makes a handler that hears everything while it is entered."""
+    return lambda policy=None: CrabPathEventHandler(retriever.memory, policy)
 
 
-def consumed(retriever, turn):
+def read_consumed(retriever, turn):
     """Id of the feedback that a turn was learned from; None while there is none."""
     return retriever.memory.store.turns.find(turn, namespace=None).consumed
 
 
-def test_a_correction_changes_the_next_retrieval(retriever, engine, question):
-    """Said of a query by the name that the program gave it: end to end."""
-    with handling(retriever) as handler:
+def read_learned(retriever):
+    """The feedback that the last turn was learned from; None without any."""
+    store = retriever.memory.store
+    (last,) = store.turns.window("default", until=2e9 * 2, turns=1, seconds=1e12)
+    return last.consumed and store.learned.get_feedback(last.consumed).feedback
+
+
+def read_outcome(retriever):
+    learned = read_learned(retriever)
+    return learned and learned.outcome
+
+
+async def test_a_correction_changes_the_next_retrieval(retriever, engine, handle, question):
+    """Said of the name that the program gave a query, or of the response itself."""
+    with handle() as handler:
         with instrument_tags({"query_id": "42"}):
             first = engine.query(question)
-        assert RIGHT not in [item.text for item in first.source_nodes]
-        (receipt,) = handler.record("42", -1.0, correction=RIGHT)
+        assert CORRECTION not in texts(first.source_nodes)
+        (receipt,) = handler.record("42", -1.0, correction=CORRECTION)
         assert receipt.status == "applied"
-        second = engine.query(question)
-    assert second.source_nodes[0].text == RIGHT
-
-
-async def test_a_correction_of_a_response(retriever, engine, question):
-    """The same by the response itself, without events, asynchronously."""
-    response = await engine.aquery(question)
-    (receipt,) = await retriever.arecord(response, -1.0, correction=RIGHT)
+        second = await engine.aquery(question)
+    assert texts(second.source_nodes)[0] == CORRECTION
+    (receipt,) = await retriever.arecord(second, -1.0, correction="They were not.")
     assert receipt.status == "applied"
-    assert (await engine.aquery(question)).source_nodes[0].text == RIGHT
+    assert "They were not." in texts((await engine.aquery(question)).source_nodes)
 
 
 def test_the_answer_says_which_documents_were_used(retriever, question):
@@ -109,8 +110,7 @@ def test_the_answer_says_which_documents_were_used(retriever, question):
             return super().complete(used.text)
 
     engine = RetrieverQueryEngine.from_args(retriever, llm=Quoting())
-    response = engine.query(question)
-    retriever.record(response, 1.0)
+    retriever.record(engine.query(question), 1.0)
     found = {n.node_id: n.metadata["crabpath"]["features"] for n in retriever.retrieve(question)}
     again = {node: features.get("again", 0.0) for node, features in found.items()}
     assert max(again, key=again.__getitem__) == used.node_id
@@ -123,108 +123,86 @@ def test_the_answer_says_which_documents_were_used(retriever, question):
 )
 def test_an_evaluation_is_an_outcome(retriever, engine, question, result, wanted):
     """Scores in [0, 1] become outcomes in [-1, 1]; passing or not counts first."""
-    from llama_index.retrievers.crabpath.responses import make_response_feedback
-
-    response = engine.query(question)
-    (feedback,) = make_response_feedback(response, EvaluationResult(**result))
-    assert (feedback.outcome, feedback.source) == (pytest.approx(wanted), "teacher")
-    assert retriever.record(response, EvaluationResult(**result))[0].status == "applied"
+    (receipt,) = retriever.record(engine.query(question), EvaluationResult(**result))
+    learned = read_learned(retriever)
+    assert receipt.status == "applied"
+    assert (learned.outcome, learned.source) == (pytest.approx(wanted), "teacher")
 
 
-def test_by_default_silence_teaches_nothing(retriever, engine, question):
-    """A query that ended says little."""
-    with handling(retriever):
-        (turn,) = turns_of(engine.query(question))
-    assert consumed(retriever, turn) is None
+def test_the_policy_says_what_an_evaluation_is_worth(retriever, engine, handle, question):
+    """To a handler: full or half, and whether it counts at all."""
+    handle(OutcomePolicy(score=Rule(0.5, "self"))).record(engine.query(question), PASSED)
+    assert (read_learned(retriever).outcome, read_learned(retriever).source) == (0.5, "self")
+    off = handle(OutcomePolicy(score=Rule(1, "teacher", on=False)))
+    assert off.record(engine.query(question), PASSED) == []
+    assert off.record(engine.query(question), 1.0)[0].status == "applied"
 
 
-def test_silent_success_if_it_is_wanted(retriever, engine, question):
-    """Damped, once per turn, and with the answer."""
-    with handling(retriever, SILENT):
-        (turn,) = turns_of(engine.query(question))
-    name = consumed(retriever, turn)
-    kept = retriever.memory.store.learned.get_feedback(name).feedback
-    assert (kept.outcome, kept.source) == (0.2, "harvested")
-    assert question in kept.answer
-
-
-async def test_silent_success_asynchronously(retriever, engine, question):
-    """Learned by another thread, once the handler is flushed at the latest."""
-    with handling(retriever, SILENT) as handler:
+async def test_silent_success_teaches_if_it_is_wanted(retriever, engine, handle, question):
+    """Damped, once per turn, and with the answer; of an async query by another thread."""
+    with handle():
+        engine.query(question)
+    assert read_learned(retriever) is None
+    with handle(SILENT) as handler:
+        engine.query(question)
+        await asyncio.to_thread(handler.flush)
+        learned = read_learned(retriever)
+        assert (learned.outcome, learned.source) == (0.2, "harvested")
+        assert question in learned.answer
         (turn,) = turns_of(await engine.aquery(question))
         await asyncio.to_thread(handler.flush)
-        assert consumed(retriever, turn) == f"event:silent_success:{turn}"
+        assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"
 
 
-def test_what_a_person_says_replaces_it(retriever, engine, question):
+@pytest.mark.parametrize("by", ["handler", "retriever"])
+def test_what_a_person_says_replaces_it(retriever, engine, handle, question, by):
     """What was learned by itself is taken back first; it does not use up the turn."""
-    with handling(retriever, SILENT) as handler:
+    with handle(SILENT) as handler:
         response = engine.query(question)
         (turn,) = turns_of(response)
-        assert consumed(retriever, turn) == f"event:silent_success:{turn}"
-        (receipt,) = handler.record(response, -1.0, correction=RIGHT, feedback_id="said")
+        assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"
+        host = handler if by == "handler" else retriever
+        (receipt,) = host.record(response, -1.0, correction=CORRECTION, feedback_id="said")
     assert receipt == ("said", "applied", None)
-    assert consumed(retriever, turn) == "said"
+    assert read_consumed(retriever, turn) == "said"
 
 
-def test_so_does_what_the_retriever_records(retriever, engine, question):
-    """It takes the place of what the handler saw."""
-    with handling(retriever, SILENT):
-        response = engine.query(question)
-        (turn,) = turns_of(response)
-        (receipt,) = retriever.record(response, -1.0, feedback_id="said")
-    assert receipt.status == "applied"
-    assert consumed(retriever, turn) == "said"
-
-
-def test_a_bare_retrieval_is_no_success(retriever, question):
-    """Nothing was answered."""
-    with handling(retriever, SILENT):
-        (turn,) = turns_of(retriever.retrieve(question))
-    assert consumed(retriever, turn) is None
-
-
-def test_a_stream_is_no_success(retriever, question):
-    """Nobody knows whether it was read; it can be spoken of later."""
+def test_a_bare_retrieval_and_a_stream_are_no_success(retriever, handle, question):
+    """Nothing was answered, or nobody knows whether it was read; it can be spoken of later."""
     synthesizer = get_response_synthesizer(llm=MockLLM(), streaming=True)
     engine = RetrieverQueryEngine(retriever, response_synthesizer=synthesizer)
-    with handling(retriever, SILENT) as handler:
+    with handle(SILENT) as handler:
+        retriever.retrieve(question)
+        assert read_learned(retriever) is None
         response = engine.query(question)
-        (turn,) = turns_of(response)
-        assert consumed(retriever, turn) is None
+        assert read_learned(retriever) is None
         assert "".join(response.response_gen)
         assert handler.record(response, 1.0)[0].status == "applied"
 
 
-def test_an_error_after_retrieval(retriever, question):
-    """The query raised: a little negative, unless the rule is off or the connection failed."""
-    off = OutcomePolicy(chain_error=Rule(-0.3, "harvested", on=False))
-    for policy, fault, wanted in (
+@pytest.mark.parametrize(
+    ("policy", "fault", "wanted"),
+    [
         (SILENT, RuntimeError, -0.3),
-        (off, RuntimeError, None),
+        (NO_ERRORS, RuntimeError, None),
         (SILENT, ConnectionRefusedError, None),
         (OutcomePolicy(not_about_documents=()), ConnectionRefusedError, -0.3),
-    ):
-        engine = RetrieverQueryEngine.from_args(retriever, llm=broken(fault))
-        turns = retriever.memory.info()["turns"]
-        with handling(retriever, policy), pytest.raises(fault):
-            engine.query(question)
-        assert retriever.memory.info()["turns"] == turns + 1
-        assert outcome_of_last(retriever) == wanted
+    ],
+)
+def test_an_error_after_retrieval(retriever, handle, question, policy, fault, wanted):
+    """A little negative, unless the rule is off or the connection failed."""
+    engine = RetrieverQueryEngine.from_args(retriever, llm=broken(fault))
+    with handle(policy), pytest.raises(fault):
+        engine.query(question)
+    assert retriever.memory.info()["turns"] == 1
+    assert read_outcome(retriever) == wanted
 
 
-def outcome_of_last(retriever, namespace="default"):
-    """Outcome that the last turn was learned from; None without any."""
-    store = retriever.memory.store
-    (last,) = store.turns.window(namespace, until=2e9 * 2, turns=1, seconds=1e12)
-    return last.consumed and store.learned.get_feedback(last.consumed).feedback.outcome
-
-
-async def test_a_query_that_was_stopped_says_nothing(retriever, question):
+async def test_a_query_that_was_stopped_says_nothing(retriever, handle, question):
     """Cancelled is neither failure nor success."""
     model = Broken(max_tokens=60)
     engine = RetrieverQueryEngine.from_args(retriever, llm=model)
-    with handling(retriever, SILENT) as handler:
+    with handle(SILENT) as handler:
         task = asyncio.create_task(engine.aquery(question))
         await model._asked.wait()
         task.cancel()
@@ -232,113 +210,90 @@ async def test_a_query_that_was_stopped_says_nothing(retriever, question):
             await task
         await asyncio.to_thread(handler.flush)
     assert retriever.memory.info()["turns"] == 1
-    assert outcome_of_last(retriever) is None
+    assert read_learned(retriever) is None
 
 
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-async def test_an_agent_run_is_one_run(retriever, llm, chat_server, question):
-    """Its turns get the outcome of the whole, and the agent's last words as answer."""
-    tool = RetrieverTool.from_defaults(retriever, name="passages", description="Passages.")
-
-    def says(body):
-        asked = [message for message in body["messages"] if message["role"] == "tool"]
-        return RIGHT if asked else {"input": question}
-
-    chat_server.says = says
-    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
-    with handling(retriever, SILENT) as handler:
-        (turn,) = turns_of(await agent.run(question))
-        await asyncio.sleep(0)
-        await asyncio.to_thread(handler.flush)
-    kept = retriever.memory.store.learned.get_feedback(f"event:silent_success:{turn}").feedback
-    assert (kept.outcome, kept.answer) == (0.2, RIGHT)
+def bad_request():
+    """HTTP 400, as for a prompt that is too long."""
+    return Response('{"error": {"message": "too long"}}', 400, mimetype="application/json")
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
 @pytest.mark.parametrize(
-    ("refused", "fault", "wanted"),
-    [(too_many, openai.RateLimitError, None), (bad_request, openai.BadRequestError, -0.3)],
+    ("last", "fault", "wanted"),
+    [
+        (CORRECTION, None, 0.2),
+        (CORRECTION, RuntimeError, -0.2),
+        (CORRECTION, ConnectionError, 0.2),
+        (too_many(), openai.RateLimitError, None),
+        (bad_request(), openai.BadRequestError, -0.3),
+    ],
+    ids=["answers", "tool fails", "tool is not reached", "model is busy", "model fails"],
 )
-async def test_an_agent_run_that_fails(
-    retriever, llm, chat_server, question, refused, fault, wanted
+async def test_an_agent_run_is_one_run(
+    retriever, llm, chat_server, handle, question, last, fault, wanted
 ):
-    """After the tool answered: LlamaIndex ends that without a result. A rate limit says nothing."""
-    tool = RetrieverTool.from_defaults(retriever, name="passages", description="Passages.")
-
-    def says(body):
-        if any(message["role"] == "tool" for message in body["messages"]):
-            return refused()
-        return {"input": question}
-
-    chat_server.says = says
-    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
-    with handling(retriever, SILENT) as handler:
-        with pytest.raises(fault):
-            await agent.run(question)
-        await asyncio.sleep(0)
-        await asyncio.to_thread(handler.flush)
-    assert outcome_of_last(retriever) == wanted
-
-
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-@pytest.mark.parametrize(("fault", "wanted"), [(RuntimeError, -0.2), (ConnectionError, 0.2)])
-async def test_an_agent_run_of_which_a_part_fails(
-    retriever, llm, chat_server, question, fault, wanted
-):
-    """The tool raises after it has retrieved; the agent answers all the same."""
+    """Its turns get the outcome of the whole; a tool or the model may fail after retrieval."""
+    tool_fails = fault in {RuntimeError, ConnectionError}
     engine = RetrieverQueryEngine.from_args(retriever, llm=broken(fault))
-    tool = QueryEngineTool.from_defaults(engine, name="passages", description="Passages.")
-
-    def says(body):
-        asked = [message for message in body["messages"] if message["role"] == "tool"]
-        return RIGHT if asked else {"input": question}
-
-    chat_server.says = says
+    make, source = (QueryEngineTool, engine) if tool_fails else (RetrieverTool, retriever)
+    tool = make.from_defaults(source, name="passages", description="Passages.")
+    chat_server.says = lambda body: (
+        last if body["messages"][-1]["role"] == "tool" else {"input": question}
+    )
     agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
-    with handling(retriever, SILENT) as handler:
-        assert str(await agent.run(question)) == RIGHT
+    with handle(SILENT) as handler:
+        if last is CORRECTION:
+            assert str(await agent.run(question)) == CORRECTION
+        else:
+            with pytest.raises(fault):
+                await agent.run(question)
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    assert outcome_of_last(retriever) == wanted
+    assert read_outcome(retriever) == wanted
+    assert wanted != 0.2 or read_learned(retriever).answer == CORRECTION
 
 
-def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, question):
-    """Though a node that several questions found carries the turn of only one."""
+def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, handle, question):
+    """Though a node that several questions found comes once, with the turn of only one."""
     chat_server.says = "Was Scott Derrickson American?\nWas Ed Wood American?"
     fused = QueryFusionRetriever([retriever], llm=llm, num_queries=3, similarity_top_k=10)
     engine = RetrieverQueryEngine.from_args(fused, llm=MockLLM())
-    with handling(retriever) as handler, instrument_tags({"query_id": 7}):
-        engine.query(question)
+    with handle() as handler, instrument_tags({"query_id": 7}):
+        found = texts(engine.query(question).source_nodes)
+    assert len(found) == len(set(found))
     assert [r.status for r in handler.record("7", 1.0)] == ["applied"] * 3
+    assert retriever.memory.info()["turns"] == 3
 
 
-def test_the_turn_of_a_reranker_is_found(index, question):
-    """Though no retrieval tells of it: the response carries it."""
-    made = CrabPathRetriever.from_index(index)
-    dense = index.as_retriever(similarity_top_k=10)
+def test_the_turn_of_a_reranker_is_found(index, question, closing):
+    """Though no retrieval reports it: the response carries it."""
+    made = closing(CrabPathRetriever.from_index(index))
+    reranker = CrabPathReranker(memory=made.memory)
     engine = RetrieverQueryEngine.from_args(
-        dense, llm=MockLLM(), node_postprocessors=[CrabPathReranker(memory=made.memory)]
+        index.as_retriever(), llm=MockLLM(), node_postprocessors=[reranker]
     )
-    with handling(made, SILENT) as handler, instrument_tags({"query_id": "q"}):
+    handler = CrabPathEventHandler(made.memory, SILENT)
+    with handler, instrument_tags({"query_id": "q"}):
         (turn,) = turns_of(engine.query(question))
-    assert consumed(made, turn) == f"event:silent_success:{turn}"
+    assert read_consumed(made, turn) == f"event:silent_success:{turn}"
     assert handler.record("q", -1.0)[0].status == "applied"
-    made.memory.close()
 
 
-def test_feedback_about_the_turn_of_another_namespace_is_refused(retriever, engine, question):
-    """By the retriever of one's own namespace, and by a handler that is told whose turn it is."""
+def test_feedback_about_the_turn_of_another_namespace_is_refused(
+    retriever, engine, handle, question
+):
+    """By the retriever of one's own namespace, and by a handler that gets the namespace."""
     response = engine.query(question)
-    ann = retriever.for_namespace("ann")
-    with handling(retriever, SILENT) as handler:
+    with handle(SILENT) as handler:
         other = engine.query(question)
-        refused = handler.record(other, -1.0, correction=RIGHT, namespace="ann")
-        refused += ann.record(response, -1.0, correction=RIGHT)
+        refused = handler.record(other, -1.0, correction=CORRECTION, namespace="ann")
+        refused += retriever.for_namespace("ann").record(response, -1.0, correction=CORRECTION)
     assert [receipt.status for receipt in refused] == ["refused", "refused"]
     assert all("'ann'" in receipt.note for receipt in refused)
     (turn,) = turns_of(other)
-    assert consumed(retriever, turn) == f"event:silent_success:{turn}"  # not taken back
-    assert RIGHT not in [item.text for item in retriever.retrieve(question)]
+    assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"  # not taken back
+    assert CORRECTION not in texts(retriever.retrieve(question))
 
 
 @pytest.mark.parametrize(
@@ -351,9 +306,8 @@ def test_feedback_about_the_turn_of_another_namespace_is_refused(retriever, engi
         ([], 1.0, "list has no CrabPath turn"),
     ],
 )
-def test_what_cannot_be_recorded(retriever, response, outcome, message):
-    """Is refused in a sentence, by retriever and handler."""
-    for host in (retriever, handling(retriever)):
+def test_what_cannot_be_recorded_is_refused(retriever, handle, response, outcome, message):
+    for host in (retriever, handle()):
         with pytest.raises(InvalidInputError, match=message):
             host.record(response, outcome)
 
@@ -361,7 +315,7 @@ def test_what_cannot_be_recorded(retriever, response, outcome, message):
 def test_what_another_tool_says_names_no_turn(retriever, question):
     """Not even where it says the id of one; texts count where the program gives them."""
     mine, theirs = retriever.retrieve(question), retriever.for_namespace("bob").retrieve(question)
-    said = turns_of(theirs)[0]
+    (said,) = turns_of(theirs)
     outputs = [("weather", "sunny"), ("spy", said), ("list", [said]), ("search", mine)]
     sources = [
         ToolOutput(content="", tool_name=name, raw_input={}, raw_output=output)
@@ -373,15 +327,13 @@ def test_what_another_tool_says_names_no_turn(retriever, question):
     assert turns_of([said]) == turns_of(said) == [said]
 
 
-def test_an_unknown_name_is_refused(retriever):
-    """As an unknown turn is."""
-    (receipt,) = handling(retriever).record("never", 1.0)
+def test_an_unknown_name_is_refused(handle):
+    (receipt,) = handle().record("never", 1.0)
     assert receipt.status == "refused"
     assert "no turn 'never'" in receipt.note
 
 
-def test_a_feedback_id_is_one_per_turn(retriever, question):
-    """Several turns under one id are told apart."""
+def test_several_turns_under_one_feedback_id_are_kept_apart(retriever, question):
     nodes = [*retriever.retrieve(question), *retriever.retrieve("Ed Wood")]
     receipts = retriever.record(nodes, 1.0, feedback_id="thumb")
     assert [receipt.status for receipt in receipts] == ["applied"] * 2
@@ -389,65 +341,39 @@ def test_a_feedback_id_is_one_per_turn(retriever, question):
     assert retriever.record(nodes, 1.0, feedback_id="thumb") == receipts
 
 
-def test_the_policy_says_what_an_evaluation_is_worth(retriever, engine, question):
-    """To a handler: full or half, and whether it counts at all."""
-    good = EvaluationResult(passing=True)
-    store = retriever.memory.store
-    half = OutcomePolicy(score=Rule(0.5, "self"))
-    (receipt,) = handling(retriever, half).record(engine.query(question), good)
-    kept = store.learned.get_feedback(receipt.feedback_id).feedback
-    assert (kept.outcome, kept.source) == (0.5, "self")
-    off = handling(retriever, OutcomePolicy(score=Rule(1, "teacher", on=False)))
-    assert off.record(engine.query(question), good) == []
-    assert off.record(engine.query(question), 1.0)[0].status == "applied"
-
-
-def test_detached_it_hears_nothing(retriever, engine, question):
+def test_detached_it_hears_nothing(retriever, engine, handle, question):
     """And leaves the dispatcher as it was; attaching twice hears once."""
     root = get_dispatcher()
     before = list(root.event_handlers), list(root.span_handlers)
-    handler = handling(retriever, SILENT).attach().attach()
+    handler = handle(SILENT).attach().attach()
     assert len(root.event_handlers) == len(before[0]) + 1
     handler.detach()
     assert (root.event_handlers, root.span_handlers) == before
-    (turn,) = turns_of(engine.query(question))
-    assert consumed(retriever, turn) is None
+    engine.query(question)
+    assert read_learned(retriever) is None
 
 
-def test_many_threads(retriever, engine, question):
-    """Runs of threads do not mix: each name finds its own turn."""
-    with handling(retriever) as handler:
-        found = {}
+async def test_runs_of_threads_and_tasks_do_not_mix(engine, handle, question):
+    """Each name finds its own turn."""
+    found = {}
 
-        def ask(number):
-            with instrument_tags({"query_id": f"q{number}"}):
-                found[f"q{number}"] = turns_of(engine.query(f"{question} {number}"))
+    async def ask(name):
+        with instrument_tags({"query_id": name}):
+            found[name] = turns_of(await engine.aquery(f"{question} {name}"))
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    with handle() as handler:
+        threads = [threading.Thread(target=asyncio.run, args=(ask(f"t{n}"),)) for n in range(6)]
         for thread in threads:
             thread.start()
+        await asyncio.gather(*(ask(f"q{n}") for n in range(6)))
         for thread in threads:
-            thread.join()
+            await asyncio.to_thread(thread.join)
         runs = {name: list(handler._runs.find(name).turns) for name in found}
     assert runs == found
-    assert len({turn for turns in found.values() for turn in turns}) == 8
+    assert len({turn for turns in found.values() for turn in turns}) == 12
 
 
-async def test_many_tasks(retriever, engine, question):
-    """Nor do those of tasks on one loop."""
-
-    async def ask(number):
-        with instrument_tags({"query_id": f"q{number}"}):
-            return turns_of(await engine.aquery(f"{question} {number}"))
-
-    with handling(retriever) as handler:
-        found = await asyncio.gather(*(ask(number) for number in range(8)))
-        for number, turns in enumerate(found):
-            assert list(handler._runs.find(f"q{number}").turns) == turns
-
-
-def test_memory_is_bounded():
-    """Old runs are forgotten, and runs that never end do not pile up."""
+def test_old_runs_are_forgotten_and_open_ones_do_not_pile_up():
     runs = QueryTracker(keep=4)
     for number in range(10):
         runs.enter(f"s{number}", None)

@@ -1,81 +1,64 @@
-"""What hosts rely on in a returned node: equality, its own metadata, notes like any document."""
+"""What hosts rely on in a returned node, and one memory for LangChain and LlamaIndex at once."""
 
+import pytest
+from host_answers import CORRECTION, block_of, ids, texts, turn_of
 from llama_index.core import Document
 from llama_index.core.node_parser import SentenceWindowNodeParser
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
-from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
+from crabpath_retrievers import CrabPathRetriever as LangChainRetriever
 from llama_index.retrievers.crabpath import CrabPathReranker, CrabPathRetriever
-
-RIGHT = "Scott Derrickson and Ed Wood were both American directors."
 
 
 def test_equality_is_that_of_id_and_text(shared, question):
-    """Whichever turn found them, and whoever made them."""
+    """Whichever turn found them, and whoever made them; LlamaIndex also compares hashes."""
     first, second = ([item.node for item in shared.retrieve(question)] for _ in range(2))
     plain = [TextNode(id_=node.node_id, text=node.text) for node in first]
     assert first[0].metadata != second[0].metadata
     assert first == second == plain
     assert plain == first
+    assert [node.hash for node in first] == [node.hash for node in second]
     assert len({*first, *second}) == len(first)
     assert first[0] != TextNode(id_=first[0].node_id, text="other")
     assert first[0] != TextNode(id_="other", text=first[0].text)
     assert first[0] != first[0].text
 
 
-def test_metadata_of_its_own_survives(embeddings, documents):
+def test_metadata_of_its_own_survives(retriever):
     """As in LangChain; also through the reranker, and when the node is added again."""
     own = {"id": "mine", "score": 42, "crabpath": "also mine"}
-    nodes = [
-        TextNode(id_="o", text="Odd.", metadata=dict(own)),
-        *[TextNode(id_=item.id_, text=item.text) for item in documents],
-    ]
-    retriever = CrabPathRetriever.from_nodes(nodes, embeddings, similarity_top_k=20)
-    found = {item.node_id: item for item in retriever.retrieve("odd")}
-    odd = found["o"]
+    node = TextNode(id_="o", text="Odd.", metadata=dict(own))
+    retriever.add_nodes([node])
+    (odd,) = (item for item in retriever.retrieve("odd") if item.node_id == "o")
     assert (odd.metadata["id"], odd.metadata["score"]) == ("mine", 42)
     block = odd.metadata["crabpath"]
     assert (block["original"], block["id"], block["score"]) == ("also mine", "o", odd.score)
-    assert odd.node.hash == nodes[0].hash
-    assert retriever.record(odd.node.metadata["crabpath"]["turn_id"], 1.0)[0].status == "applied"
-
-    ranked = CrabPathReranker(memory=retriever.memory).postprocess_nodes(
-        [type(odd)(node=nodes[0])], query_str="odd"
-    )
-    assert ranked[0].metadata["crabpath"]["original"] == "also mine"
-    assert ranked[0].metadata["score"] == 42
-
+    assert odd.node.hash == node.hash
+    assert retriever.record(block["turn_id"], 1.0)[0].status == "applied"
+    reranker = CrabPathReranker(memory=retriever.memory)
+    (ranked,) = reranker.postprocess_nodes([NodeWithScore(node=node)], query_str="odd")
     retriever.add_nodes([odd.node])
-    again = {item.node_id: item for item in retriever.retrieve("odd")}["o"]
-    assert again.metadata["crabpath"]["original"] == "also mine"
-    retriever.memory.close()
+    (again,) = (item for item in retriever.retrieve("odd") if item.node_id == "o")
+    for item in (ranked, again):
+        assert item.metadata["crabpath"]["original"] == "also mine"
+        assert item.metadata["score"] == 42
 
 
-def test_a_correction_has_what_all_documents_have(retriever, question):
-    """So that code which reads their metadata can read its own; models see no empty lines."""
-    turn = retriever.retrieve(question)[0].metadata["crabpath"]["turn_id"]
-    retriever.record(turn, -1.0, correction=RIGHT)
-    told = next(item for item in retriever.retrieve(question) if item.text == RIGHT)
-    assert told.metadata["source"] == "crabpath:correction"
-    assert told.metadata["title"] == "Correction"
-
-
-def test_a_note_among_sentence_windows_is_read(embeddings, question):
+def test_a_note_among_sentence_windows_is_read(embeddings, question, closing):
     """The window of a note is the note; other keys are empty and hidden from models."""
     parser = SentenceWindowNodeParser.from_defaults()
     text = "Ed Wood was a filmmaker. Scott Derrickson is one. They never met."
     nodes = parser.get_nodes_from_documents([Document(text=text, metadata={"file_name": "a.txt"})])
-    retriever = CrabPathRetriever.from_nodes(nodes, embeddings)
-    turn = retriever.retrieve(question)[0].metadata["crabpath"]["turn_id"]
-    retriever.record(turn, -1.0, correction=RIGHT)
+    retriever = closing(CrabPathRetriever.from_nodes(nodes, embeddings))
+    retriever.record(turn_of(retriever.retrieve(question)), -1.0, correction=CORRECTION)
     replacing = MetadataReplacementPostProcessor(target_metadata_key="window")
     found = replacing.postprocess_nodes(retriever.retrieve(question))
-    told = next(item for item in found if item.metadata.get("note"))
-    assert told.metadata["file_name"] == ""
-    shown = told.node.get_content(metadata_mode=MetadataMode.LLM)
-    assert shown.endswith(RIGHT)
+    note = next(item for item in found if item.metadata.get("note"))
+    assert note.metadata["file_name"] == ""
+    shown = note.node.get_content(metadata_mode=MetadataMode.LLM)
+    assert shown.endswith(CORRECTION)
     assert "file_name" not in shown
-    retriever.memory.close()
 
 
 def test_a_blank_namespace_is_the_default_one(shared, question):
@@ -84,10 +67,28 @@ def test_a_blank_namespace_is_the_default_one(shared, question):
         CrabPathRetriever(shared.memory, namespace=" "),
         CrabPathRetriever(shared.memory, namespace="ann").for_namespace(""),
     ):
-        assert made.retrieve(question)[0].metadata["crabpath"]["namespace"] == "default"
-    reranker = CrabPathReranker(memory=shared.memory, namespace="")
-    nodes = [TextNode(id_=item.node_id, text=item.text) for item in shared.retrieve(question)]
-    ranked = reranker.postprocess_nodes(
-        [type(shared.retrieve(question)[0])(node=node) for node in nodes], query_str=question
-    )
-    assert ranked[0].metadata["crabpath"]["namespace"] == "default"
+        assert block_of(made.retrieve(question))["namespace"] == "default"
+
+
+def test_langchain_retrieves_the_same_from_one_memory(retriever, question):
+    chain = LangChainRetriever(memory=retriever.memory, k=4)
+    nodes, documents = retriever.retrieve(question), chain.invoke(question)
+    assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
+    assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
+    assert all(n.node.ref_doc_id == n.node_id for n in nodes)
+
+
+@pytest.mark.parametrize("teacher", ["llama_index", "langchain"])
+def test_what_one_host_teaches_both_retrieve(retriever, question, teacher):
+    """A correction has the metadata that all documents have."""
+    chain = LangChainRetriever(memory=retriever.memory, k=4)
+    nodes = retriever.retrieve(question)
+    assert CORRECTION not in texts(nodes)
+    if teacher == "langchain":
+        chain.record(turn_of(nodes), -1.0, correction=CORRECTION)
+    else:
+        retriever.record(nodes, -1.0, correction=CORRECTION)
+    for found in (retriever.retrieve(question), chain.invoke(question)):
+        note = found[texts(found).index(CORRECTION)]
+        assert note.metadata["source"] == "crabpath:correction"
+        assert note.metadata["title"] == "Correction"
