@@ -1,14 +1,17 @@
 """A memory over real passages for the tests of every host framework."""
 
+import asyncio
 import json
 import re
 import shutil
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import openai
 import pytest
 from host_answers import QUESTION
 from langchain_core.documents import Document
@@ -31,7 +34,7 @@ class WordVectors(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         vector = np.zeros(384)
         for word in re.findall(r"\w+", text.lower()):
-            vector[zlib.crc32(word.encode()) % 384] += 1
+            vector[zlib.crc32(word.encode()) % 384] = 1
         return list(map(float, vector / (np.linalg.norm(vector) or 1)))
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -98,4 +101,8 @@ def model(make_httpserver: HTTPServer) -> "ChatOpenAI":
     from langchain_openai import ChatOpenAI
 
     url = make_httpserver.url_for("/v1")
-    return ChatOpenAI(model="m", base_url=url, api_key="x", max_retries=0)
+    client = ChatOpenAI(model="m", base_url=url, api_key="x", max_retries=0)
+    # It reads certificates when it is first used, which would block an event loop.
+    with suppress(openai.APIError):
+        asyncio.run(client.ainvoke("Hello"))
+    return client

@@ -13,6 +13,7 @@ from crabpath_retrievers import (
     ChatModelRouter,
     CrabPath,
     CrabPathRetriever,
+    InvalidInputError,
     RouterSettings,
 )
 
@@ -82,7 +83,7 @@ def test_prices_are_on_the_turn(chat_server, model, embeddings, place):
 def test_what_it_picks_comes_sooner_and_what_it_drops_later(chat_server, routed):
     """But nothing that search found leaves the answer, even if it drops all there is."""
     titles = offered(chat_server, routed)
-    title, plain = titles[-1], routed.invoke(QUESTION, k=30)
+    title, plain = "Conrad Brooks", routed.invoke(QUESTION, k=30)
     chat_server.says = picks(title)
     assert rank(routed.invoke(QUESTION, k=30), title) < rank(plain, title)
     chat_server.says = picks(drop=[title])
@@ -147,3 +148,8 @@ def test_a_question_that_succeeded_is_not_asked_again(chat_server, routed):
     routed.record(turn_of(documents), 1.0, used=[documents[0].id])
     again, other = (routed.invoke(QUESTION, namespace=name) for name in ("bob", "eve"))
     assert [read_turn(routed, found).llm_calls for found in (again, other)] == [0, 1]
+
+
+def test_what_is_no_router_is_refused(embeddings, passages):
+    with pytest.raises(InvalidInputError, match="a router needs a chat model, not str"):
+        CrabPathRetriever.from_documents(passages, embeddings, router="gpt-4o")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
+from blockbuster import blockbuster_ctx
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.graph import add_messages
@@ -66,11 +67,12 @@ def retriever(own_retriever: CrabPathRetriever) -> CrabPathRetriever:
 
 @pytest.fixture(params=["async", pytest.param("sync", marks=pytest.mark.slow)])
 def called(request: pytest.FixtureRequest):
-    """Calls a Runnable, once with invoke and once with ainvoke."""
+    """Calls a Runnable, once with invoke and once with ainvoke, which must not block the loop."""
 
     async def call(runnable, *args, **options):
         if request.param == "sync":
             return runnable.invoke(*args, **options)
-        return await runnable.ainvoke(*args, **options)
+        with blockbuster_ctx():
+            return await runnable.ainvoke(*args, **options)
 
     return call

@@ -1,9 +1,12 @@
 """For whom a graph runs: contexts of every kind, configurable, and what each user may touch."""
 
+import asyncio
+import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+from blockbuster import BlockingError, blockbuster_ctx
 from host_answers import CORRECTION, block_of, texts, turn_of
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
@@ -153,3 +156,27 @@ def test_who_said_so_is_kept(retriever, question, user, known):
     node.invoke({"turn_id": turn, "outcome": 1}, {"configurable": {"user_id": user}})
     (given,) = retriever.memory.learning.feedback(namespace="team")
     assert (given.user, given.turn_id) == (known, turn)
+
+
+async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
+    """Forty runs on one event loop: none blocks it, each has its own turn and namespace."""
+    built = build(retriever)
+    users = [f"user {number % 4}" for number in range(40)]
+    configs = [{"configurable": {"user_id": user}} for user in users]
+    with blockbuster_ctx():
+        results = await asyncio.gather(
+            *(built.ainvoke({"question": question}, config) for config in configs)
+        )
+    assert [block_of(result["documents"])["namespace"] for result in results] == users
+    assert len({result["turn_id"] for result in results}) == len(users)
+
+
+async def test_a_node_that_blocks_would_be_noticed(question):
+    async def block(_state):
+        time.sleep(0.01)  # noqa: ASYNC251  meant to be caught
+
+    builder = StateGraph(State)
+    builder.add_node("block", block)
+    builder.set_entry_point("block")
+    with blockbuster_ctx(), pytest.raises(BlockingError):
+        await builder.compile().ainvoke({"question": question})

@@ -47,8 +47,8 @@ def test_metadata_of_its_own_survives(retriever):
 
 def test_a_note_among_sentence_windows_is_read(embeddings, question, closing):
     """The window of a note is the note; other keys are empty and hidden from models."""
-    parser = SentenceWindowNodeParser.from_defaults()
-    text = "Ed Wood was a filmmaker. Scott Derrickson is one. They never met."
+    parser = SentenceWindowNodeParser.from_defaults(sentence_splitter=lambda it: it.split("  "))
+    text = "Ed Wood was a filmmaker.  Scott Derrickson is one.  They never met."
     nodes = parser.get_nodes_from_documents([Document(text=text, metadata={"file_name": "a.txt"})])
     retriever = closing(CrabPathRetriever.from_nodes(nodes, embeddings))
     retriever.record(turn_of(retriever.retrieve(question)), -1.0, correction=CORRECTION)
