@@ -46,7 +46,6 @@ class Failing(SoftmaxRouter):
 
 
 def test_a_batch_answers_each_question_in_order(retriever):
-    """One that is unusable does not spoil the others."""
     found = retriever.batch([*QUESTIONS, " "], return_exceptions=True)
     assert [ids(a) for a in found[:-1]] == [ids(retriever.invoke(q)) for q in QUESTIONS]
     assert isinstance(found[-1], InvalidInputError)

@@ -67,7 +67,6 @@ async def test_a_construction_returns_what_the_retriever_returns(retriever, make
 
 
 def test_joins_an_ensemble_by_text(retriever, passages, embeddings):
-    """With another retriever: each text comes once."""
     dense = InMemoryVectorStore.from_documents(passages, embeddings).as_retriever()
     merged = EnsembleRetriever(retrievers=[retriever, dense], weights=[0.5, 0.5]).invoke(QUESTION)
     wanted = {*texts(retriever.invoke(QUESTION)), *texts(dense.invoke(QUESTION))}
@@ -75,7 +74,6 @@ def test_joins_an_ensemble_by_text(retriever, passages, embeddings):
 
 
 def test_is_asked_several_questions(retriever):
-    """MultiQueryRetriever returns the union of what its questions find, each document once."""
     model = FakeListChatModel(responses=[f"{QUESTION}\n{OTHER}"])
     found = MultiQueryRetriever.from_llm(retriever=retriever, llm=model).invoke("anything")
     wanted = retriever.invoke(QUESTION) + retriever.invoke(OTHER)

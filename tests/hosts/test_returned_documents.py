@@ -70,7 +70,6 @@ def test_equality_is_that_of_id_and_text(found):
 
 
 def test_copies_are_equal_and_complete(found):
-    """By pickle, copy, deepcopy and model_copy."""
     one = found[0][0]
     copies = [copy.copy(one), copy.deepcopy(one), one.model_copy()]
     dumped = [pickle.dumps(one, protocol) for protocol in range(2, 6)]
@@ -177,7 +176,6 @@ def test_notes_have_the_keys_of_the_documents(location, kind, title):
 
 
 def test_notes_fit_a_wrapped_store():
-    """Its documents say which keys there are."""
     store = Chroma("notes", EMBEDDINGS)
     store.add_documents(PAGES)
     retriever = CrabPathRetriever.from_vectorstore(store)

@@ -93,7 +93,6 @@ async def test_refuses_a_state_that_says_nothing(retriever, called, state, optio
 
 
 async def test_an_unknown_turn_is_refused(retriever, called):
-    """The receipt says so; the graph goes on."""
     result = await called(crabpath_feedback(retriever), {"turn_id": "nobody", "outcome": 1})
     assert result["feedback"]["status"] == "refused"
     assert "no turn 'nobody' is recorded" in result["feedback"]["note"]
@@ -159,7 +158,6 @@ async def test_what_cannot_be_used_is_asked_again(retriever, question, called, b
 async def test_learns_once_from_a_checkpoint_that_is_resumed_twice(
     retriever, question, called, build
 ):
-    """The node runs again from its start, three times in all."""
     runs = []
 
     def count_run(*_):
@@ -190,7 +188,6 @@ async def test_the_first_word_about_a_turn_stands(retriever, question, called):
 async def test_learns_once_when_a_retry_runs_the_node_again(
     retriever, question, called, dict_state
 ):
-    """Though it failed after recording."""
     record = crabpath_feedback(retriever)
     runs = []
 

@@ -49,7 +49,6 @@ def test_langgraph_finds_the_configuration_valid():
 
 
 async def test_rag_learns_from_its_own_grade(retriever, question, chat_server, model):
-    """The model's grade is recorded as its own word, with the documents that it names."""
     chat_server.says = lambda body: (
         {"outcome": 0.8, "used": ["h1", "h4"]} if "response_format" in body else "Yes, American."
     )
@@ -88,7 +87,6 @@ async def test_the_agent_remembers_and_learns(retriever, question, chat_server, 
 
 
 async def test_human_feedback_waits_and_learns(retriever, question, chat_server, model):
-    """The run stops with the answer, and goes on with what a person says about it."""
     chat_server.says = "No."
     graph = load("human_feedback").build(retriever, model, InMemorySaver())
     waiting = await graph.ainvoke({"question": question}, CONFIG, context=ANN)
@@ -136,7 +134,6 @@ async def test_a_server_opens_memory_and_model_once(
 
 
 async def test_a_server_makes_no_memory_of_its_own(tmp_path, monkeypatch):
-    """A misspelt path is refused with the way to make one."""
     monkeypatch.setenv("CRABPATH_STORE", str(tmp_path / "nowhere"))
     with pytest.raises(NotFoundError, match=r"there is no memory at .*nowhere"):
         await load("maintenance").graph()

@@ -91,7 +91,6 @@ async def test_the_model_reads_the_documents_of_the_last_question(
 
 
 async def test_retrieves_once_for_a_run_with_tools(retriever, question, called, chat_server, model):
-    """The documents stay where they are while tools run, and one turn is recorded."""
     chat_server.says = calls_tool(a=1, b=2)
     result = await called(agent(retriever, model, divide), said(question), CONFIG)
     first, second = (request["messages"] for request in chat_server.requests)
@@ -223,7 +222,6 @@ async def test_a_correction_with_the_next_message_changes_its_retrieval(
 
 
 async def test_the_user_has_the_last_word(retriever, question, called, model):
-    """What the policy recorded for a turn is taken back when the user speaks about it."""
     built = agent(retriever, model, policy=SILENT)
     (harvested,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
     result = await called(built, said(question, crabpath_feedback="down"), CONFIG)
@@ -237,7 +235,6 @@ async def test_the_user_has_the_last_word(retriever, question, called, model):
 async def test_feedback_reaches_the_turns_of_the_tool(
     retriever, question, called, chat_server, model
 ):
-    """What the tool found in a run is learned about like what was found before it."""
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
     )
@@ -250,7 +247,6 @@ async def test_feedback_reaches_the_turns_of_the_tool(
 
 
 async def test_a_client_cannot_hand_in_documents_or_turns(retriever, question, called, model):
-    """Of the middleware's keys only the feedback is taken from the input."""
     built = agent(retriever, model)
     turns = [turn_of(retriever.invoke(question))]
     sent = said(question, crabpath_turns=turns, crabpath_feedback="up")
@@ -283,7 +279,6 @@ async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
 async def test_an_interrupted_run_retrieves_and_records_once(
     retriever, question, called, chat_server, model
 ):
-    """A tool that waits for a person does not make the middleware work twice."""
     chat_server.says = calls_tool(what="Deploy")
     built = agent(retriever, model, approve, policy=SILENT)
     waiting = await called(built, said(question), CONFIG)

@@ -31,7 +31,6 @@ async def test_finds_what_the_retriever_finds(retriever, question, called, state
 
 
 def test_asks_messages_that_are_dicts(retriever, question):
-    """Messages as OpenAI writes them work too, with text in parts."""
     said = {"role": "user", "content": [{"type": "text", "text": question}]}
     result = crabpath_retrieve(retriever).invoke({"messages": [said]})
     assert ids(result["documents"]) == ids(retriever.invoke(question))
@@ -47,7 +46,6 @@ def test_every_key_of_the_state_can_have_another_name(retriever, question):
 
 
 async def test_survives_a_checkpoint(retriever, question, called, dict_state):
-    """Documents come back from a msgpack checkpoint as they were."""
     built = graph(dict_state, retriever, checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     result = await called(built, {"question": question}, config)
@@ -79,7 +77,6 @@ async def test_streams_every_hop_and_then_the_result_of_the_state(retriever, que
 
 
 def test_an_empty_memory_still_has_a_turn(embeddings, question):
-    """Nothing is found, and a correction can still be given for the turn."""
     empty = CrabPathRetriever.from_documents([], embeddings)
     result = crabpath_retrieve(empty).invoke({"question": question})
     assert result["documents"] == []
@@ -104,7 +101,6 @@ async def test_refuses_what_is_no_question(retriever, called, state, sentence):
 
 
 def test_refuses_arguments_when_the_graph_is_built(retriever):
-    """What is no retriever, and a misspelt key."""
     for make in (crabpath_retrieve, crabpath_feedback, CrabPathMiddleware):
         with pytest.raises(InvalidInputError, match="pass a CrabPathRetriever, not a CrabPath"):
             make(retriever.memory)

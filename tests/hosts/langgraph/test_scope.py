@@ -124,7 +124,6 @@ async def test_feedback_for_another_users_turn_is_refused(retriever, question, c
 
 
 def test_a_resume_cannot_name_another_user(retriever, question):
-    """The namespace is no field of what a person says."""
     builder = StateGraph(State)
     builder.add_node(crabpath_feedback(retriever, ask=True))
     builder.set_entry_point("crabpath_feedback")
@@ -159,7 +158,6 @@ def test_who_said_so_is_kept(retriever, question, user, known):
 
 
 async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
-    """Forty runs on one event loop: none blocks it, each has its own turn and namespace."""
     built = build(retriever)
     users = [f"user {number % 4}" for number in range(40)]
     configs = [{"configurable": {"user_id": user}} for user in users]

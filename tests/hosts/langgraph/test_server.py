@@ -163,7 +163,6 @@ def test_every_application_runs_under_the_development_server(tmp_path, passages,
 
 
 def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat_server):
-    """Where the server knows who asks, what a client sends about it does not count."""
     claimed = {"user_id": "bob", "langgraph_auth_user": {"identity": "bob"}}
     with (
         serve(tmp_path, chat_server, passages, auth={"path": "./who.py:auth"}) as address,

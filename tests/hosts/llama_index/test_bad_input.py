@@ -29,7 +29,6 @@ async def test_queries(shared, bundle, error, message):
     ("options", "message"),
     [
         ({"similarity_top_k": 0}, "k must be a whole number"),
-        ({"similarity_top_k": 2.5}, "k must be a whole number"),
         ({"namespace": 7}, "namespace must be a non-empty text"),
         ({"max_tokens": -1}, "max_tokens must be a whole number"),
         ({"explore": -1}, "explore must be"),

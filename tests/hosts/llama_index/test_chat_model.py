@@ -94,7 +94,6 @@ async def test_gives_structured_output(chat, chat_server):
 
 
 async def test_a_model_without_functions_says_so(chat_server):
-    """As LangChain's own do; it still answers in words."""
     plain = LlamaIndexChatModel(llm=HttpLLM(url=chat_server.url, functions=False))
     for bare in (plain, LlamaIndexChatModel(llm=MockLLM())):
         with pytest.raises(NotImplementedError, match="does not support function calling"):
@@ -103,7 +102,6 @@ async def test_a_model_without_functions_says_so(chat_server):
 
 
 async def test_tool_calls_go_both_ways(chat, chat_server):
-    """A call that was answered is in the history of the next request."""
     chat_server.says = {"follow": [2]}
     bound = chat.bind_tools([Follow], tool_choice="auto")
     called = bound.invoke("which?")
@@ -119,7 +117,6 @@ async def test_tool_calls_go_both_ways(chat, chat_server):
 
 
 async def test_errors_of_the_provider_come_through(chat, chat_server):
-    """A router decides what to do with them."""
     chat_server.says = too_many()
     with pytest.raises(openai.RateLimitError):
         chat.invoke("hello")

@@ -46,7 +46,6 @@ async def test_fusion_returns_each_node_once(index, question, mode, closing):
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
 @pytest.mark.parametrize("kind", ["engine", "retriever"])
 async def test_function_agent(shared, engine, llm, chat_server, question, kind):
-    """The agent asks CrabPath as a tool, and its output names the turn."""
     tools = {
         "engine": QueryEngineTool.from_defaults(engine, name="passages", description="Passages."),
         "retriever": RetrieverTool.from_defaults(shared, name="passages", description="Passages."),

@@ -199,7 +199,6 @@ def test_an_error_after_retrieval(retriever, handle, question, policy, fault, wa
 
 
 async def test_a_query_that_was_stopped_says_nothing(retriever, handle, question):
-    """Cancelled is neither failure nor success."""
     model = Broken(max_tokens=60)
     engine = RetrieverQueryEngine.from_args(retriever, llm=model)
     with handle(SILENT) as handler:
@@ -354,7 +353,6 @@ def test_detached_it_hears_nothing(retriever, engine, handle, question):
 
 
 async def test_runs_of_threads_and_tasks_do_not_mix(engine, handle, question):
-    """Each name finds its own turn."""
     found = {}
 
     async def ask(name):

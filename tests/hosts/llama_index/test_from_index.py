@@ -105,7 +105,6 @@ async def test_refresh_takes_over_what_is_new_and_gone(index, closing):
 
 
 def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question, closing):
-    """Where there is no document store, the vector store is asked."""
     nodes = [TextNode(id_=document.id_, text=document.text) for document in documents]
     index = index_in(Listing(), nodes, embed_model)
     assert not index.docstore.docs
@@ -116,7 +115,6 @@ def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question,
 
 
 def test_reads_chroma(documents, embed_model, question, tmp_path, closing):
-    """LlamaIndex's own Chroma store: nodes and vectors come out of the collection."""
     chroma = pytest.importorskip("llama_index.vector_stores.chroma")
     client = chromadb.PersistentClient(str(tmp_path / "theirs"))
     store = chroma.ChromaVectorStore(chroma_collection=client.create_collection("theirs"))
@@ -130,7 +128,6 @@ def test_reads_chroma(documents, embed_model, question, tmp_path, closing):
 
 
 def test_what_cannot_be_taken_over_is_refused(documents, embed_model, shared):
-    """The message says what to do."""
     with pytest.raises(InvalidInputError, match="not SummaryIndex: pass its nodes"):
         CrabPathRetriever.from_index(SummaryIndex(documents))
     index = VectorStoreIndex.from_vector_store(Listing(lists=False), embed_model=embed_model)

@@ -100,7 +100,6 @@ def test_in_a_query_engine(index, question, closing):
 
 
 def test_what_it_cannot_rank_is_refused(memory, dense, question, rerank):
-    """In sentences that say what to do; no nodes are no error."""
     reranker = CrabPathReranker(memory=memory)
     assert reranker.postprocess_nodes([]) == []
     with pytest.raises(InvalidInputError, match="needs the query"):

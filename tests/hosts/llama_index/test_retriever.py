@@ -25,7 +25,6 @@ SPLITTER = SentenceSplitter(
 
 
 def test_returns_what_the_memory_returns(shared, documents, question):
-    """The same documents in the same order, with the memory's probabilities as scores."""
     nodes = shared.retrieve(question)
     wanted = shared.memory.retrieve(question, k=4).documents
     assert ids(nodes) == [document.node.id for document in wanted]
@@ -150,7 +149,6 @@ def test_nodes_keep_ids_relations_and_places(embed_model, closing):
 
 
 def test_embeddings_that_nodes_carry_are_used(embed_model, closing):
-    """And the others are made."""
     vector = embed_model._get_text_embedding("x")
     carried = TextNode(id_="a", text="Apples are red.", embedding=vector)
     embed_model.asked.clear()
@@ -212,7 +210,6 @@ async def test_the_adapted_model_embeds_asynchronously(embed_model):
 
 
 def test_nodes_that_were_found_once_are_nodes_again(shared, embed_model, question, closing):
-    """Their old turn is no part of them."""
     found = shared.retrieve(question)
     made = closing(CrabPathRetriever.from_nodes([item.node for item in found], embed_model))
     held = made.memory.get(ids(found))
@@ -222,7 +219,6 @@ def test_nodes_that_were_found_once_are_nodes_again(shared, embed_model, questio
 
 
 def test_documents_and_nodes_are_added_later(embed_model, closing):
-    """To the same memory, as they would have been at first."""
     first = [Document(id_="a", text="Apples are red.")]
     made = closing(CrabPathRetriever.from_documents(first, embed_model))
     assert made.add_documents([Document(id_="b", text="The sky is blue.")]) == ["b"]
