@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import openai
 import pytest
+from chat_server import ChatServer
 from host_answers import QUESTION
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -96,8 +97,7 @@ def own_retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetri
 
 
 @pytest.fixture(scope="session")
-def model(make_httpserver: HTTPServer) -> "ChatOpenAI":
-    """OpenAI's client, asking the server of ``chat_server``."""
+def chat_client(make_httpserver: HTTPServer) -> "ChatOpenAI":
     from langchain_openai import ChatOpenAI
 
     url = make_httpserver.url_for("/v1")
@@ -106,3 +106,9 @@ def model(make_httpserver: HTTPServer) -> "ChatOpenAI":
     with suppress(openai.APIError):
         asyncio.run(client.ainvoke("Hello"))
     return client
+
+
+@pytest.fixture
+def model(chat_client: "ChatOpenAI", chat_server: ChatServer) -> "ChatOpenAI":
+    """OpenAI's client, asking the chat server."""
+    return chat_client
