@@ -64,7 +64,6 @@ def test_what_is_no_outcome_is_refused(value):
     ],
 )
 def test_the_advantage_never_turns_the_sign_of_the_credit(z, baseline, expected):
-    """It is z - b, or nothing."""
     assert advantage(z, baseline) == pytest.approx(expected)
 
 
@@ -91,7 +90,6 @@ def test_the_last_outcome_is_taken_back(outcomes):
 
 
 def test_an_outcome_in_the_middle_is_taken_back():
-    """What is left is the mean of the others."""
     left = after(1.0, -1.0, 0.5).without(-1.0, 1, 1)
     assert (left.mean, left.count) == (pytest.approx(0.75), 2)
 

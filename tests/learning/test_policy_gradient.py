@@ -56,18 +56,15 @@ def test_the_worked_table_of_the_document(paper):
 
 
 def test_the_heuristic_of_the_document(paper):
-    """It adds η (z - b) to the chosen pointer alone."""
     assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
 
 
 def test_a_failure_turns_the_table_round(paper):
-    """What was followed falls, what was not followed rises."""
     mirrored = {edge: -delta for edge, delta in changes(paper).items()}
     assert changes(paper, FAILURE) == pytest.approx(mirrored)
 
 
 def test_changes_name_kind_and_stop(paper):
-    """Edges are named as records name them; STOP has no target."""
     names = {delta[:3] for delta in compute_policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
     assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
 
@@ -88,7 +85,6 @@ def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chai
 
 
 def test_the_myopic_rule_credits_the_last_decision_only(chain):
-    """The first decision of the route gets nothing."""
     full, myopic = changes(chain), changes(chain, settings=PAPER.replace(credit_rule="myopic"))
     assert myopic == {edge: delta for edge, delta in full.items() if edge[0] == "a"}
 
@@ -108,7 +104,6 @@ def test_a_returned_document_that_was_not_used_teaches_nothing(paper):
 
 
 def test_a_reflex_is_no_decision(turn_of, step_of):
-    """It has no gradient."""
     step = step_of("s", WEIGHTS, ["A"], decided_by="reflex")
     assert changes(turn_of([step], returned=[("s", "A")])) == {}
 
@@ -125,7 +120,6 @@ def test_what_a_chat_model_chose_is_a_demonstration(turn_of, step_of):
 
 @pytest.mark.parametrize("tier", ["reflex", "inhibitory"])
 def test_what_was_not_to_be_decided_is_no_competitor(turn_of, step_of, tier):
-    """Only habitual pointers and STOP took part in the choice."""
     plain = step_of("s", {"a": 0.5}, "a")
     more = step_of("s", {"x": 0.9}, tier=tier).candidates
     step = replace(plain, candidates=plain.candidates + more)
@@ -142,7 +136,6 @@ def test_a_pointer_that_could_not_be_followed_is_no_competitor(turn_of, step_of)
 
 
 def test_followed_pointers_are_no_competitors_of_each_other(turn_of, step_of):
-    """Both rise, each against what was left in the end, here x and STOP."""
     turn = turn_of(
         [step_of("s", {"a": 0.5, "b": 0.4, "x": 0.1}, "ab")], returned=[("s", "a"), ("s", "b")]
     )
@@ -188,7 +181,6 @@ def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
 
 
 def test_a_node_where_nothing_was_followed_is_left_alone(turn_of, step_of):
-    """To stop at once led to no document: nothing is known about it."""
     turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
     assert changes(turn) == changes(turn, FAILURE) == {}
 
@@ -255,6 +247,5 @@ def test_one_draw_and_stop_is_plackett_luce(turn_of, step_of, choice, stop):
 
 @pytest.mark.parametrize("baseline", [math.nan, math.inf, -2.0])
 def test_a_baseline_that_is_none_is_refused(paper, baseline):
-    """One NaN would spread to every weight of the turn."""
     with pytest.raises(InvalidInputError, match="baseline must be a number"):
         changes(paper, baseline=baseline)

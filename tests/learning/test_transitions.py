@@ -49,7 +49,6 @@ def feedback(turn, given, **more):
 
 
 def test_a_turn_counts_where_its_question_lies(atlas, namespace):
-    """One document was used, two were not; their regions are where they led."""
     turn = ask(atlas, namespace, task_type="refund")
     atlas.record(feedback(turn, OUTCOMES[0]))
     region = atlas.regions.assign("Page 5")
@@ -84,7 +83,6 @@ def test_undone_every_count_is_as_before(atlas, namespace, given):
 
 
 def test_undone_in_any_order_no_row_is_left(atlas, namespace):
-    """Of steps and of use."""
     ids = []
     for given in OUTCOMES:
         turn = ask(atlas, namespace, task_type="refund" if len(ids) % 2 else None)
@@ -98,7 +96,6 @@ def test_undone_in_any_order_no_row_is_left(atlas, namespace):
 
 @pytest.mark.parametrize("given", OUTCOMES[:4])
 def test_another_process_counts_the_same(atlas, namespace, given):
-    """``crabpath learn`` has the store alone."""
     other = f"{namespace} outside"
     for learning, learner in ((namespace, atlas), (other, StandaloneLearner(atlas.store))):
         for number in (5, 77):
@@ -109,7 +106,6 @@ def test_another_process_counts_the_same(atlas, namespace, given):
 
 
 def test_late_feedback_counts_all_its_turns(atlas, namespace):
-    """Each with its share; together one turn."""
     for number in (5, 77, 120):
         ask(atlas, namespace, number)
     assert atlas.record(Feedback(None, 1.0, namespace=namespace)).status == "applied"
@@ -120,7 +116,6 @@ def test_late_feedback_counts_all_its_turns(atlas, namespace):
 
 
 def test_a_failure_takes_from_what_was_followed(atlas, namespace):
-    """Nothing from others; undone the reward is whole, to the last bit."""
     turn = ask(atlas, namespace)
     atlas.record(feedback(turn, {"outcome": 1.0, "used": [0]}))
     followed, other = (item.node for item in turn.returned[:2])
@@ -138,7 +133,6 @@ def test_a_failure_takes_from_what_was_followed(atlas, namespace):
 
 
 def test_a_lost_reward_reaches_the_ranking(atlas, namespace):
-    """As a feature, by what is gone of it; other namespaces do not notice."""
     turn = ask(atlas, namespace)
     node = turn.returned[0].node
     atlas.record(feedback(turn, {"outcome": -1.0, "used": [0]}))

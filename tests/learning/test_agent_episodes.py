@@ -64,7 +64,6 @@ def test_an_episode_by_hand(atlas, namespace, hubs):
 
 
 def test_as_many_actions_as_states(atlas, namespace, hubs):
-    """The last one ends the episode, nobody knows where; no task is no task."""
     a, b = hubs[:2]
     atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=namespace)
     known = counts(atlas, namespace)
@@ -74,7 +73,6 @@ def test_as_many_actions_as_states(atlas, namespace, hubs):
 
 
 def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
-    """Of one document: by name, as a list of numbers, as a matrix, in words."""
     ids = ["d3", "d77"]
     stored = atlas.store.catalog.vectors(ids)
     texts = [prepend_title(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
@@ -96,14 +94,12 @@ def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
 
 
 def test_one_state_and_one_action(atlas, namespace, hubs):
-    """A lone text is one value, not its characters."""
     atlas.regions.learn_episode(hubs[0], "find", 1.0, namespace=namespace)
     atlas.regions.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=namespace)
     assert {action for _, action, *_ in counts(atlas, namespace)} == {"", "find"}
 
 
 def test_the_type_of_an_action_is_what_classify_says(atlas, namespace, hubs):
-    """Of calls of tools, for one."""
     calls = [{"name": "find", "id": 1}, {"name": "take", "id": 2}]
     atlas.regions.learn_episode(
         hubs[:2], calls, 1.0, namespace=namespace, classify=lambda call: call["name"].upper()
@@ -130,7 +126,6 @@ def test_default_actions(open_regions):
 
 
 def test_the_same_id_again_changes_nothing(atlas, namespace, hubs):
-    """Also when it tells of something else; undone, it stays undone."""
     given = {"namespace": namespace, "episode_id": f"e {namespace}"}
     assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
     before = counts(atlas, namespace)
@@ -142,7 +137,6 @@ def test_the_same_id_again_changes_nothing(atlas, namespace, hubs):
 
 
 def test_one_id_from_eight_threads(atlas, namespace, hubs):
-    """It counts once, and all are told so."""
     with ThreadPoolExecutor(8) as pool:
         given = {"namespace": namespace, "episode_id": f"e {namespace}"}
         receipts = list(
@@ -155,8 +149,6 @@ def test_one_id_from_eight_threads(atlas, namespace, hubs):
 
 
 def test_many_threads_lose_nothing(atlas, namespace, hubs):
-    """Two dozen episodes from four threads, on two levels of counts."""
-
     def one(number):
         reward = 1.0 if number % 2 else -1.0
         return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=namespace)
@@ -168,7 +160,6 @@ def test_many_threads_lose_nothing(atlas, namespace, hubs):
 
 
 def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
-    """And what stays is as if the others had never been."""
     ids = []
     for number, (actions, reward) in enumerate(
         [(["find", "take"], 0.3), (["find"], -0.7), (["throw"], 1.0), (["find", "take"], 0.1)]
@@ -191,7 +182,6 @@ def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
 
 
 def test_snapshots_hold_steps(atlas, namespace, hubs):
-    """To the last digit."""
     atlas.regions.learn_episode(
         hubs[:2], ["find", "take"], 0.3, namespace=namespace, task_type="keep"
     )
@@ -203,7 +193,6 @@ def test_snapshots_hold_steps(atlas, namespace, hubs):
 
 
 def test_forgetting_a_namespace_leaves_no_row(atlas, namespace, hubs):
-    """Neither steps nor the record of how they were learned."""
     before = rows(atlas)
     for task in (None, "keep"):
         atlas.regions.learn_episode(
@@ -216,7 +205,6 @@ def test_forgetting_a_namespace_leaves_no_row(atlas, namespace, hubs):
 
 
 def test_a_frozen_namespace_refuses(atlas, namespace, hubs):
-    """And learns the same episode when it may again."""
     atlas.namespaces.freeze(namespace)
     before = rows(atlas)
     given = {"namespace": namespace, "episode_id": f"e {namespace}"}
@@ -228,14 +216,12 @@ def test_a_frozen_namespace_refuses(atlas, namespace, hubs):
 
 
 async def test_off_the_event_loop(atlas, namespace, hubs):
-    """The same as the blocking form."""
     receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
     assert receipt.status == "applied"
     assert (hubs[0], "find", "", None) in counts(atlas, namespace)
 
 
 def test_the_ranker_and_the_baseline_stay(atlas, namespace, hubs):
-    """An episode says what to do, not what to return."""
     turn = atlas.retrieve("Text 5", namespace=namespace).turn
     atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
     before = atlas.store.learned.get_state(namespace).mind

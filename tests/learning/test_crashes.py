@@ -87,7 +87,6 @@ def test_a_killed_server_loses_nothing(serve, reopened, host_of, apply, step):
 
 @pytest.mark.parametrize("apply", ["background", "inline"])
 def test_a_server_that_is_killed_at_any_moment_loses_nothing(serve, reopened, host_of, apply):
-    """Three times over, on what the one before left."""
     for _ in range(3):
         process = serve(apply, "never")
         ids = [process.stdout.readline().strip()]
@@ -99,7 +98,6 @@ def test_a_server_that_is_killed_at_any_moment_loses_nothing(serve, reopened, ho
 
 
 def test_feedback_of_a_killed_server_is_learned_by_another_process(serve, reopened, host_of):
-    """What was acknowledged waits for ``crabpath learn``."""
     ids = acknowledged(serve("external", "returned:4"))
     assert len(ids) == 4
     with reopened(apply="external") as memory:

@@ -22,12 +22,10 @@ def test_shares_count_turns_not_places():
 
 @pytest.mark.parametrize("delay", [0.0, 0.3, 50.0])
 def test_shares_sum_to_one(delay):
-    """However steep, nothing is lost and nothing is added."""
     assert sum(share_by_recency([1, 2, 3, 500], delay)) == pytest.approx(1.0)
 
 
 def test_late_feedback_is_shared_among_the_last_turns(memory, host):
-    """Three turns are consumed by it; together they count as one success."""
     turns = [host.ask() for _ in range(3)]
     receipt = memory.record(Feedback(None, 1.0, used=["a"]))
     assert receipt.status == "applied"
@@ -60,7 +58,6 @@ def test_a_turn_is_consumed_once(memory, host):
 
 
 def test_the_window_ends_after_ten_turns(memory, host):
-    """The eleventh turn back is out of reach, consumed ones counting too."""
     turns = [host.ask() for _ in range(12)]
     memory.record(Feedback(turns[-1], 1.0))
     memory.record(Feedback(None, 1.0))
@@ -87,7 +84,6 @@ def test_the_window_is_that_of_the_namespace(memory, host):
 
 
 def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
-    """However late it is applied, turns that came after it are not meant."""
     with open_memory(apply="external") as memory:
         host = host_of(memory)
         before = host.ask()

@@ -94,7 +94,6 @@ def test_documents_for_other_tasks_keep_their_reward(shop):
 
 
 def test_documents_that_were_not_followed_keep_their_reward(shop):
-    """And nobody loses any where only the outcome is known."""
     with shop() as memory:
         fail(memory, ["b"], "ann")
         assert left(memory, "ann") == pytest.approx({"a": 1.0, "b": EVEN, "c": 1.0})
@@ -116,7 +115,6 @@ def test_documents_that_often_helped_barely_move(shop):
 
 
 def test_failures_add_up(shop):
-    """Each takes its share of what is left, of a document that never helped."""
     with shop() as memory:
         for number in range(1, 3):
             fail(memory, ["c"], "ann")
@@ -155,7 +153,6 @@ def test_inhibition_follows_the_share_of_the_blame(shop):
 
 
 def test_pointers_follow_the_share_of_the_blame(shop):
-    """They move by less than without sharing, in the same direction."""
     moved = {}
     for rule in ("context", "none"):
         with shop(rule) as memory:
@@ -180,7 +177,6 @@ def test_a_turn_whose_documents_are_all_for_other_tasks(shop):
 
 
 def test_undone_the_rewards_are_whole(shop):
-    """In any order."""
     with shop() as memory:
         turns = [fail(memory, used, "ann") for used in (["b"], ["b", "c"], ["c"])]
         for place in (1, 0, 2):
@@ -189,7 +185,6 @@ def test_undone_the_rewards_are_whole(shop):
 
 
 def test_a_twin_does_not_notice(shop):
-    """Rewards are each namespace's own."""
     with shop() as memory:
         before = memory.retrieve("Grass", k=3, namespace="bob", record=False)
         fail(memory, list("abc"), "ann")

@@ -20,29 +20,24 @@ SUMS = st.floats(0, 1000, allow_nan=False)
 
 
 def test_a_new_namespace_believes_its_memories_in_part():
-    """They may help at once, and can do little harm."""
     assert Reliability().factor("episode") == pytest.approx(0.4)
 
 
 def test_what_is_never_used_loses_its_weight():
-    """A hundred passes leave a fiftieth."""
     assert Reliability({"episode": (0.0, 95.0)}).factor("episode") == pytest.approx(0.02)
 
 
 def test_what_is_used_as_often_as_usual_is_believed():
-    """It need not be right more often than other documents."""
     assert Reliability({"usage": (25.0, 97.0)}).factor("usage") == 1.0
 
 
 def test_wrong_feedback_lends_no_trust():
-    """Where a fifth of all documents is called used, a fifth proves nothing."""
     noisy = {"returned": (340.0, 1000.0), "unlikely": (120.0, 600.0), "episode": (20.0, 100.0)}
     assert Reliability(noisy).factor("episode") < 0.1
 
 
 @given(SUMS, SUMS, SUMS, SUMS)
 def test_going_back_restores(used, passed, more, against):
-    """What one feedback said is taken back exactly, but for rounding."""
     before = Reliability({"episode": (used, used + passed)})
     said = {"episode": (more, more + against)}
     after = before.plus(said).plus(said, -1.0)
@@ -51,7 +46,6 @@ def test_going_back_restores(used, passed, more, against):
 
 @given(SUMS, SUMS)
 def test_factors_stay_in_their_range(used, passed):
-    """They scale a weight; they never turn it round."""
     assert 0.0 <= Reliability({"usage": (used, used + passed)}).factor("usage") <= 1.0
 
 
@@ -78,7 +72,6 @@ def returned(advice, probability=0.5):
     ("advice", "used", "right"), [(1.0, 1.0, True), (-1.0, 0.0, True), (1.0, 0.0, False)]
 )
 def test_advice_earns_by_what_it_foretells(turn_of, advice, used, right):
-    """The log-likelihood that it adds to even odds, or takes from them."""
     turn = replace(turn_of(), returned=(returned(advice),))
     won, lost = measure_advice([(turn, Credit(1.0, 1.0, {"a": used}))], 1.0, 0.0)[ADVICE_FEATURE]
     gain = math.log(2.0) - math.log1p(math.exp(-1.0 if right else 1.0))
@@ -86,7 +79,6 @@ def test_advice_earns_by_what_it_foretells(turn_of, advice, used, right):
 
 
 def test_what_advice_did_to_the_probability_is_taken_out_first(turn_of):
-    """Believed by half it had moved the odds by half of it."""
     plain = replace(turn_of(), returned=(returned(1.0, 0.5),))
     moved = replace(turn_of(), returned=(returned(1.0, 1.0 / (1.0 + math.exp(-0.5))),))
     credit = Credit(1.0, 1.0, {"a": 1.0})
@@ -96,7 +88,6 @@ def test_what_advice_did_to_the_probability_is_taken_out_first(turn_of):
 
 
 def test_documents_without_advice_or_of_unknown_use_say_nothing(turn_of):
-    """Nor those whose use was only not shown."""
     inferred = Credit(1.0, 1.0, {"a": 0.0}, frozenset("a"))
     for item, credit in (
         (returned(0.0), Credit(1.0, 1.0, {"a": 1.0})),
@@ -107,7 +98,6 @@ def test_documents_without_advice_or_of_unknown_use_say_nothing(turn_of):
 
 
 def test_advice_is_believed_once_it_proved_right():
-    """It starts at a twentieth, and is half believed after three nats."""
     assert Reliability().get_advice_weight() == pytest.approx(0.0474, abs=1e-4)
     assert Reliability({ADVICE_FEATURE: (3.0, 0.0)}).get_advice_weight() == pytest.approx(0.5)
     assert Reliability({ADVICE_FEATURE: (20.0, 5.0)}).get_advice_weight() > 0.99

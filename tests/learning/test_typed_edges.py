@@ -41,7 +41,6 @@ def of_kind(found, kind):
 
 
 def test_a_success_is_caused_from_the_entry(routed):
-    """From where the query entered to what was used, by a step of the rate."""
     found = edges(routed, Credit(1.0, documents={"d": 1.0, "e": 0.0}))
     assert of_kind(found, "caused_success") == {("s", "d"): RATE}
     assert not of_kind(found, "caused_failure")
@@ -49,7 +48,6 @@ def test_a_success_is_caused_from_the_entry(routed):
 
 
 def test_a_document_does_not_cause_itself(routed):
-    """The entry is no step."""
     found = edges(routed, Credit(1.0, documents={"s": 1.0}))
     assert found == {}
 
@@ -62,7 +60,6 @@ def test_a_failure_blames_what_was_followed_and_calls_the_rest_needless(routed):
 
 
 def test_what_is_only_inferred_to_be_ignored_is_not_held_against_it(routed):
-    """An answer that does not show a use says little."""
     credit = Credit(-1.0, documents={"d": -1.0, "e": 0.0}, inferred=frozenset({"d", "e"}))
     assert not of_kind(edges(routed, credit), "irrelevant")
 
@@ -104,7 +101,6 @@ def test_the_order_of_use_follows_the_route_and_the_turn_before(routed):
 
 
 def test_the_order_between_turns_is_bounded(turn_of):
-    """Three documents on either side, however many were used."""
     names = [f"n{i}" for i in range(8)]
     turn = turn_of(returned=[(name,) for name in names])
     credit = Credit(1.0, documents=dict.fromkeys(names, 1.0))
@@ -144,7 +140,6 @@ def test_the_same_action_links_to_what_came_of_the_entry_before(turn_of, step_of
 
 
 def test_no_document_gets_more_than_two_edges_of_the_same_action(turn_of):
-    """However many the turn used."""
     names = [f"n{i}" for i in range(10)]
     turn = turn_of(returned=[(name,) for name in names])
     found = edges(turn, Credit(1.0, documents=dict.fromkeys(names, 1.0)))
@@ -153,14 +148,12 @@ def test_no_document_gets_more_than_two_edges_of_the_same_action(turn_of):
 
 
 def test_a_turn_without_seeds_or_documents_says_nothing(turn_of):
-    """There is nothing to say it of."""
     assert edges(turn_of(seeds=()), Credit(1.0), situation=TypedEdgeContext("Q")) == {}
     lone = turn_of(returned=[("d",)], seeds=())
     assert edges(lone, Credit(1.0, documents={"d": 1.0})) == {}
 
 
 def test_feedback_that_counts_less_moves_less(routed):
-    """The step is scaled by the weight of the source."""
     found = edges(routed, Credit(1.0, 0.1, {"d": 1.0}))
     assert of_kind(found, "caused_success") == {("s", "d"): pytest.approx(0.1 * RATE)}
 
@@ -205,7 +198,6 @@ def test_a_bad_outcome_never_raises_what_stands_below_its_bound():
     rate=st.floats(0.01, 1),
 )
 def test_weights_never_leave_their_range_nor_go_against_the_outcome(weight, strengths, bound, rate):
-    """Whatever they are and however often."""
     pulls = [
         EdgeObservation("a", "b", EdgeKind.TEMPORAL, strength, bound) for strength in strengths
     ]

@@ -46,7 +46,6 @@ def test_others_keep_what_they_taught(host):
 
 
 def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
-    """Of several conditions all hold."""
     kept = give(host, "ann", source="human")
     mine = give(host, "ann", source="self")
     there = give(host, "ann", source="self", namespace="team")
@@ -60,7 +59,6 @@ def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
 
 
 def test_feedback_is_listed_by_who_gave_it(host):
-    """Newest first, with what was said and where it stands."""
     first = give(host, "ann")
     second = give(host, "eve", -1.0, correction=SPAM, source="self")
     host.memory.undo(second)
@@ -78,7 +76,6 @@ def test_feedback_is_listed_by_who_gave_it(host):
 
 
 def test_nobody_reaches_another_namespace(host):
-    """The same user elsewhere is another matter."""
     there = give(host, "ann", namespace="team")
     assert host.memory.learning.undo_all(user="ann", namespace="default") == []
     assert host.status(there) == "applied"
@@ -86,7 +83,6 @@ def test_nobody_reaches_another_namespace(host):
 
 @pytest.mark.parametrize("user", ["", " ", "\x00", 7, "x" * 513])
 def test_a_user_is_a_name(host, user):
-    """Anything else is refused where it is given, and nothing is kept."""
     with pytest.raises(InvalidInputError, match="user must be a text"):
         Feedback(None, 1.0, user=user)
     with pytest.raises(InvalidInputError, match="user must be a text"):
@@ -95,7 +91,6 @@ def test_a_user_is_a_name(host, user):
 
 
 def test_undo_all_needs_a_user_or_a_source(host):
-    """And a source that exists."""
     with pytest.raises(InvalidInputError, match="give user, source or both"):
         host.memory.learning.undo_all()
     with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
@@ -105,7 +100,6 @@ def test_undo_all_needs_a_user_or_a_source(host):
 
 
 def test_the_handler_and_the_retriever_tell_who_it_was(host):
-    """Whoever records it, it is kept."""
     first, second = host.ask(), host.ask()
     handler = CrabPathCallbackHandler(host.memory)
     handler.correct("Apples.", run_id=first, user="ann")
@@ -114,7 +108,6 @@ def test_the_handler_and_the_retriever_tell_who_it_was(host):
 
 
 def test_the_commands_know_users(host, location):
-    """``crabpath feedback --user`` and ``crabpath undo --user``."""
     turn = host.ask()
     host.memory.store.flush()
     run = CliRunner().invoke
@@ -149,7 +142,6 @@ def test_nobody_alone_turns_round_what_another_one_taught(host):
 
 @pytest.mark.parametrize("users", [(None, None), ("eve", "eve"), ("ann", None), (None, "eve")])
 def test_what_one_user_or_nobody_says_counts_in_full(host, users):
-    """As it does without users."""
     give(host, users[0], used=["a"])
     receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
     assert receipt.note is None
@@ -157,7 +149,6 @@ def test_what_one_user_or_nobody_says_counts_in_full(host, users):
 
 
 def test_the_bound_is_a_setting(open_memory, host_of):
-    """None is no bound."""
     with open_memory(max_user_share=None) as memory:
         host = host_of(memory)
         give(host, "ann", used=["a"])
@@ -165,7 +156,6 @@ def test_the_bound_is_a_setting(open_memory, host_of):
 
 
 def test_bounded_feedback_is_taken_back_exactly(host, state_of, assert_same):
-    """As any other, with what was said by whom."""
     give(host, "ann", used=["a"])
     before = state_of(host.memory, "default")
     given = give(host, "eve", used=["b"])

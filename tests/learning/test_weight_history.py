@@ -24,7 +24,6 @@ def moved(memory, host, namespace="default"):
 
 
 def test_the_newest_five_moves_of_an_edge_are_told(memory, host):
-    """Newest first, with what each one added and when."""
     begun = time.time()
     for number in range(8):
         together(memory, host, number)
@@ -39,12 +38,10 @@ def test_the_newest_five_moves_of_an_edge_are_told(memory, host):
 
 
 def test_an_edge_that_nobody_moved_tells_nothing(memory, host):
-    """Before any feedback no reason names any."""
     assert moved(memory, host) == {}
 
 
 def test_only_feedback_of_the_own_namespace_is_told(memory, host):
-    """Each twin hears of its own lessons."""
     for number in range(3):
         together(memory, host, number, "ada")
         together(memory, host, number, "grace")
@@ -55,7 +52,6 @@ def test_only_feedback_of_the_own_namespace_is_told(memory, host):
 
 
 def test_undone_feedback_is_told_no_more(memory, host):
-    """What it moved is taken back."""
     for number in range(4):
         together(memory, host, number)
     memory.undo("default-2")
@@ -64,7 +60,6 @@ def test_undone_feedback_is_told_no_more(memory, host):
 
 
 def test_programs_and_people_are_told(memory, host):
-    """As plain data, and in the table of a terminal."""
     for number in range(3):
         together(memory, host, number)
     explanation = memory.explain(host.ask())
@@ -80,7 +75,6 @@ def test_programs_and_people_are_told(memory, host):
 
 
 def test_moves_are_read_by_edge(memory, host):
-    """Of those that are asked for, and no more of each than wanted."""
     history = memory.store.history
     together(memory, host, 0)
     together(memory, host, 1)

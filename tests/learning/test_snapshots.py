@@ -31,7 +31,6 @@ def without_history(known):
 
 
 def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
-    """To the last digit, and the way there with it; what came later is gone."""
     for _ in range(2):
         learn(memory, host, ["a", "b"])
     before, learned = state_of(memory, "default"), host.learned()
@@ -46,7 +45,6 @@ def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
 
 
 def test_answers_follow_a_restored_snapshot(memory, host):
-    """The ranker that is kept at hand, usage and episodes too."""
     learn(memory, host, ["a"])
 
     def scores():
@@ -78,7 +76,6 @@ def test_feedback_after_a_restored_snapshot(memory, host, state_of):
 
 
 def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
-    """And cannot be undone a second time."""
     feedback_id = learn(memory, host, ["a"])
     snapshot = memory.namespaces.snapshot()
     memory.undo(feedback_id)
@@ -88,7 +85,6 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
 
 
 def test_undoing_after_a_restore_leaves_what_came_back(memory, host, state_of, assert_same):
-    """Also weights of which nobody knows any more what moved them."""
     ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
     snapshot = memory.namespaces.snapshot()
     for feedback_id in reversed(ids):
@@ -101,7 +97,6 @@ def test_undoing_after_a_restore_leaves_what_came_back(memory, host, state_of, a
 
 
 def test_vanished_documents_are_passed_over(memory, host):
-    """Nothing of a document that was deleted since comes back."""
     learn(memory, host, ["a", "b"])
     learn(memory, host, ["a", "b"])
     snapshot = memory.namespaces.snapshot()
@@ -114,7 +109,6 @@ def test_vanished_documents_are_passed_over(memory, host):
 
 
 def test_other_namespaces_do_not_notice(memory, host, state_of):
-    """What they know and their snapshots stay."""
     for namespace in ("ada", "grace"):
         learn(memory, host, ["a"], namespace)
     snapshot, other = memory.namespaces.snapshot("ada"), memory.namespaces.snapshot("grace")
@@ -126,7 +120,6 @@ def test_other_namespaces_do_not_notice(memory, host, state_of):
 
 
 def test_snapshots_are_listed(memory, host):
-    """Newest first, of one namespace or of all, with what they hold."""
     learn(memory, host, ["a"], "ada")
     first = memory.namespaces.snapshot("ada", "before the weekend")
     host.ask("grace")
@@ -140,7 +133,6 @@ def test_snapshots_are_listed(memory, host):
 
 
 def test_snapshots_are_found_by_name(memory, host):
-    """Within the namespace that is given, else in the default one."""
     learn(memory, host, ["a"], "ada")
     host.ask()
     own, other = memory.namespaces.snapshot("ada", "x"), memory.namespaces.snapshot(name="x")
@@ -149,7 +141,6 @@ def test_snapshots_are_found_by_name(memory, host):
 
 
 def test_names_are_unique_in_a_namespace(memory, host):
-    """A name that is taken, or no name at all, is refused."""
     host.ask()
     memory.namespaces.snapshot(name="x")
     with pytest.raises(InvalidInputError, match="choose another name or delete it"):
@@ -177,7 +168,6 @@ def test_what_is_not_there(memory, host):
 
 
 def test_snapshots_go_with_their_namespace(memory, host):
-    """Forgotten is forgotten."""
     learn(memory, host, ["a"], "ada")
     memory.namespaces.snapshot("ada")
     memory.forget(namespace="ada")
@@ -227,7 +217,6 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, s
 
 
 def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, monkeypatch):
-    """Between reading and writing the switch falls: nothing is learned."""
     before = state_of(memory, "default")
     turn, changes = host.ask(), type(memory._services.recorder._queue._learner).compute_changes
 
@@ -244,7 +233,6 @@ def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, m
 
 
 def test_frozen_namespaces_go_back(memory, host, state_of):
-    """Taking back is no learning: the switch stays as it is."""
     host.ask()
     snapshot = memory.namespaces.snapshot()
     feedback_id = learn(memory, host, ["a"])
@@ -256,7 +244,6 @@ def test_frozen_namespaces_go_back(memory, host, state_of):
 
 
 def test_freezing_twice_and_freezing_nobody(memory, host):
-    """Both are fine: who will come is frozen already."""
     for _ in range(2):
         memory.namespaces.freeze("new")
     assert "is frozen" in memory.record(Feedback(host.ask("new"), 1.0)).note
@@ -265,7 +252,6 @@ def test_freezing_twice_and_freezing_nobody(memory, host):
 
 
 def test_snapshots_while_others_learn(memory, host, state_of):
-    """A snapshot holds whole lessons: usage and baseline agree in each."""
     turns = [host.ask() for _ in range(8)]
     taken = []
 
@@ -290,7 +276,6 @@ def test_snapshots_while_others_learn(memory, host, state_of):
 
 
 def test_a_snapshot_of_a_namespace_that_vanishes(memory, host):
-    """The change itself says that it met another one."""
     for change in (TakeSnapshot("nobody", "s"), RestoreSnapshot("nope")):
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([change])

@@ -51,14 +51,12 @@ def born(turn, answer="Under stones.", nearest=-1.0, settings=SETTINGS):
     ],
 )
 def test_the_gate_of_novelty(asked, top, gate):
-    """Something is near, but not too near."""
     turn = asked(top=top)
     assert find_closed_gate(turn, SETTINGS) == gate
     assert (born(turn) is None) is (gate is not None)
 
 
 def test_a_turn_that_tells_no_novelty(asked):
-    """An old record may not tell, and then nothing is made."""
     assert find_closed_gate(replace(asked(), novelty={}), SETTINGS) == "novelty"
 
 
@@ -76,12 +74,10 @@ def test_a_turn_that_tells_no_novelty(asked):
     ],
 )
 def test_the_gates_of_quality(asked, query, gate):
-    """Three words, and mostly letters and digits."""
     assert find_closed_gate(asked(query), SETTINGS) == gate
 
 
 def test_the_blocklist(asked):
-    """Phrases in any spelling; an empty one blocks nothing."""
     blocked = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))
     assert find_closed_gate(asked("What is the passwörd of Ann?"), blocked) == "blocked"
     assert find_closed_gate(asked("What is the password of Ann?"), blocked) == "blocked"
@@ -92,18 +88,15 @@ def test_the_blocklist(asked):
     ("nearest", "made"), [(-1.0, True), (0.91, True), (0.92, False), (1, False)]
 )
 def test_the_gate_of_near_duplicates(asked, nearest, made):
-    """A note that says the same keeps another one away."""
     assert (born(asked(), nearest=nearest) is not None) is made
 
 
 @pytest.mark.parametrize("answer", ["", "  \n"])
 def test_an_empty_answer_is_none(asked, answer):
-    """There is nothing to keep."""
     assert born(asked(), answer) is None
 
 
 def test_the_note_holds_question_and_answer(asked):
-    """At the vector of the question, as what it is: a guess."""
     made = born(asked(id="t"), " Under stones. ")
     assert made.node.content == f"{QUESTION}\nUnder stones."
     assert made.node.vector is VECTOR

@@ -84,7 +84,6 @@ def test_overlays_stay_sparse(corpus, state_of):
 
 
 def test_undoing_one_twin_leaves_the_other(corpus, state_of):
-    """Taken back to nothing, one ranks as at first, the other as it learned."""
     cold = ranked(corpus, "left")
     ids = []
     for namespace in ("left", "right"):

@@ -20,7 +20,6 @@ from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
 def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host_of, location):
-    """Receipts say that it waits; closing waits for the thread that learns."""
     with open_memory(apply="background") as memory:
         turns = [host_of(memory).ask() for _ in range(20)]
         receipts = [memory.record(Feedback(turn, 1.0, used=["a"])) for turn in turns]
@@ -42,7 +41,6 @@ def test_background_feedback_is_applied_without_closing(open_memory, host_of):
 
 
 def test_recording_again_tells_how_feedback_stands(open_memory, host_of):
-    """The receipt of a repeated id is that of now."""
     with open_memory(apply="background") as memory:
         feedback = Feedback(host_of(memory).ask(), 1.0)
         memory.record(feedback)
@@ -63,7 +61,6 @@ def test_what_waits_is_applied_at_open(open_memory, host_of, apply):
 
 
 def test_an_external_memory_learns_nothing_itself(open_memory, host_of):
-    """Neither recording, nor opening, nor closing applies anything."""
     for _ in range(2):
         with open_memory(apply="external") as memory:
             host = host_of(memory)
@@ -125,7 +122,6 @@ def test_the_learner_uses_the_settings_of_the_server(open_memory, host_of, locat
 
 
 def test_settings_are_published_as_they_are(store):
-    """What is read back equals what was written."""
     settings = Settings(
         learning=LearningSettings(apply="external", usage_prior=(1.0, 9.0), learning_rate=0.5),
         episode=EpisodeSettings(duplicate_similarity=0.8),
@@ -135,14 +131,12 @@ def test_settings_are_published_as_they_are(store):
 
 
 def test_settings_of_another_release_are_read_as_far_as_they_are_known():
-    """Unknown names are ignored, missing ones are as by default."""
     text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'
     assert parse_settings(text) == Settings(learning=LearningSettings(learning_rate=0.5))
     assert parse_settings(None) == Settings()
 
 
 def test_serving_ends_when_asked(open_memory, host_of, location):
-    """A pass stops after the feedback at hand; the rest goes on waiting."""
     with open_memory(apply="external") as memory:
         host = host_of(memory)
         for _ in range(4):

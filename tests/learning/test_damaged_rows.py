@@ -78,7 +78,6 @@ def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
 
 
 def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):
-    """The other documents are returned."""
     with memory.store._engine.begin() as connection:
         key = sa.select(s.nodes.c.key).where(s.nodes.c.id == "a").scalar_subquery()
         broken = s.contents.update().where(s.contents.c.node == key)

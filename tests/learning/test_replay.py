@@ -41,7 +41,6 @@ def sessions(tmp_path):
 
 
 def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, assert_same):
-    """The same questions and outcomes, one by one, come to the same."""
     done = memory.learning.replay(sessions, namespace="past")
     assert done == (5, 4, 0, 0, (), ())
     for one in SESSIONS:
@@ -56,7 +55,6 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
 
 
 def test_again_it_changes_nothing(memory, sessions, host):
-    """Not even turns; what was added since is gone through."""
     memory.learning.replay(sessions)
     before = memory.info()
     assert memory.learning.replay(sessions) == (0, 0, 0, 5, (), ())
@@ -94,7 +92,6 @@ BAD = {
 
 @pytest.mark.parametrize(("line", "why"), BAD.values(), ids=BAD)
 def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why):
-    """Its number and what is wrong; told to, the others are gone through."""
     text = line if isinstance(line, bytes) else line.encode()
     good = sessions.read_bytes().splitlines(keepends=True)
     sessions.write_bytes(b"".join([good[0], b"\n", text, b"\n", *good[1:]]))
@@ -108,13 +105,11 @@ def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why)
 
 
 def test_a_file_that_is_not_there(memory, tmp_path):
-    """It is refused by name."""
     with pytest.raises(InvalidInputError, match=r"no.jsonl cannot be read .No such file"):
         memory.learning.replay(tmp_path / "no.jsonl")
 
 
 def test_a_frozen_namespace_refuses(memory, sessions):
-    """Each line is told with the reason."""
     memory.namespaces.freeze("default")
     done = memory.learning.replay(sessions)
     assert (done.asked, done.learned, len(done.refused)) == (5, 0, 4)
@@ -122,7 +117,6 @@ def test_a_frozen_namespace_refuses(memory, sessions):
 
 
 def test_what_waits_is_told(open_memory, sessions):
-    """Where others learn, the lines wait for them."""
     with open_memory(apply="external") as memory:
         assert memory.learning.replay(sessions)[:3] == (5, 0, 4)
         assert memory.learning.learn_waiting().applied == 4
@@ -144,7 +138,6 @@ def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
 
 
 def test_a_checkpoint_goes_on(memory, sessions, tmp_path):
-    """It is private, and says how far the replay is."""
     kept = tmp_path / "checkpoint"
     memory.learning.replay(sessions, checkpoint=kept)
     assert json.loads(kept.read_text())["line"] == 5
@@ -198,7 +191,6 @@ def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
 
 
 def test_the_command(tmp_path, monkeypatch, sessions):
-    """For programs and for people, over a memory with the default embedder."""
     monkeypatch.chdir(tmp_path)
     with CrabPath.open("memory") as memory:
         memory.add_documents(corpus(3), split=False)

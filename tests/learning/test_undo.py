@@ -95,7 +95,6 @@ def test_the_pages_are_learned_in_all_ways(pages, state_of):
 @QUICK
 @given(feedbacks=FEEDBACKS, data=st.data())
 def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
-    """Of successes: no row and no move, and the ranker is back at its prior."""
     namespace = uuid.uuid4().hex
     ids = [learn(pages, namespace, {**one, "outcome": abs(one["outcome"])}) for one in feedbacks]
     for feedback_id in data.draw(st.permutations(ids)):
@@ -108,7 +107,6 @@ def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
 
 
 def test_what_was_learned_in_between_stays(memory, host):
-    """Of two successes the second one alone counts."""
     first, second = (
         memory.record(Feedback(host.ask(), 1.0, used=used)).feedback_id for used in ("a", "b")
     )
@@ -142,7 +140,6 @@ def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
 
 
 def test_its_turns_can_be_learned_from_again(memory, host):
-    """By other feedback; the same id changes nothing and says so."""
     turn = host.ask()
     given = Feedback(turn, 1.0, used=["a"], feedback_id="f")
     memory.record(given)
@@ -167,7 +164,6 @@ def test_undone_by_its_turn(memory, host):
 
 
 def test_undoing_twice(memory, host, state_of, assert_same):
-    """The second time changes nothing and says so."""
     memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
     memory.undo("f")
     before, learned = state_of(memory, "default"), host.learned()
@@ -177,13 +173,11 @@ def test_undoing_twice(memory, host, state_of, assert_same):
 
 
 def test_refused_feedback_is_not_undone(memory):
-    """It taught nothing."""
     memory.record(Feedback("nope", 1.0, feedback_id="f"))
     assert memory.undo("f") == ("f", "refused", "it was refused, so nothing was learned from it")
 
 
 def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
-    """Neither by the process that undid it nor by a later one."""
     with open_memory(apply="external") as memory:
         turn = host_of(memory).ask()
         memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
@@ -196,13 +190,11 @@ def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
 
 @pytest.mark.parametrize("wrong", [{}, {"feedback_id": "f", "turn_id": "t"}])
 def test_one_thing_is_undone_at_a_time(memory, wrong):
-    """A feedback or a turn, not both, not none."""
     with pytest.raises(InvalidInputError, match="exactly one of feedback_id and turn_id"):
         memory.undo(**wrong)
 
 
 def test_what_is_not_there_cannot_be_undone(memory, host, state_of, assert_same):
-    """Unknown ids, and those of another namespace; nothing changes."""
     turn = host.ask("ada")
     memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
     before = state_of(memory, "ada")
@@ -219,7 +211,6 @@ def test_what_is_not_there_cannot_be_undone(memory, host, state_of, assert_same)
 
 
 def test_other_namespaces_do_not_notice(memory, host, state_of):
-    """Of what they know nothing changes, to the last digit."""
     for namespace in ("ada", "grace"):
         turn = host.ask(namespace)
         memory.record(Feedback(turn, 1.0, used=["a", "b"], feedback_id=namespace))
@@ -229,7 +220,6 @@ def test_other_namespaces_do_not_notice(memory, host, state_of):
 
 
 def test_removed_documents_stay_removed(memory, host):
-    """Undoing what was learned about them brings nothing of them back."""
     for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
         turn = host.ask()
         memory.record(Feedback(turn, outcome, used=["a", "b"], feedback_id=feedback_id))
@@ -242,7 +232,6 @@ def test_removed_documents_stay_removed(memory, host):
 
 
 def test_concurrent_undoing_and_learning(memory, host, state_of):
-    """Ten threads at once: each feedback is taken back once, the others stay."""
     ids = [memory.record(Feedback(host.ask(), 1.0, used=["a"])).feedback_id for _ in range(10)]
     more = [host.ask() for _ in range(5)]
     found = []
@@ -259,14 +248,12 @@ def test_concurrent_undoing_and_learning(memory, host, state_of):
 
 
 async def test_undo_off_the_event_loop(memory, host):
-    """The same as the blocking form."""
     memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
     assert (await memory.aio.undo("f")).status == "undone"
     assert host.usage() == {}
 
 
 def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
-    """From the index too; an episode that others added to keeps its own."""
     with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
         for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):

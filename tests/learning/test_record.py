@@ -16,7 +16,6 @@ pytestmark = pytest.mark.both_databases
 
 
 def test_a_success_is_learned_from(memory, host):
-    """What was used counts as a win, what was returned beside it as a pass."""
     receipt = memory.record(Feedback(host.ask(), 1.0, used=["a"]))
     assert (receipt.status, receipt.note) == ("applied", None)
     assert host.usage() == {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
@@ -24,7 +23,6 @@ def test_a_success_is_learned_from(memory, host):
 
 
 def test_a_run_id_stands_for_its_turn(memory, host):
-    """The run id of the host framework is as good as the turn id."""
     run = str(uuid.uuid4())
     turn = host.ask(run_id=run)
     assert memory.record(Feedback(run, 1.0, used=["a"])).status == "applied"
@@ -75,7 +73,6 @@ def test_feedback_on_an_unknown_turn_is_refused_and_kept(memory, host):
 
 
 def test_feedback_on_the_turn_of_another_namespace_is_refused(memory, host):
-    """Neither namespace learns from it."""
     turn = host.ask("ada")
     receipt = memory.record(Feedback(turn, 1.0, used=["a"], namespace="grace"))
     assert receipt.status == "refused"
@@ -85,7 +82,6 @@ def test_feedback_on_the_turn_of_another_namespace_is_refused(memory, host):
 
 
 def test_a_frozen_namespace_learns_nothing(memory, host):
-    """Its feedback is refused; that of others is applied."""
     frozen, free = host.ask("frozen"), host.ask("free")
     memory.store.apply([SetFrozen("frozen", frozen=True)])
     assert "is frozen" in memory.record(Feedback(frozen, 1.0)).note
@@ -94,7 +90,6 @@ def test_a_frozen_namespace_learns_nothing(memory, host):
 
 
 def test_used_documents_that_were_not_returned_are_ignored(memory, host):
-    """The others count, and the receipt tells what did not."""
     receipt = memory.record(Feedback(host.ask(), 1.0, used=["a", "elsewhere"], unused=["x"]))
     assert receipt.status == "applied"
     assert receipt.note == "2 ids that were not returned are ignored: elsewhere, x"
@@ -103,20 +98,17 @@ def test_used_documents_that_were_not_returned_are_ignored(memory, host):
 
 
 def test_used_documents_of_which_none_was_returned_blame_nobody(memory, host):
-    """Ids of another kind than chunk ids say nothing about what was returned."""
     assert memory.record(Feedback(host.ask(), 1.0, used=["elsewhere"])).status == "applied"
     assert host.usage() == {}
 
 
 def test_no_document_used_is_a_pass_for_all(memory, host):
-    """An empty list says that nothing of what was returned was used."""
     memory.record(Feedback(host.ask(), 1.0, used=[]))
     assert host.usage() == dict.fromkeys("abc", (0.0, 1.0))
 
 
 @pytest.mark.parametrize("outcome", [math.nan, math.inf, -math.inf, 1.01, True, "1", None])
 def test_outcomes_that_are_no_numbers_are_refused(memory, host, outcome):
-    """Nothing of them is kept."""
     with pytest.raises(InvalidInputError, match="outcome must be a number from -1"):
         memory.record(Feedback(host.ask(), outcome))
     assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 0, "refused": 0}
@@ -124,7 +116,6 @@ def test_outcomes_that_are_no_numbers_are_refused(memory, host, outcome):
 
 @pytest.mark.parametrize("ranker", [True, False])
 def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranker):
-    """Whether the ranker's other weights learn or not."""
     with open_memory(ranker=ranker) as memory:
         host = host_of(memory)
         worth = []
@@ -143,7 +134,6 @@ def test_sources_weigh(memory, host):
 
 
 def test_a_correction_is_kept(memory, host):
-    """All fields of a feedback are found in the store, whatever it came to."""
     given = Feedback(host.ask(), -1.0, correction="Apples are green. 🍏\x00", answer="Red.")
     memory.record(given)
     kept = memory.store.learned.get_feedback(given.feedback_id).feedback
@@ -181,7 +171,6 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(memory, host, monke
 
 
 def test_a_store_that_is_away_gets_its_lesson_later(memory, host, monkeypatch):
-    """What was kept is applied with the next feedback."""
     first = Feedback(host.ask(), 1.0, feedback_id="first")
 
     def fail(*_arguments):
