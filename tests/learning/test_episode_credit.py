@@ -48,13 +48,13 @@ def asked(returned):
         (Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}), {}, {"a": -1.0, "b": -1.0}),
         (
             Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}),
-            {"answers_for": {"a": -0.2}},
+            {"followed": {"a": -0.2}},
             {"a": -0.2, "b": -1.0},
         ),
-        (Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}), {"answers_for": {"a": 0.0}}, {"b": -1.0}),
+        (Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}), {"followed": {"a": 0.0}}, {"b": -1.0}),
         (
             Credit(-0.5, 0.5, {"a": -0.5, "b": 0.0}),
-            {"answers_for": {"a": 0.4}},
+            {"followed": {"a": 0.4}},
             {"a": 0.2, "b": -0.5},
         ),
         # All experience speaks for what failed, as a success would.
@@ -67,8 +67,7 @@ def asked(returned):
     ],
 )
 def test_what_a_turn_says(asked, credit, options, expected):
-    fair = [options.pop("answers_for")] if "answers_for" in options else []
-    assert assign_episode_credit(asked, credit, *fair, **options) == pytest.approx(expected)
+    assert assign_episode_credit(asked, credit, **options) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("documents", [{"a": 1.0, "b": 0.0}, {"a": 1.0}, {}])
