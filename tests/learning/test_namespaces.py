@@ -33,7 +33,7 @@ def corpus(location):
         yield memory
 
 
-def ranked(memory, namespace):
+def rank(memory, namespace):
     """What a namespace is answered, in order, without a trace."""
     answer = memory.retrieve(QUERY, k=6, namespace=namespace, record=False)
     return [item.node.id for item in answer.documents]
@@ -49,48 +49,41 @@ def teach(memory, namespace, good, bad):
             assert memory.record(Feedback(turn.id, outcome, used=given)).status == "applied"
 
 
-def test_twins_learn_apart(corpus, state_of):
+def test_namespaces_learn_apart(corpus, state_of):
     """Opposite feedback ranks the same corpus the other way round; a third one does not notice."""
-    asked = [ranked(corpus, namespace) for namespace in ("left", "right", "third")]
+    asked = [rank(corpus, namespace) for namespace in ("left", "right", "third")]
     assert asked[0] == asked[1] == asked[2]
     first, second = asked[0][:2], asked[0][2:4]
     turn = corpus.retrieve(QUERY, k=8, namespace="third").turn
     corpus.record(Feedback(turn.id, 1.0, used=asked[0][:1]))
-    untouched = state_of(corpus, "third"), ranked(corpus, "third")
+    untouched = state_of(corpus, "third"), rank(corpus, "third")
     structure = corpus.info()["edges"]
-
     teach(corpus, "left", first, second)
     teach(corpus, "right", second, first)
-
-    left, right = (ranked(corpus, namespace) for namespace in ("left", "right"))
-    assert set(left[:2]) == set(first)
-    assert set(right[:2]) == set(second)
-    assert (state_of(corpus, "third"), ranked(corpus, "third")) == untouched
+    assert set(rank(corpus, "left")[:2]) == set(first)
+    assert set(rank(corpus, "right")[:2]) == set(second)
+    assert (state_of(corpus, "third"), rank(corpus, "third")) == untouched
     assert corpus.info()["edges"] == structure, "structure is stored once and shared"
-
-
-def test_overlays_stay_sparse(corpus, state_of):
-    """A row only where feedback moved an edge; none in a namespace that only asks."""
-    asked = ranked(corpus, "left")
-    teach(corpus, "left", asked[:2], asked[2:4])
+    # A row only where feedback moved an edge; none in a namespace that only asks.
     for _ in range(5):
         corpus.retrieve(QUERY, k=8, namespace="reader")
     known = state_of(corpus, "left")
     rows, moves = (set(known[f"crabpath_{t}"]) for t in ("overlay", "weight_changes"))
     assert rows
     assert rows == {name[:3] for name in moves}
-    assert len(rows) < sum(corpus.info()["edges"].values()) / 2
+    assert len(rows) < sum(structure.values()) / 2
     assert state_of(corpus, "reader") == state_of(corpus, "never seen")
 
 
-def test_undoing_one_twin_leaves_the_other(corpus, state_of):
-    cold = ranked(corpus, "left")
+def test_undoing_in_one_namespace_leaves_the_other(corpus, state_of):
+    """Taken back to nothing, one ranks as at first, the other as it learned."""
+    cold = rank(corpus, "left")
     ids = []
     for namespace in ("left", "right"):
         turn = corpus.retrieve(QUERY, k=8, namespace=namespace).turn.id
         ids.append(corpus.record(Feedback(turn, 1.0, used=[cold[-1]])).feedback_id)
-    taught, known = ranked(corpus, "right"), state_of(corpus, "right")
-    assert taught != cold
+    learned, known = rank(corpus, "right"), state_of(corpus, "right")
+    assert learned != cold
     corpus.undo(ids[0])
-    assert ranked(corpus, "left") == cold
-    assert (ranked(corpus, "right"), state_of(corpus, "right")) == (taught, known)
+    assert rank(corpus, "left") == cold
+    assert (rank(corpus, "right"), state_of(corpus, "right")) == (learned, known)

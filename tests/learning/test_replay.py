@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.learning.recorder import Recorder
+from crabpath_retrievers.vectors import embedder
 
 CHILD = Path(__file__).parents[1] / "stubs" / "replaying_child.py"
 QUESTION = "Which fruit is red?"
@@ -52,18 +53,6 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
     for table in ("clock", tables.usage.name, "mean", "precision", "baseline"):
         assert_same({table: past[table]}, {table: host[table]})
     assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
-
-
-def test_again_it_changes_nothing(memory, sessions, host):
-    memory.learning.replay(sessions)
-    before = memory.info()
-    assert memory.learning.replay(sessions) == (0, 0, 0, 5, (), ())
-    assert memory.info() == before
-    with sessions.open("a") as file:
-        file.write("\n" + lines(SESSIONS[0]))
-    assert memory.learning.replay(sessions) == (1, 1, 0, 5, (), ())
-    assert host.learned() == 5
-    assert memory.learning.replay(sessions, namespace="other")[:2] == (6, 5)
 
 
 BAD = {
@@ -104,68 +93,70 @@ def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why)
     assert [trouble.line for trouble in done.bad] == [3]
 
 
-def test_a_file_that_is_not_there(memory, tmp_path):
-    with pytest.raises(InvalidInputError, match=r"no.jsonl cannot be read .No such file"):
-        memory.learning.replay(tmp_path / "no.jsonl")
-
-
-def test_a_frozen_namespace_refuses(memory, sessions):
-    memory.namespaces.freeze("default")
-    done = memory.learning.replay(sessions)
-    assert (done.asked, done.learned, len(done.refused)) == (5, 0, 4)
-    assert "frozen" in done.refused[0].why
-
-
-def test_what_waits_is_told(open_memory, sessions):
+def test_who_may_not_or_does_not_learn(open_memory, sessions):
+    """A frozen namespace refuses each line with the reason; where others learn they wait."""
     with open_memory(apply="external") as memory:
         assert memory.learning.replay(sessions)[:3] == (5, 0, 4)
         assert memory.learning.learn_waiting().applied == 4
+    with open_memory() as memory:
+        memory.namespaces.freeze("ada")
+        done = memory.learning.replay(sessions, namespace="ada")
+        assert (done.asked, done.learned, len(done.refused)) == (5, 0, 4)
+        assert "frozen" in done.refused[0].why
 
 
 def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
     """Asked, then cut off before it was learned from: only the feedback is made up for."""
 
-    def away(*_arguments):
+    def fail(*_arguments):
         message = "gone"
         raise StoreError(message)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "record", away)
+        patched.setattr(Recorder, "record", fail)
         with pytest.raises(StoreError, match="gone"):
             memory.learning.replay(sessions)
     assert memory.learning.replay(sessions) == (4, 4, 0, 0, (), ())
     assert memory.info()["namespaces"] == {"default": 5}
 
 
-def test_a_checkpoint_goes_on(memory, sessions, tmp_path):
-    kept = tmp_path / "checkpoint"
+@pytest.mark.parametrize("name", [None, "checkpoint"])
+def test_again_it_changes_nothing(memory, sessions, host, tmp_path, name):
+    """Not even turns; lines added since are gone through. A checkpoint is private."""
+    kept = tmp_path / name if name else None
     memory.learning.replay(sessions, checkpoint=kept)
-    assert json.loads(kept.read_text())["line"] == 5
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    before = memory.info()
     assert memory.learning.replay(sessions, checkpoint=kept) == (0, 0, 0, 5, (), ())
+    assert memory.info() == before
     with sessions.open("a") as file:
-        file.write(lines(SESSIONS[0]))
+        file.write("\n" + lines(SESSIONS[0]))
     assert memory.learning.replay(sessions, checkpoint=kept) == (1, 1, 0, 5, (), ())
+    assert host.learned() == 5
+    if kept:
+        assert json.loads(kept.read_text())["line"] == 7
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    else:
+        assert memory.learning.replay(sessions, namespace="other")[:2] == (6, 5)
 
 
-def test_a_checkpoint_of_something_else(memory, open_memory, sessions, tmp_path):
-    """Other sessions, another namespace, and what is no checkpoint are refused."""
+def test_files_that_cannot_be_used(memory, sessions, tmp_path):
+    """No sessions, the checkpoint of other sessions or another namespace, none, and no place."""
     kept = tmp_path / "checkpoint"
+
+    def refuse(why, path=sessions, **options):
+        with pytest.raises(InvalidInputError, match=why):
+            memory.learning.replay(path, **{"checkpoint": kept, **options})
+
+    refuse(r"no.jsonl cannot be read .No such file", tmp_path / "no.jsonl", checkpoint=None)
     memory.learning.replay(sessions, checkpoint=kept)
-    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.learning.replay(sessions, checkpoint=kept, namespace="other")
-    sessions.write_text(lines(SESSIONS[1], *SESSIONS[1:]))
-    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.learning.replay(sessions, checkpoint=kept)
-    sessions.write_text(lines(*SESSIONS[:2]))
-    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.learning.replay(sessions, checkpoint=kept)
+    refuse("belongs to other sessions, another memory", namespace="other")
+    for others in ([SESSIONS[1], *SESSIONS[1:]], SESSIONS[:2]):
+        sessions.write_text(lines(*others))
+        refuse("belongs to other sessions, another memory")
     for text in ("", "{", "[]", '{"line": "x"}', '{"page": 1}'):
         kept.write_text(text)
-        with pytest.raises(InvalidInputError, match="is not a checkpoint of a replay"):
-            memory.learning.replay(sessions, checkpoint=kept)
-    with pytest.raises(InvalidInputError, match=r"checkpoint .* cannot be written"):
-        memory.learning.replay(sessions, checkpoint=tmp_path / "no" / "folder")
+        refuse("is not a checkpoint of a replay")
+    refuse(r"checkpoint .* cannot be written", checkpoint=tmp_path / "no" / "folder")
 
 
 @pytest.mark.slow
@@ -192,6 +183,7 @@ def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
 
 def test_the_command(tmp_path, monkeypatch, sessions):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(embedder, "load_default_embeddings", lambda: EMBEDDINGS)
     with CrabPath.open("memory") as memory:
         memory.add_documents(corpus(3), split=False)
     with sessions.open("a") as file:
