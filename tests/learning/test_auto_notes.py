@@ -24,95 +24,73 @@ QUESTION = "Where do the crabs live?"
 def asked(turn_of):
     """A turn with a question of this novelty."""
 
-    def ask(query=QUESTION, top=0.4, **fields):
+    def make_turn(query=QUESTION, top=0.4, **fields):
         novelty = {"top": top, "known": top >= 0.6, "novel": 0.28 < top < 0.58}
         seeds = (("s1", 0.9), ("s2", 0.0), ("s3", 0.5), ("s4", 0.1))
-        return replace(turn_of(seeds=seeds), query=query, novelty=novelty, **fields)
+        return replace(turn_of(seeds=seeds), query=query, **{"novelty": novelty, **fields})
 
-    return ask
+    return make_turn
 
 
-def born(turn, answer="Under stones.", nearest=-1.0, settings=SETTINGS):
+def build(turn, answer="Under stones.", nearest=-1.0):
     """The note, or None."""
-    return build_auto_note(turn, answer, VECTOR, nearest, settings)
+    return build_auto_note(turn, answer, VECTOR, nearest, SETTINGS)
+
+
+BLOCKING = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))  # an empty phrase blocks nothing
 
 
 @pytest.mark.parametrize(
-    ("top", "gate"),
+    ("fields", "gate", "settings"),
     [
-        (0.0, "novelty"),
-        (0.28, "novelty"),
-        (0.281, None),
-        (0.579, None),
-        (0.58, "novelty"),
-        (0.59, "novelty"),
-        (0.6, "novelty"),
-        (1.0, "novelty"),
+        # Something is near, but not too near.
+        *[({"top": top}, "novelty", SETTINGS) for top in (0.0, 0.28, 0.58, 0.6, 1.0)],
+        *[({"top": top}, None, SETTINGS) for top in (0.281, 0.579)],
+        ({"novelty": {}}, "novelty", SETTINGS),  # an old record may not tell
+        # Three words, and mostly letters and digits.
+        *[({"query": query}, "short", SETTINGS) for query in ("two words", "", "?!? ... ---")],
+        *[({"query": query}, "symbols", SETTINGS) for query in ("a b c !!!!!!!!!", "a b c !!!")],
+        *[({"query": q}, None, SETTINGS) for q in ("now three words", "蟹はどこ", "a b c !!")],
+        # Phrases in any spelling.
+        ({"query": "What is the passwörd of Ann?"}, "blocked", BLOCKING),
+        ({"query": "What is the password of Ann?"}, "blocked", BLOCKING),
+        ({"query": "What is a password in general?"}, None, BLOCKING),
     ],
 )
-def test_the_gate_of_novelty(asked, top, gate):
-    turn = asked(top=top)
-    assert find_closed_gate(turn, SETTINGS) == gate
-    assert (born(turn) is None) is (gate is not None)
-
-
-def test_a_turn_that_tells_no_novelty(asked):
-    assert find_closed_gate(replace(asked(), novelty={}), SETTINGS) == "novelty"
+def test_gates(asked, fields, gate, settings):
+    turn = asked(**fields)
+    assert find_closed_gate(turn, settings) == gate
+    made = build_auto_note(turn, "Under stones.", VECTOR, -1.0, settings)
+    assert (made is None) is (gate is not None)
 
 
 @pytest.mark.parametrize(
-    ("query", "gate"),
+    ("given", "made"),
     [
-        ("two words", "short"),
-        ("", "short"),
-        ("?!? ... ---", "short"),
-        ("now three words", None),
-        ("蟹はどこ", None),
-        ("a b c !!!!!!!!!", "symbols"),
-        ("a b c !!", None),
-        ("a b c !!!", "symbols"),
+        # A note that says the same keeps another one away; an empty answer is none.
+        *[({"nearest": near}, made) for near, made in ((-1.0, 1), (0.91, 1), (0.92, 0), (1, 0))],
+        ({"answer": ""}, False),
+        ({"answer": "  \n"}, False),
     ],
 )
-def test_the_gates_of_quality(asked, query, gate):
-    assert find_closed_gate(asked(query), SETTINGS) == gate
-
-
-def test_the_blocklist(asked):
-    blocked = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))
-    assert find_closed_gate(asked("What is the passwörd of Ann?"), blocked) == "blocked"
-    assert find_closed_gate(asked("What is the password of Ann?"), blocked) == "blocked"
-    assert find_closed_gate(asked("What is a password in general?"), blocked) is None
-
-
-@pytest.mark.parametrize(
-    ("nearest", "made"), [(-1.0, True), (0.91, True), (0.92, False), (1, False)]
-)
-def test_the_gate_of_near_duplicates(asked, nearest, made):
-    assert (born(asked(), nearest=nearest) is not None) is made
-
-
-@pytest.mark.parametrize("answer", ["", "  \n"])
-def test_an_empty_answer_is_none(asked, answer):
-    assert born(asked(), answer) is None
+def test_near_duplicates_and_empty_answers(asked, given, made):
+    assert (build(asked(), **given) is not None) is bool(made)
 
 
 def test_the_note_holds_question_and_answer(asked):
-    made = born(asked(id="t"), " Under stones. ")
+    """At the vector of the question, as what it is: a guess, to which the best seeds point."""
+    made = build(asked(id="t"), " Under stones. ")
     assert made.node.content == f"{QUESTION}\nUnder stones."
     assert made.node.vector is VECTOR
     assert (made.kind, made.authority, made.turn) == ("auto", Authority.OVERLAY, "t")
     assert made.query == QUESTION
     assert made.query_vector is None  # it is no remembered success
-    assert len(born(asked(), "ä" * 99_999).node.content) == MAX_NOTE_CHARS
-
-
-def test_the_best_seeds_point_at_it_weakly(asked):
-    """From 0.1 to 0.2, by their score."""
-    edges = {(e.source, e.target, e.kind): e.weight for e in born(asked()).edges}
+    assert len(build(asked(), "ä" * 99_999).node.content) == MAX_NOTE_CHARS
+    # Weakly, from 0.1 to 0.2 by their score.
+    edges = {(e.source, e.target, e.kind): e.weight for e in made.edges}
     assert edges == {
-        ("s1", None, EdgeKind.TAUGHT): pytest.approx(0.19),
-        ("s3", None, EdgeKind.TAUGHT): pytest.approx(0.15),
-        ("s4", None, EdgeKind.TAUGHT): pytest.approx(0.11),
+        (seed, None, EdgeKind.TAUGHT): pytest.approx(weight)
+        for seed, weight in (("s1", 0.19), ("s3", 0.15), ("s4", 0.11))
     }
 
 
@@ -122,4 +100,4 @@ def test_the_id_is_that_of_the_document(asked):
     assert make_auto_note_id("default", QUESTION) == f"auto:{digest}"
     assert make_auto_note_id("default", "where DO the  crabs live") == f"auto:{digest}"
     assert make_auto_note_id("ann", QUESTION) != f"auto:{digest}"
-    assert born(asked()).node.id == f"auto:{digest}"
+    assert build(asked()).node.id == f"auto:{digest}"

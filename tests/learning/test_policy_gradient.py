@@ -49,26 +49,42 @@ def chain(turn_of, step_of):
     return turn_of(steps, returned=[("s", "a", "b")])
 
 
-def test_the_worked_table_of_the_document(paper):
-    """True updates of the OpenClawBrain paper §3 to three decimals; they sum to 0."""
+def test_the_worked_table_of_the_paper(paper):
+    """OpenClawBrain paper §3 to three decimals; changes sum to 0 and a failure turns them round."""
     found = changes(paper)
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
     assert sum(found.values()) == pytest.approx(0, abs=1e-15)
-
-
-def test_the_heuristic_of_the_document(paper):
-    assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
-
-
-def test_a_failure_turns_the_table_round(paper):
-    mirrored = {edge: -delta for edge, delta in changes(paper).items()}
+    mirrored = {edge: -delta for edge, delta in found.items()}
     assert changes(paper, FAILURE) == pytest.approx(mirrored)
-
-
-def test_changes_name_kind_and_stop(paper):
+    # The heuristic adds η (z - b) to the chosen pointer alone.
+    assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
     names = {delta[:3] for delta in compute_policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
     assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
+    # Credit 0 moves nothing, wherever the baseline stands.
+    unused = Credit(1.0, documents={"A": 0.0})
+    assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
+
+
+def test_who_decided_and_between_what(turn_of, step_of):
+    """A reflex is no decision, a chat model's choice is; only habitual pointers compete."""
+    own, shown, reflex = (
+        changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
+        for who in ("policy", "chat_model", "reflex")
+    )
+    assert own == shown
+    assert reflex == {}
+    step = step_of("s", {"a": 0.5}, "a")
+    walked = replace(step_of("s", {"x": 0.9}).candidates[0], probability=0.0)
+    others = [
+        step_of("s", {"x": 0.9}, tier=tier).candidates[0] for tier in ("reflex", "inhibitory")
+    ]
+    for other in (walked, *others):
+        turn = turn_of([replace(step, candidates=(*step.candidates, other))], [("s", "a")])
+        assert set(changes(turn)) == {("s", "a"), ("s", None)}
+    # To stop at once led to no document: nothing is known about it.
+    turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
+    assert changes(turn) == changes(turn, FAILURE) == {}
 
 
 def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
@@ -86,66 +102,12 @@ def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chai
     assert found["a", "b"] > 0
 
 
-def test_the_myopic_rule_credits_the_last_decision_only(chain):
-    full, myopic = changes(chain), changes(chain, settings=PAPER.replace(credit_rule="myopic"))
-    assert myopic == {edge: delta for edge, delta in full.items() if edge[0] == "a"}
-
-
 def test_decisions_that_led_to_nothing_known_are_left_alone(turn_of, step_of):
     """Neither a target that was not returned nor one without credit is blamed."""
     steps = [step_of("s", {"a": 0.5, "b": 0.5}, "ab", stopped=True)]
     turn = turn_of(steps, returned=[("s", "b")])
     assert changes(turn, Credit(-1.0, documents={"other": -1.0})) == {}
     assert {edge for edge, delta in changes(turn, FAILURE).items() if delta < 0} == {("s", "b")}
-
-
-def test_a_returned_document_that_was_not_used_teaches_nothing(paper):
-    """Credit 0 moves nothing, wherever the baseline stands."""
-    unused = Credit(1.0, documents={"A": 0.0})
-    assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
-
-
-def test_a_reflex_is_no_decision(turn_of, step_of):
-    step = step_of("s", WEIGHTS, ["A"], decided_by="reflex")
-    assert changes(turn_of([step], returned=[("s", "A")])) == {}
-
-
-def test_what_a_chat_model_chose_is_a_demonstration(turn_of, step_of):
-    """The policy steps towards it, or away from it, as towards a choice of its own."""
-    own, shown = (
-        changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
-        for who in ("policy", "chat_model")
-    )
-    assert own == shown
-    assert own["s", "A"] > 0
-
-
-@pytest.mark.parametrize("tier", ["reflex", "inhibitory"])
-def test_what_was_not_to_be_decided_is_no_competitor(turn_of, step_of, tier):
-    plain = step_of("s", {"a": 0.5}, "a")
-    more = step_of("s", {"x": 0.9}, tier=tier).candidates
-    step = replace(plain, candidates=plain.candidates + more)
-    turn = turn_of([step], returned=[("s", "a")])
-    assert set(changes(turn)) == {("s", "a"), ("s", None)}
-
-
-def test_a_pointer_that_could_not_be_followed_is_no_competitor(turn_of, step_of):
-    """Where the walk had already been, the record shows probability 0."""
-    step = step_of("s", {"a": 0.5, "x": 0.5}, "a")
-    known = replace(step.candidates[1], probability=0.0)
-    turn = turn_of([replace(step, candidates=(step.candidates[0], known))], returned=[("s", "a")])
-    assert set(changes(turn)) == {("s", "a"), ("s", None)}
-
-
-def test_followed_pointers_are_no_competitors_of_each_other(turn_of, step_of):
-    turn = turn_of(
-        [step_of("s", {"a": 0.5, "b": 0.4, "x": 0.1}, "ab")], returned=[("s", "a"), ("s", "b")]
-    )
-    found = changes(turn)
-    alone = changes(turn, Credit(1.0, documents={"a": 1.0}))
-    assert found["s", "a"] == alone["s", "a"] > 0
-    assert found["s", "b"] > 0
-    assert ("s", "b") not in alone
 
 
 def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
@@ -171,11 +133,6 @@ def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
     assert changes(turn, settings=UNIT) == pytest.approx(expected)
     failed = {("s", "a"): -2 / 3, ("s", "x"): 1 / 3, ("s", None): 1 / 3}
     assert changes(turn, FAILURE, UNIT) == pytest.approx(failed)
-
-
-def test_a_node_where_nothing_was_followed_is_left_alone(turn_of, step_of):
-    turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
-    assert changes(turn) == changes(turn, FAILURE) == {}
 
 
 def log_probability(weights, drawn, stopped, temperature):
