@@ -25,96 +25,104 @@ def routed(turn_of):
     return turn_of(returned=[("s", "a", "d"), ("s", "a", "e"), ("s",)])
 
 
-def edges(turn, credit, existing=None, fair=None, situation=None):
+def learn(turn, credit, existing=None, fair=None, situation=None):
     """Weights that one turn adds, by name."""
     where = situation or TypedEdgeContext()
-    found = learn_typed_edges(turn, credit, fair or credit, where, existing or {}, RATE)
     total = {}
-    for source, target, kind, delta in found:
+    for source, target, kind, delta in learn_typed_edges(
+        turn, credit, fair or credit, where, existing or {}, RATE
+    ):
         total[source, target, kind] = total.get((source, target, kind), 0.0) + delta
     return total
 
 
-def of_kind(found, kind):
+def select(found, kind):
     """Only the edges of one kind, by their ends."""
     return {edge[:2]: weight for edge, weight in found.items() if edge[2] == kind}
 
 
-def test_a_success_is_caused_from_the_entry(routed):
-    found = edges(routed, Credit(1.0, documents={"d": 1.0, "e": 0.0}))
-    assert of_kind(found, "caused_success") == {("s", "d"): RATE}
-    assert not of_kind(found, "caused_failure")
-    assert not of_kind(found, "irrelevant")
+WON, LOST = ({"d": 1.0, "e": 0.0}, {"d": -1.0, "e": 0.0})
+ROUTE = {("s", "a"): RATE, ("a", "d"): RATE}
 
 
-def test_a_document_does_not_cause_itself(routed):
-    found = edges(routed, Credit(1.0, documents={"s": 1.0}))
-    assert found == {}
+@pytest.mark.parametrize(
+    ("credit", "options", "expected"),
+    [
+        # From where the query entered to what was used, by a step of the rate and the weight.
+        (
+            Credit(1.0, documents=WON),
+            {},
+            {"caused_success": {("s", "d"): RATE}, "caused_failure": {}, "irrelevant": {}},
+        ),
+        (Credit(1.0, 0.1, {"d": 1.0}), {}, {"caused_success": {("s", "d"): 0.1 * RATE}}),
+        # Followed: towards -1. Returned and said to be ignored, not only inferred: towards -.3.
+        (
+            Credit(-1.0, documents=LOST),
+            {},
+            {
+                "caused_failure": {("s", "d"): -RATE},
+                "irrelevant": {("s", "e"): RATE * MIN_IRRELEVANT},
+            },
+        ),
+        (Credit(-1.0, documents=LOST, inferred=frozenset("de")), {}, {"irrelevant": {}}),
+        # It was for another task: its share of the blame is 0, but it was used.
+        (
+            Credit(-1.0, documents={"d": -1.0}),
+            {"fair": Credit(-1.0, documents={"d": 0.0})},
+            {"caused_failure": {}, "irrelevant": {}, "temporal": ROUTE},
+        ),
+        # Regions are signed by what became of the step; a region may lead to itself.
+        (
+            Credit(1.0, documents=WON),
+            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
+            {"region_transition": {("Q", "Q"): RATE}},
+        ),
+        (
+            Credit(-1.0, documents={"e": -1.0}),
+            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
+            {"region_transition": {("Q", "H"): -RATE}},
+        ),
+        # Every step of the route once, and from what was used before; never to itself.
+        (
+            Credit(1.0, documents={"d": 1.0}),
+            {"situation": TypedEdgeContext(used_before=["b", "d"])},
+            {"temporal": {**ROUTE, ("b", "d"): RATE}},
+        ),
+    ],
+)
+def test_edges_of_a_turn(routed, credit, options, expected):
+    found = learn(routed, credit, **options)
+    assert {kind: select(found, kind) for kind in expected} == {
+        kind: pytest.approx(edges) for kind, edges in expected.items()
+    }
 
 
-def test_a_failure_blames_what_was_followed_and_calls_the_rest_needless(routed):
-    """Followed: towards -1. Returned and said to be ignored: towards -.3."""
-    found = edges(routed, Credit(-1.0, documents={"d": -1.0, "e": 0.0}))
-    assert of_kind(found, "caused_failure") == {("s", "d"): -RATE}
-    assert of_kind(found, "irrelevant") == {("s", "e"): pytest.approx(RATE * MIN_IRRELEVANT)}
-
-
-def test_what_is_only_inferred_to_be_ignored_is_not_held_against_it(routed):
-    credit = Credit(-1.0, documents={"d": -1.0, "e": 0.0}, inferred=frozenset({"d", "e"}))
-    assert not of_kind(edges(routed, credit), "irrelevant")
-
-
-def test_a_followed_document_that_answers_for_nothing_is_neither_blamed_nor_needless(routed):
-    """It was for another task: its share of the blame is 0, but it was used."""
-    credit = Credit(-1.0, documents={"d": -1.0})
-    found = edges(routed, credit, fair=Credit(-1.0, documents={"d": 0.0}))
-    assert not of_kind(found, "caused_failure")
-    assert not of_kind(found, "irrelevant")
-    assert of_kind(found, "temporal")
+def test_turns_that_say_nothing(routed, turn_of):
+    """The entry is no step to itself; without seeds there is no place to say it of."""
+    assert learn(routed, Credit(1.0, documents={"s": 1.0})) == {}
+    assert learn(turn_of(seeds=()), Credit(1.0), situation=TypedEdgeContext("Q")) == {}
+    lone = turn_of(returned=[("d",)], seeds=())
+    assert learn(lone, Credit(1.0, documents={"d": 1.0})) == {}
 
 
 @pytest.mark.parametrize("outcome", [1.0, -1.0])
 def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, outcome):
     """Two of three documents lie in H, one in G: nobody knows which of them did it."""
     where = TypedEdgeContext("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
-    found = edges(routed, Credit(outcome), situation=where)
+    found = learn(routed, Credit(outcome), situation=where)
     assert found == {
         ("Q", "H", "region_transition"): pytest.approx(RATE * outcome * 2 / 3),
         ("Q", "G", "region_transition"): pytest.approx(RATE * outcome / 3),
     }
 
 
-def test_regions_are_signed_by_what_became_of_the_step(routed):
-    """Used in a success, then followed in a failure; a region may lead to itself."""
-    where = TypedEdgeContext("Q", {"d": "Q", "e": "H"})
-    won = edges(routed, Credit(1.0, documents={"d": 1.0, "e": 0.0}), situation=where)
-    lost = edges(routed, Credit(-1.0, documents={"e": -1.0}), situation=where)
-    assert of_kind(won, "region_transition") == {("Q", "Q"): RATE}
-    assert of_kind(lost, "region_transition") == {("Q", "H"): -RATE}
-
-
-def test_the_order_of_use_follows_the_route_and_the_turn_before(routed):
-    """Every step of the route once, and from what was used before; never to itself."""
-    where = TypedEdgeContext(used_before=["b", "d"])
-    found = edges(routed, Credit(1.0, documents={"d": 1.0}), situation=where)
-    assert of_kind(found, "temporal") == {("s", "a"): RATE, ("a", "d"): RATE, ("b", "d"): RATE}
-
-
-def test_the_order_between_turns_is_bounded(turn_of):
-    names = [f"n{i}" for i in range(8)]
-    turn = turn_of(returned=[(name,) for name in names])
-    credit = Credit(1.0, documents=dict.fromkeys(names, 1.0))
-    where = TypedEdgeContext(used_before=[f"b{i}" for i in range(8)])
-    assert len(of_kind(edges(turn, credit, situation=where), "temporal")) == 9
-
-
 def test_the_same_action_links_what_one_turn_used(turn_of):
     """Found by search both of them: the better one points to the next, with the sign."""
     turn = turn_of(returned=[("x",), ("y",), ("z",)])
-    won = edges(turn, Credit(1.0, documents={"x": 1.0, "y": 0.0, "z": 1.0}))
-    lost = edges(turn, Credit(-1.0, documents={"x": -1.0, "z": -1.0}))
-    assert of_kind(won, "same_action") == {("x", "z"): RATE}
-    assert of_kind(lost, "same_action") == {("x", "z"): -RATE}
+    won = learn(turn, Credit(1.0, documents={"x": 1.0, "y": 0.0, "z": 1.0}))
+    lost = learn(turn, Credit(-1.0, documents={"x": -1.0, "z": -1.0}))
+    assert select(won, "same_action") == {("x", "z"): RATE}
+    assert select(lost, "same_action") == {("x", "z"): -RATE}
 
 
 def test_the_same_action_links_to_what_came_of_the_entry_before(turn_of, step_of):
@@ -133,50 +141,45 @@ def test_the_same_action_links_to_what_came_of_the_entry_before(turn_of, step_of
         ("s", "unoffered", "caused_success"): 0.9,
         ("s", "older", "caused_failure"): -0.9,
     }
-    won = edges(turn, Credit(1.0, documents={"d": 1.0}), existing)
-    lost = edges(turn, Credit(-1.0, documents={"d": -1.0}), existing)
-    assert of_kind(won, "same_action") == {("d", "old"): RATE}
-    assert of_kind(lost, "same_action") == {("d", "older"): -RATE}
+    won = learn(turn, Credit(1.0, documents={"d": 1.0}), existing)
+    lost = learn(turn, Credit(-1.0, documents={"d": -1.0}), existing)
+    assert select(won, "same_action") == {("d", "old"): RATE}
+    assert select(lost, "same_action") == {("d", "older"): -RATE}
 
 
-def test_no_document_gets_more_than_two_edges_of_the_same_action(turn_of):
+def test_edges_of_many_documents_are_bounded(turn_of):
+    """Two of the same action from each; three documents on either side of the order of turns."""
     names = [f"n{i}" for i in range(10)]
     turn = turn_of(returned=[(name,) for name in names])
-    found = edges(turn, Credit(1.0, documents=dict.fromkeys(names, 1.0)))
-    sources = [source for source, _ in of_kind(found, "same_action")]
+    where = TypedEdgeContext(used_before=[f"b{i}" for i in range(8)])
+    found = learn(turn, Credit(1.0, documents=dict.fromkeys(names, 1.0)), situation=where)
+    assert len(select(found, "temporal")) == 9
+    sources = [source for source, _ in select(found, "same_action")]
     assert max(map(sources.count, sources)) <= 2
 
 
-def test_a_turn_without_seeds_or_documents_says_nothing(turn_of):
-    assert edges(turn_of(seeds=()), Credit(1.0), situation=TypedEdgeContext("Q")) == {}
-    lone = turn_of(returned=[("d",)], seeds=())
-    assert edges(lone, Credit(1.0, documents={"d": 1.0})) == {}
-
-
-def test_feedback_that_counts_less_moves_less(routed):
-    found = edges(routed, Credit(1.0, 0.1, {"d": 1.0}))
-    assert of_kind(found, "caused_success") == {("s", "d"): pytest.approx(0.1 * RATE)}
-
-
-def test_an_episode_says_order_and_outcome_of_each_step():
-    """From state to state where they are documents, from region to region always."""
-    found = {
-        d[:3]: d.delta
-        for d in learn_episode_edges(["a", "b", None], ["A", "A", "B"], -1.0, {}, RATE)
-    }
-    assert found == {
-        ("a", "b", "temporal"): RATE,
-        ("a", "b", "caused_failure"): -RATE,
-        ("A", "A", "region_transition"): -RATE,
-        ("A", "B", "region_transition"): -RATE,
-    }
-
-
-def test_an_episode_without_outcome_says_the_order_alone():
-    """A reward of 0 is neither."""
-    assert {d.kind for d in learn_episode_edges(["a", "b"], ["A", "B"], 0.0, {}, RATE)} == {
-        "temporal"
-    }
+@pytest.mark.parametrize(
+    ("states", "regions", "reward", "expected"),
+    [
+        # From state to state where they are documents, from region to region always.
+        (
+            ["a", "b", None],
+            ["A", "A", "B"],
+            -1.0,
+            {
+                ("a", "b", "temporal"): RATE,
+                ("a", "b", "caused_failure"): -RATE,
+                ("A", "A", "region_transition"): -RATE,
+                ("A", "B", "region_transition"): -RATE,
+            },
+        ),
+        # A reward of 0 is neither success nor failure.
+        (["a", "b"], ["A", "B"], 0.0, {("a", "b", "temporal"): RATE}),
+    ],
+)
+def test_an_episode_says_order_and_outcome_of_each_step(states, regions, reward, expected):
+    found = learn_episode_edges(states, regions, reward, {}, RATE)
+    assert {delta[:3]: delta.delta for delta in found} == expected
 
 
 def test_one_step_after_the_other_counts_from_where_the_first_one_led():
