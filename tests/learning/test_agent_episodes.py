@@ -314,7 +314,7 @@ def test_what_cannot_be_learned_from(atlas, namespace, given, error, words):
 
 
 def test_ids_of_others_are_taken_and_their_notes_unknown(atlas, namespace, named):
-    """Neither feedback nor an episode of another namespace is told apart."""
+    """Neither feedback nor an episode of another namespace can be used."""
     learn, other = atlas.regions.learn_episode, f"{namespace}2"
     turn = atlas.retrieve("Text 5", namespace=namespace).turn.id
     atlas.record(Feedback(turn, 1.0, feedback_id=f"f {namespace}"))

@@ -194,7 +194,7 @@ def test_two_memories_on_one_store_learn_together(open_memory, host_of):
 
 
 def test_contradictions_and_repetitions_at_the_same_time(memory, host):
-    """Of eight that judge one turn one is heard; all that say the same are told it is applied."""
+    """Of eight that judge one turn one is heard; all that say the same read that it is applied."""
     turn, feedback = host.ask(), Feedback(host.ask(), 1.0, used=["a"])
     with ThreadPoolExecutor(8) as pool:
         receipts = list(pool.map(lambda z: memory.record(Feedback(turn, z)), [1.0, -1.0] * 4))

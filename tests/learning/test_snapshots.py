@@ -79,6 +79,7 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host, state_o
     assert_same(state_of(memory, "default"), before)
 
 
+@pytest.mark.both_databases
 def test_vanished_documents_are_passed_over(memory, host):
     """Nothing of a document that was deleted since comes back."""
     learn(memory, host, ["a", "b"])

@@ -80,15 +80,6 @@ def test_what_credit_counts(asked, credit, expected):
     assert {place: found.get(place) for place in expected} == expected
 
 
-def test_a_type_of_task_is_counted_beside_all(asked):
-    """The same numbers twice."""
-    found = count(replace(asked, task_type="refund"), Credit(1.0, 1.0, {"a": 1.0}))
-    plain = count(asked, Credit(1.0, 1.0, {"a": 1.0}))
-    assert len(found) == 2 * len(plain)
-    assert {p: n for p, n in found.items() if not p[2]} == plain
-    assert {(*p[:2], "", *p[3:]): n for p, n in found.items() if p[2] == "refund"} == plain
-
-
 def test_a_turn_of_which_little_is_known(asked, turn_of):
     """Without documents it came by; a weight of 0 counts nothing; a document may lie nowhere."""
     assert set(count(turn_of(), Credit(-1.0))) == {(0, 0, "", "", 0), (1, 7, "", "", 0)}

@@ -32,9 +32,9 @@ A_FEEDBACK = st.fixed_dictionaries(
         "late": st.booleans(),
     }
 )
-FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=6)
+FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=8)
 QUICK = settings(
-    max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 
 
