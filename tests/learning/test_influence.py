@@ -26,8 +26,7 @@ def planted(seed, sign=1.0):
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_planted_direction_is_found_with_its_sign_and_not_the_reverse(sign):
-    """The strongest of all, in every one of five draws; the reverse in none."""
-    for seed in range(5):
+    for seed in range(2):
         found = find_influences(planted(seed, sign))
         assert found[0][:2] == ("e0", "e1")
         assert found[0].weight * sign > 0.5
@@ -38,14 +37,13 @@ def test_a_planted_direction_is_found_with_its_sign_and_not_the_reverse(sign):
 def test_on_noise_hardly_ever_anything_is_found():
     """Where nothing is true, any find is a false one: at most in the controlled share of draws.
 
-    Of 60 draws 3 are expected at a level of .05; more than 7 would be a chance of about 1 %.
+    Of 20 draws 1 is expected at a level of .05; more than 4 would be a chance of about .3 %.
     """
-    draws = [find_influences(noise(100 + seed)) for seed in range(60)]
-    assert sum(map(bool, draws)) <= 7
+    draws = [find_influences(noise(100 + seed)) for seed in range(20)]
+    assert sum(map(bool, draws)) <= 4
 
 
 def test_short_and_constant_series_are_passed_over():
-    """Neither fails, nor is it found."""
     long = planted(0)
     assert find_influences({name: one[:20] for name, one in long.items()}) == []
     assert find_influences({"a": np.zeros(200), "b": np.ones(200)}) == []
@@ -54,7 +52,6 @@ def test_short_and_constant_series_are_passed_over():
 
 
 def test_two_series_that_are_one_are_not_compared():
-    """Neither adds anything to the other, and the fit would be singular."""
     one = noise(3)["e0"]
     assert find_influences({"a": one, "b": one.copy()}) == []
 
@@ -70,7 +67,6 @@ def test_series_add_up_by_window_and_keep_the_most_used():
 
 
 def test_without_statsmodels_the_extra_is_named(monkeypatch):
-    """The message is the command."""
     monkeypatch.setitem(sys.modules, "statsmodels.stats.multitest", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'crabpath-retrievers\[influence\]'"):
         find_influences(planted(0))
@@ -86,6 +82,5 @@ def test_a_perfect_follower_is_found_and_says_nothing_of_its_leader():
 
 
 def test_a_series_that_its_own_past_explains_is_announced_by_no_other():
-    """Every second window."""
     beat = np.tile([0.0, 1.0], 100)
     assert ("e0", "beat") not in {one[:2] for one in find_influences({**noise(8), "beat": beat})}

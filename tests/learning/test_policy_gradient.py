@@ -1,9 +1,9 @@
 """The policy gradient against worked numbers and finite differences."""
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,9 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.rules.policy_gradient import (
+    assign_edge_credit,
     compute_policy_gradient,
+    get_known_credit,
     score_function,
 )
 
@@ -47,29 +49,42 @@ def chain(turn_of, step_of):
     return turn_of(steps, returned=[("s", "a", "b")])
 
 
-def test_the_worked_table_of_the_document(paper):
-    """True updates of the OpenClawBrain paper §3 to three decimals; they sum to 0."""
+def test_the_worked_table_of_the_paper(paper):
+    """OpenClawBrain paper §3 to three decimals; changes sum to 0 and a failure turns them round."""
     found = changes(paper)
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
     assert sum(found.values()) == pytest.approx(0, abs=1e-15)
-
-
-def test_the_heuristic_of_the_document(paper):
-    """It adds η (z - b) to the chosen pointer alone."""
-    assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
-
-
-def test_a_failure_turns_the_table_round(paper):
-    """What was followed falls, what was not followed rises."""
-    mirrored = {edge: -delta for edge, delta in changes(paper).items()}
+    mirrored = {edge: -delta for edge, delta in found.items()}
     assert changes(paper, FAILURE) == pytest.approx(mirrored)
-
-
-def test_changes_name_kind_and_stop(paper):
-    """Edges are named as records name them; STOP has no target."""
+    # The heuristic adds η (z - b) to the chosen pointer alone.
+    assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
     names = {delta[:3] for delta in compute_policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
     assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
+    # Credit 0 moves nothing, wherever the baseline stands.
+    unused = Credit(1.0, documents={"A": 0.0})
+    assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
+
+
+def test_who_decided_and_between_what(turn_of, step_of):
+    """A reflex is no decision, a chat model's choice is; only habitual pointers compete."""
+    own, shown, reflex = (
+        changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
+        for who in ("policy", "chat_model", "reflex")
+    )
+    assert own == shown
+    assert reflex == {}
+    step = step_of("s", {"a": 0.5}, "a")
+    walked = replace(step_of("s", {"x": 0.9}).candidates[0], probability=0.0)
+    others = [
+        step_of("s", {"x": 0.9}, tier=tier).candidates[0] for tier in ("reflex", "inhibitory")
+    ]
+    for other in (walked, *others):
+        turn = turn_of([replace(step, candidates=(*step.candidates, other))], [("s", "a")])
+        assert set(changes(turn)) == {("s", "a"), ("s", None)}
+    # To stop at once led to no document: nothing is known about it.
+    turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
+    assert changes(turn) == changes(turn, FAILURE) == {}
 
 
 def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
@@ -87,79 +102,12 @@ def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chai
     assert found["a", "b"] > 0
 
 
-def test_the_myopic_rule_credits_the_last_decision_only(chain):
-    """The first decision of the route gets nothing."""
-    full, myopic = changes(chain), changes(chain, settings=PAPER.replace(credit_rule="myopic"))
-    assert myopic == {edge: delta for edge, delta in full.items() if edge[0] == "a"}
-
-
 def test_decisions_that_led_to_nothing_known_are_left_alone(turn_of, step_of):
     """Neither a target that was not returned nor one without credit is blamed."""
     steps = [step_of("s", {"a": 0.5, "b": 0.5}, "ab", stopped=True)]
     turn = turn_of(steps, returned=[("s", "b")])
     assert changes(turn, Credit(-1.0, documents={"other": -1.0})) == {}
     assert {edge for edge, delta in changes(turn, FAILURE).items() if delta < 0} == {("s", "b")}
-
-
-def test_a_returned_document_that_was_not_used_teaches_nothing(paper):
-    """Credit 0 moves nothing, wherever the baseline stands."""
-    unused = Credit(1.0, documents={"A": 0.0})
-    assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
-
-
-def test_a_reflex_is_no_decision(turn_of, step_of):
-    """It has no gradient."""
-    step = step_of("s", WEIGHTS, ["A"], decided_by="reflex")
-    assert changes(turn_of([step], returned=[("s", "A")])) == {}
-
-
-def test_what_a_chat_model_chose_is_a_demonstration(turn_of, step_of):
-    """The policy steps towards it, or away from it, as towards a choice of its own."""
-    own, shown = (
-        changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
-        for who in ("policy", "chat_model")
-    )
-    assert own == shown
-    assert own["s", "A"] > 0
-
-
-@pytest.mark.parametrize("tier", ["reflex", "inhibitory"])
-def test_what_was_not_to_be_decided_is_no_competitor(turn_of, step_of, tier):
-    """Only habitual pointers and STOP took part in the choice."""
-    plain = step_of("s", {"a": 0.5}, "a")
-    more = step_of("s", {"x": 0.9}, tier=tier).candidates
-    step = replace(plain, candidates=plain.candidates + more)
-    turn = turn_of([step], returned=[("s", "a")])
-    assert set(changes(turn)) == {("s", "a"), ("s", None)}
-
-
-def test_a_pointer_that_could_not_be_followed_is_no_competitor(turn_of, step_of):
-    """Where the walk had already been, the record shows probability 0."""
-    step = step_of("s", {"a": 0.5, "x": 0.5}, "a")
-    known = replace(step.candidates[1], probability=0.0)
-    turn = turn_of([replace(step, candidates=(step.candidates[0], known))], returned=[("s", "a")])
-    assert set(changes(turn)) == {("s", "a"), ("s", None)}
-
-
-def test_followed_pointers_are_no_competitors_of_each_other(turn_of, step_of):
-    """Both rise, each against what was left in the end, here x and STOP."""
-    turn = turn_of(
-        [step_of("s", {"a": 0.5, "b": 0.4, "x": 0.1}, "ab")], returned=[("s", "a"), ("s", "b")]
-    )
-    found = changes(turn)
-    alone = changes(turn, Credit(1.0, documents={"a": 1.0}))
-    assert found["s", "a"] == alone["s", "a"] > 0
-    assert found["s", "b"] > 0
-    assert ("s", "b") not in alone
-
-
-def test_drawn_in_order_a_credited_pointer_would_fall():
-    """Why not the plain order of the draws: the second of (.50, .49, .01) falls by .47."""
-    first, second, stop = 0.50, 0.49, 0.01
-    assert -second + (1 - second / (second + stop)) == pytest.approx(-0.47)
-    scores = np.log([second, stop])  # what is left besides it, in the end
-    assert score_function(scores, 1.0)[0] == pytest.approx(0.02)
-    assert first + second + stop == 1
 
 
 def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
@@ -187,20 +135,13 @@ def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
     assert changes(turn, FAILURE, UNIT) == pytest.approx(failed)
 
 
-def test_a_node_where_nothing_was_followed_is_left_alone(turn_of, step_of):
-    """To stop at once led to no document: nothing is known about it."""
-    turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
-    assert changes(turn) == changes(turn, FAILURE) == {}
-
-
-def log_probability(weights, drawn, stopped, temperature, *, ordered=False):
+def log_probability(weights, drawn, stopped, temperature):
     """Of drawing these, then STOP, from weights by target and of STOP (None)."""
     logits = {target: weight / temperature for target, weight in weights.items()}
-    total, gone = 0.0, set() if ordered else set(drawn)
+    total, gone = 0.0, set(drawn)
     for target in (*drawn, None) if stopped else drawn:
         left = [value for other, value in logits.items() if other not in gone or other == target]
         total += logits[target] - math.log(sum(math.exp(value) for value in left))
-        gone.add(target)
     return total
 
 
@@ -239,22 +180,153 @@ def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, sto
         assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)
 
 
-@given(CHOICE, st.floats(-1, 1))
-def test_one_draw_and_stop_is_plackett_luce(turn_of, step_of, choice, stop):
-    """For one pointer the logged probability itself: π(a), then STOP among what is left."""
-    scores, _, stopped = choice
-    weights = {f"d{n}": score for n, score in enumerate(scores)}
-    turn = turn_of([step_of("s", weights, ["d0"], stopped=stopped)], returned=[("s", "d0")])
-    expected = finite_differences(
-        {**weights, None: stop}, drawn=["d0"], stopped=stopped, temperature=1.0, ordered=True
-    )
-    found = changes(turn, settings=UNIT, stop=stop)
-    for target in weights | {None: stop}:
-        assert found.get(("s", target), 0.0) == pytest.approx(expected.get(target, 0), abs=1e-5)
-
-
 @pytest.mark.parametrize("baseline", [math.nan, math.inf, -2.0])
 def test_a_baseline_that_is_none_is_refused(paper, baseline):
-    """One NaN would spread to every weight of the turn."""
     with pytest.raises(InvalidInputError, match="baseline must be a number"):
         changes(paper, baseline=baseline)
+
+
+AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
+
+
+@pytest.mark.parametrize(
+    ("routes", "known", "decided", "last_only", "expected"),
+    [
+        # The last decision led to the document itself, those before are one and two hops away.
+        (["abcd"], {"d": 1.0}, {AB, BC, CD}, False, {AB: (1, 2), BC: (1, 1), CD: (1, 0)}),
+        # A reflex, or a last pointer that was not followed, still counts as a hop.
+        (["abcd"], {"d": 1.0}, {AB}, False, {AB: (1, 2)}),
+        # One useful document outweighs a blamed one; of equals the nearer counts.
+        (
+            ["ab", "abc", "abcd"],
+            {"b": -1.0, "c": 0.5, "d": 0.5},
+            {AB, BC},
+            False,
+            {AB: (0.5, 1), BC: (0.5, 0)},
+        ),
+        # The myopic rule: the last decision of the route to d, and to b the one that led on to c.
+        (["abcd"], {"d": 1.0}, {AB, BC}, True, {BC: (1, 1)}),
+        (["ab", "abc"], {"b": -1.0, "c": 1.0}, {AB, BC}, True, {AB: (1, 1), BC: (1, 0)}),
+        # A search hit credits no decision.
+        (["a"], {"a": 1.0}, {AB}, False, {}),
+    ],
+)
+def test_credit_of_decisions(turn_of, routes, known, decided, last_only, expected):
+    turn = turn_of(returned=routes)
+    assert assign_edge_credit(turn, known, decided, last_only=last_only) == expected
+
+
+def test_where_nothing_finer_is_known_the_outcome_is_that_of_all(turn_of):
+    """With credit by document, only returned documents with credit are known."""
+    turn = turn_of(returned=[("a",), ("a", "b")])
+    assert get_known_credit(turn, Credit(-0.5)) == {"a": -0.5, "b": -0.5}
+    assert get_known_credit(turn, Credit(1.0, documents={"b": 1.0, "elsewhere": 1.0})) == {"b": 1.0}
+
+
+NUMBER = st.floats(-1, 1)
+ANY, GAIN, LOSS = (st.one_of(st.just(0.0), st.floats(*r)) for r in ((-1, 1), (0.1, 1), (-1, -0.1)))
+NODES = [f"n{n}" for n in range(8)]
+
+
+@st.composite
+def turns(draw, step_of, turn_of):
+    """A walk from one seed: decisions, and documents with the routes by which it reached them."""
+    routes, frontier, steps = {"s": ("s",)}, ["s"], []
+    for _ in range(draw(st.integers(1, 4))):
+        if not frontier:
+            break
+        node = frontier.pop(draw(st.integers(0, len(frontier) - 1)))
+        offered = draw(st.lists(st.sampled_from(NODES), unique=True, min_size=2, max_size=5))
+        fresh = [target for target in offered if target not in routes]
+        chosen = fresh[: draw(st.integers(1, 3))]
+        steps.append(
+            step_of(
+                node,
+                {target: draw(NUMBER) for target in offered},
+                chosen,
+                relevance={target: draw(NUMBER) for target in offered},
+                stopped=draw(st.booleans()),
+                stop_weight=draw(NUMBER),
+                temperature=draw(st.floats(0.05, 5)),
+                decided_by=draw(st.sampled_from(["policy", "policy", "chat_model", "reflex"])),
+            )
+        )
+        # A document that was pointed at and not entered may be returned with its route as well.
+        routes |= {target: (*routes[node], target) for target in fresh}
+        frontier += chosen
+    hidden = draw(st.sets(st.sampled_from(sorted(routes)), max_size=3))
+    return turn_of(steps, [routes[node] for node in sorted(set(routes) - hidden)])
+
+
+def list_credits(turn, credit):
+    """The credits behind every pointer that was decided for, worked out from the routes."""
+    followed = {
+        (step.node, target)
+        for step in turn.steps
+        if step.decided_by != "reflex"
+        for target in step.chosen
+    }
+    found = {pointer: [] for pointer in followed}
+    for item in turn.returned:
+        known = credit.documents or dict.fromkeys([item.node], credit.outcome)
+        for edge in item.path:
+            if item.node in known and (edge.source, edge.target) in followed:
+                found[edge.source, edge.target].append(known[item.node])
+    return found
+
+
+@given(
+    st.data(), st.sampled_from(["full", "myopic", "heuristic"]), st.sampled_from([ANY, GAIN, LOSS])
+)
+def test_it_does_no_harm(step_of, turn_of, data, rule, credits_):
+    """Weight is redistributed, each edge once; signs follow the credit; blame stays bounded."""
+    turn = data.draw(turns(step_of, turn_of))
+    nodes = [item.node for item in turn.returned]
+    finer = {node: data.draw(credits_) for node in nodes if data.draw(st.booleans())}
+    credit = Credit(data.draw(credits_), data.draw(st.floats(0.1, 1)), finer)
+    settings = LearningSettings(
+        credit_rule=rule,
+        learning_rate=data.draw(st.floats(0.01, 1)),
+        discount=data.draw(st.floats(0.1, 1)),
+    )
+    baseline, stop = data.draw(NUMBER), data.draw(NUMBER)
+    deltas = compute_policy_gradient(turn, credit, baseline, settings, stop=stop)
+    assert all(math.isfinite(delta.delta) and delta.delta for delta in deltas)
+    assert len({delta[:3] for delta in deltas}) == len(deltas)
+    behind, sums = list_credits(turn, credit), defaultdict(float)
+    for source, target, _, delta in deltas:
+        sums[source] += delta
+        if target and behind.get((source, target)):
+            assert delta * max(behind[source, target]) >= 0
+    if rule != "heuristic":
+        assert all(total == pytest.approx(0, abs=1e-12) for total in sums.values())
+    falling = {delta[:2] for delta in deltas if delta.delta < 0}
+    if credits_ is LOSS:  # nothing falls, not even STOP, but what was followed to what is blamed
+        assert falling <= {move for move, known in behind.items() if known and max(known) < 0}
+    if credits_ is GAIN:  # only what was not followed, and STOP, may give way
+        assert not falling & behind.keys()
+    assert compute_policy_gradient(turn, replace(credit, weight=0.0), 0.0, settings, stop=0.6) == []
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=0, exclude_min=True)
+
+
+@given(FINITE, st.floats(0, 100), st.floats(-1e300, 1e300))
+def test_no_temperature_or_rate_overflows(turn_of, step_of, temperature, rate, stop):
+    """However extreme the settings, no draw moves a weight by more than its whole range."""
+    step = step_of("s", {"a": -0.5, "x": 0.5}, "a", temperature=temperature)
+    turn = turn_of([step], returned=[("s", "a")])
+    settings = LearningSettings(learning_rate=rate)
+    deltas = changes(turn, settings=settings, baseline=-1.0, stop=stop).values()
+    assert all(abs(delta) <= 2 for delta in deltas)
+    assert sum(deltas) == pytest.approx(0, abs=1e-12)
+
+
+@given(st.lists(NUMBER, min_size=1, max_size=5), st.floats(0.05, 2))
+def test_updates_vanish_as_the_policy_is_certain(scores, temperature):
+    """With the chosen score 40 τ above the others, π is 1 and nothing is left to learn."""
+    ahead = max(scores) + 40 * temperature
+    assert abs(score_function([ahead, *scores], temperature)).max() < 1e-15
+    near = score_function([max(scores), *scores], temperature)
+    further = score_function([max(scores) + temperature, *scores], temperature)
+    assert further[0] < near[0]

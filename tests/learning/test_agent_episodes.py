@@ -1,0 +1,338 @@
+"""Users' own episodes: what is counted of them, once, how it goes away, and what is refused."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+import tables as s
+from langchain_core.documents import Document
+
+from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.text import prepend_title
+
+
+def read_counts(memory, namespace):
+    """Steps of level 1 as (region, action, task, next) to (trials, wins, ends, end_wins)."""
+    named = {hub.key: hub.id for hub in memory.store.regions.hubs(1)}
+    return {
+        (named[one.region], one.action, one.task, named.get(one.next)): one.counts
+        for one in memory.store.regions.get_all_transitions(namespace, 1)
+        if one.level
+    }
+
+
+def count_rows(memory):
+    """How many rows every table has."""
+    with memory.store.open_reader() as connection:
+        return {
+            table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
+            for table in s.metadata.sorted_tables
+        }
+
+
+@pytest.fixture
+def hubs(atlas):
+    """Ids of the hubs of level 1; each lies in its own region."""
+    return atlas._services.regions.hubs(1).ids
+
+
+@pytest.fixture
+def named(namespace):
+    """An episode with an id, in the namespace of the test."""
+    return {"namespace": namespace, "episode_id": f"e {namespace}"}
+
+
+def test_an_episode_by_hand(atlas, namespace, hubs):
+    """Two actions, then the end in a third region; what came by is counted apart."""
+    a, b, c = hubs[:3]
+    atlas.regions.learn_episode(
+        [a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=namespace
+    )
+    known = read_counts(atlas, namespace)
+    for task in ("", "keep"):
+        assert known.pop((a, "find", task, b)) == (1.0, 0.75, 0.0, 0.0)
+        assert known.pop((b, "take", task, c)) == (1.0, 0.75, 1.0, 0.75)
+        for region in (a, b, c):
+            assert known.pop((region, "", task, None)) == (1.0, 0.75, 0.0, 0.0)
+    assert known == {}
+    everywhere = [
+        one for one in atlas.store.regions.get_all_transitions(namespace, 1) if not one.level
+    ]
+    assert set(everywhere) == {
+        TransitionCount(0, 0, task, action, 0, 1.0, 0.75, *ends)
+        for task in ("", "keep")
+        for action, ends in (("", (0.0, 0.0)), ("find", (0.0, 0.0)), ("take", (1.0, 0.75)))
+    }
+
+
+def test_as_many_actions_as_states(atlas, namespace, hubs):
+    """The last one ends the episode, nobody knows where; no task is no task."""
+    a, b = hubs[:2]
+    atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=namespace)
+    known = read_counts(atlas, namespace)
+    assert known[b, "take", "", None] == (1.0, 0.0, 1.0, 0.0)
+    assert known[a, "find", "", b] == (1.0, 0.0, 0.0, 0.0)
+    assert {task for _, _, task, _ in known} == {""}
+
+
+def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
+    ids = ["d3", "d77"]
+    stored = atlas.store.catalog.vectors(ids)
+    texts = [prepend_title(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
+    forms = {
+        "ids": {"states": ids},
+        "lists": {"states": [stored[node].tolist() for node in ids]},
+        "matrix": {"states": np.stack([stored[node] for node in ids])},
+        "mixed": {"states": ["d3", stored["d77"] * 5]},
+        "texts": {"texts": texts},
+    }
+    for name, form in forms.items():
+        actions = ["find", "take"]
+        atlas.regions.learn_episode(
+            **form, actions=actions, reward=1.0, namespace=f"{namespace} {name}"
+        )
+    found = [read_counts(atlas, f"{namespace} {name}") for name in forms]
+    assert found == [found[0]] * len(forms)
+    assert {region for region, *_ in found[0]} == {atlas.regions.assignments()[n] for n in ids}
+
+
+def test_lone_states_and_classified_actions(atlas, namespace, hubs):
+    """A lone text is one value, not its characters; the type of an action is what classify says."""
+    learn = atlas.regions.learn_episode
+    learn(hubs[0], "find", 1.0, namespace=namespace)
+    learn(texts="Text 5", actions="find", reward=1.0, namespace=namespace)
+    calls = [{"name": "find", "id": 1}, {"name": "take", "id": 2}]
+    learn(hubs[:2], calls, 1.0, namespace=namespace, classify=lambda call: call["name"].upper())
+    actions = {action for _, action, *_ in read_counts(atlas, namespace)}
+    assert actions == {"", "find", "FIND", "TAKE"}
+
+
+def test_default_actions(open_regions):
+    """The kind of the pointer between two documents, else the type of the next, else "read"."""
+    memory = open_regions
+    (a,), (b,) = (memory.store.learned.keys([node]).values() for node in ("f0", "f1"))
+
+    def learn(*states, moved=None):
+        if moved:
+            delta = WeightDelta(a, b, *moved)
+            memory.store.apply([AdjustWeights("ann", (delta,), "x")])
+        memory.regions.learn_episode(states, reward=1.0, namespace="ann")
+        return {action for _, action, *_ in read_counts(memory, "ann")} - {""}
+
+    assert learn("f0", "typed") == {"question"}
+    assert learn("f0", "f1") == {"question", "read"}
+    # Nobody follows what advises against its target.
+    assert learn("f0", "f1", moved=(EdgeKind.INHIBITS, -0.5)) == {"question", "read"}
+    assert learn("f0", "f1", moved=(EdgeKind.CO_USED, 0.5)) == {"question", "read", "co_used"}
+    assert learn("m0", "m1") == {"question", "read", "co_used", "mention"}
+
+
+def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
+    """From many threads, also when it tells of something else; undone, it stays undone."""
+    learn = atlas.regions.learn_episode
+    with ThreadPoolExecutor(8) as pool:
+        receipts = list(pool.map(lambda _: learn(hubs[:1], ["find"], 1.0, **named), range(8)))
+    assert {receipt.status for receipt in receipts} == {"applied"}
+    before = read_counts(atlas, namespace)
+    assert before[hubs[0], "find", "", None][0] == 1.0
+    assert learn(hubs[:1], ["throw"], -1.0, **named).status == "applied"
+    assert read_counts(atlas, namespace) == before
+    atlas.undo(named["episode_id"])
+    assert learn(hubs[:1], ["find"], 1.0, **named).status == "undone"
+    assert read_counts(atlas, namespace) == {}
+
+
+def test_many_threads_lose_nothing(atlas, namespace, hubs):
+    """A dozen episodes from four threads, on two levels of counts."""
+
+    def learn(number):
+        reward = 1.0 if number % 2 else -1.0
+        return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=namespace)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert {r.status for r in pool.map(learn, range(12))} == {"applied"}
+    assert read_counts(atlas, namespace)[hubs[0], "find", "", hubs[1]] == (12.0, 6.0, 0.0, 0.0)
+    assert atlas.store.walk.get_clock(namespace).learned == 12
+
+
+def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
+    """And what stays is as if the others had never been."""
+    ids = []
+    for number, (actions, reward) in enumerate(
+        [(["find", "take"], 0.3), (["find"], -0.7), (["throw"], 1.0), (["find", "take"], 0.1)]
+    ):
+        task = "keep" if number % 2 else None
+        receipt = atlas.regions.learn_episode(
+            hubs[: len(actions)], actions, reward, namespace=namespace, task_type=task
+        )
+        ids.append(receipt.feedback_id)
+        if number == 0:
+            first = read_counts(atlas, namespace)
+    for feedback_id in (ids[2], ids[1], ids[3]):
+        assert atlas.undo(feedback_id, namespace=namespace).status == "undone"
+    left = read_counts(atlas, namespace)
+    assert left.keys() == first.keys()
+    assert all(left[key] == pytest.approx(first[key]) for key in first)
+    atlas.undo(ids[0])
+    assert atlas.store.regions.get_all_transitions(namespace, 1) == []
+
+
+def test_snapshots_hold_steps(atlas, namespace, hubs):
+    """To the last digit; a forgotten namespace leaves no row behind."""
+    rows = count_rows(atlas)
+    atlas.regions.learn_episode(
+        hubs[:2], ["find", "take"], 0.3, namespace=namespace, task_type="keep"
+    )
+    before = sorted(atlas.store.regions.get_all_transitions(namespace, 1))
+    snapshot = atlas.namespaces.snapshot(namespace)
+    atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=namespace)
+    atlas.namespaces.restore(snapshot, namespace=namespace)
+    assert sorted(atlas.store.regions.get_all_transitions(namespace, 1)) == before
+    assert count_rows(atlas) != rows
+    atlas.forget(namespace=namespace)
+    assert count_rows(atlas) | {s.journal.name: 0} == rows | {s.journal.name: 0}
+
+
+def test_a_frozen_namespace_refuses(atlas, namespace, named, hubs):
+    """And learns the same episode when it may again."""
+    atlas.namespaces.freeze(namespace)
+    before = count_rows(atlas)
+    receipt = atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **named)
+    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+    assert count_rows(atlas) == before
+    atlas.namespaces.unfreeze(namespace)
+    assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **named).status == "applied"
+
+
+async def test_the_ranker_and_the_baseline_stay(atlas, namespace, hubs):
+    """An episode says what to do, not what to return; here off the event loop."""
+    turn = atlas.retrieve("Text 5", namespace=namespace).turn
+    atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
+    before = atlas.store.learned.get_state(namespace).mind
+    receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
+    assert receipt.status == "applied"
+    assert (hubs[0], "find", "", None) in read_counts(atlas, namespace)
+    assert atlas.store.learned.get_state(namespace).mind == before
+
+
+def test_a_hub_that_is_removed_takes_its_counts(open_regions):
+    """Others stay; undoing afterwards works and leaves nothing, also where it led there."""
+    memory = open_regions
+    a, b, c = (hub.id for hub in memory.store.regions.hubs(1)[:3])
+    receipt = memory.regions.learn_episode([a, b, c], ["find", "take"], 1.0, episode_id="e")
+    assert receipt.status == "applied"
+    memory.forget(b)
+    assert {region for region, *_ in read_counts(memory, "default")} == {a, c}
+    model = memory.regions.mdp()
+    assert model.transition_probability(a, "find", None) == 0.0
+    assert [stage.action for stage in model.strategy_for(a)] == ["find"]
+    memory.regions.learn_episode([a], ["find"], 1.0, episode_id="f")
+    assert model.transition_probability(a, "find", None) == 1.0
+    assert memory.undo("e").status == memory.undo("f").status == "undone"
+    assert memory.store.regions.get_all_transitions("default", 1) == []
+
+
+@pytest.fixture
+def open_regions(open_memory):
+    """A memory of its own with regions."""
+    with open_memory() as memory:
+        texts = [Document(f"number {n}", id=f"f{n}") for n in range(100)]
+        pages = [
+            Document("It tells of Second Page.", id="m0", metadata={"title": "First Page"}),
+            Document("It tells of nothing.", id="m1", metadata={"title": "Second Page"}),
+            Document("who?", id="typed", metadata={"type": "question"}),
+        ]
+        memory.add_documents([*texts, *pages])
+        assert 1 in memory.regions.levels()
+        yield memory
+
+
+ONE = ["d1"]
+BAD = {
+    InvalidInputError: [
+        ({}, "exactly one of states and texts"),
+        ({"states": ONE, "texts": ["x"]}, "exactly one of states and texts"),
+        ({"states": []}, "at least one state and one action"),
+        ({"texts": []}, "at least one state and one action"),
+        ({"texts": ["seen", " "]}, "texts must not be empty"),
+        ({"states": 5}, "states must be a list, not 5"),
+        ({"actions": []}, "at least one state and one action"),
+        ({"actions": 5}, "actions must be a list, not 5"),
+        ({"actions": ["a", "b"]}, "an episode of 1 states has as many actions"),
+        ({"states": ["d1", "d2", "d3"]}, "or one fewer .* not 1"),
+        ({"actions": [None]}, "an action must be a text of 1 to 200"),
+        ({"actions": [{"name": "x"}]}, "an action must be a text"),
+        ({"actions": [""]}, "an action must be a text"),
+        ({"actions": ["a" * 201]}, "an action must be a text of 1 to 200"),
+        ({"classify": len}, "an action must be a text of 1 to 200 .* not 4"),
+        ({"task_type": "t" * 201}, "task_type must be a text of 1 to 200"),
+        ({"task_type": 5}, "task_type must be a text"),
+        ({"reward": 1.5}, "reward must be a number from -1 .* not 1.5"),
+        ({"reward": float("nan")}, "reward must be a number .* not nan"),
+        ({"reward": "x"}, "reward must be a number .* not 'x'"),
+        ({"reward": None}, "reward must be a number"),
+        ({"reward": True}, "reward must be a number"),
+        ({"states": ["d1\x00"], "actions": None}, "at least one state"),
+        ({"states": [[float("nan")] * 16]}, "must be a finite vector"),
+        ({"states": [[0.0] * 16]}, "not all zero"),
+        ({"states": [None]}, "must be a finite vector"),
+        ({"states": [[1.0] * 16] * 2, "actions": None}, "give actions"),
+        ({"namespace": ""}, "namespace must be a non-empty text"),
+        ({"namespace": 5}, "namespace must be a non-empty text, not 5"),
+        ({"namespace": "n" * 513}, "at most 512 characters"),
+        ({"episode_id": ""}, "episode_id must have 1 to 200 characters, not 0"),
+        ({"episode_id": "e" * 201}, "episode_id must have 1 to 200 .* not 201"),
+    ],
+    NotFoundError: [
+        ({"states": ["unknown"]}, "there is no document 'unknown'"),
+        ({"states": ["\ud83d"]}, "there is no document"),
+    ],
+    EmbeddingMismatchError: [({"states": [[1.0, 2.0]]}, "2 dimensions, the memory 16")],
+    KeyError: [({"classify": {}.__getitem__}, "find")],  # the caller's own error is heard
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [(given, error, words) for error, rows in BAD.items() for given, words in rows],
+)
+def test_what_cannot_be_learned_from(atlas, namespace, given, error, words):
+    """One sentence each, and nothing is half written."""
+    options = {"actions": ["find"], "reward": 1.0, "namespace": namespace, **given}
+    if not {"texts", "states"} & set(given) and given:
+        options["states"] = ONE
+    before = count_rows(atlas)
+    with pytest.raises(error, match=words) as raised:
+        atlas.regions.learn_episode(**options)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 600
+    assert count_rows(atlas) == before
+
+
+def test_ids_of_others_are_taken_and_their_notes_unknown(atlas, namespace, named):
+    """Neither feedback nor an episode of another namespace can be used."""
+    learn, other = atlas.regions.learn_episode, f"{namespace}2"
+    turn = atlas.retrieve("Text 5", namespace=namespace).turn.id
+    atlas.record(Feedback(turn, 1.0, feedback_id=f"f {namespace}"))
+    learn(ONE, ["find"], 1.0, **named)
+    note = atlas.teach("Only for Ann.", namespace=namespace)
+    before = count_rows(atlas)
+    for used in (f"f {namespace}", f"e {namespace}"):
+        with pytest.raises(InvalidInputError, match="is taken: give another one, or none"):
+            learn(ONE, ["find"], 1.0, namespace=other, episode_id=used)
+    with pytest.raises(NotFoundError, match="there is no document"):
+        learn([note], ["find"], 1.0, namespace=other)
+    assert count_rows(atlas) == before
+    assert learn([note], ["find"], 1.0, namespace=namespace).status == "applied"
+    atlas.forget(note)
+
+
+def test_a_closed_memory_learns_nothing(open_memory):
+    memory = open_memory()
+    memory.close()
+    with pytest.raises(Exception, match="closed"):
+        memory.regions.learn_episode(ONE, ["find"], 1.0)

@@ -1,0 +1,159 @@
+"""Co-use: worked steps, promotion, and never on a failure; also where only outcomes are known."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.config import LearningSettings, TierSettings
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import Tier
+from crabpath_retrievers.learning.rules.hebbian import CoUseUpdate, infer_co_use, update_co_use
+
+SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
+HABITUAL = TierSettings().habitual
+AB, BA, AC = ("a", "b", "co_used"), ("b", "a", "co_used"), ("a", "c", "co_used")
+PAIR = ("a", "b")
+USED = Credit(1.0, documents={"b": 1.0, "a": 1.0, "c": 0.0})
+REWARD = st.floats(-1, 1)
+
+
+def learn(credit=USED, existing=None, protos=None, settings=SETTINGS):
+    """What joint use changes."""
+    return update_co_use(credit, existing or {}, protos or {}, settings, habitual=HABITUAL)
+
+
+def weigh(update):
+    """Changes of weights by edge, about."""
+    return pytest.approx({delta[:3]: delta.delta for delta in update.deltas})
+
+
+@pytest.mark.parametrize(
+    ("existing", "protos", "deltas", "counts"),
+    [
+        # By h (1 - w): .1 · .6 one way and .1 · .5 the other; c was not used.
+        ({AB: 0.4, BA: 0.5}, {}, {AB: 0.06, BA: 0.05}, {}),
+        # One count per turn, for both directions together; a link is no edge of co-use.
+        ({}, {}, {}, {PAIR: 1.0}),
+        ({("a", "b", "link"): 0.6}, {}, {}, {PAIR: 1.0}),
+        # One Hebbian step above the habitual bar: .3 + .1 · .7.
+        ({}, {PAIR: 1.0}, {AB: 0.37, BA: 0.37}, {PAIR: 1.0}),
+        # Where one of two edges was lost, it comes back at the threshold.
+        ({AB: 0.4}, {PAIR: 1.0}, {AB: 0.06, BA: 0.37}, {PAIR: 1.0}),
+    ],
+)
+def test_joint_use_moves_edges_and_counts_pairs_without(existing, protos, deltas, counts):
+    changed = learn(existing=existing, protos=protos)
+    assert deltas == weigh(changed)
+    assert changed.count_changes == counts
+    assert changed.promoted == ((PAIR,) if protos else ())
+    assert TierSettings().tier_of(0.37) is Tier.HABITUAL
+
+
+def test_what_counts_less_takes_more_turns():
+    """A source of weight .1 needs twenty turns, and moves an edge by a tenth."""
+    tenth = Credit(1.0, 0.1, USED.documents)
+    count = 0.0
+    for turn in range(1, 21):
+        changed = learn(tenth, protos={PAIR: count})
+        assert bool(changed.promoted) == (turn == 20)
+        count += changed.count_changes[PAIR]
+    assert learn(tenth, existing={AB: 0.4, BA: 0.4}).deltas[0].delta == pytest.approx(0.006)
+
+
+def test_a_crowd_counts_as_its_eight_best():
+    """Of ten documents the two with least credit are left out: 8 · 7 / 2 pairs."""
+    crowd = Credit(1.0, documents={f"d{n}": 1 - n / 20 for n in range(10)})
+    counted = learn(crowd).count_changes
+    assert len(counted) == 28
+    assert {node for pair in counted for node in pair} == {f"d{n}" for n in range(8)}
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        Credit(1.0),
+        Credit(1.0, documents={"a": 1.0}),
+        Credit(1.0, documents={"a": 1.0, "b": 0.0}),
+        Credit(1.0, 0.0, {"a": 1.0, "b": 1.0}),
+    ],
+)
+def test_it_takes_two_used_documents_and_a_credit_that_counts(credit):
+    assert learn(credit, protos={PAIR: 9.0}) == CoUseUpdate()
+
+
+@given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
+def test_never_on_a_failure(outcome, documents):
+    credit = Credit(outcome, documents=documents)
+    assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0}) == CoUseUpdate()
+
+
+@given(REWARD, st.floats(0, 1))
+def test_joint_use_never_lowers_and_never_passes_one(weight, rate):
+    settings = LearningSettings(hebbian_rate=rate)
+    for delta in learn(existing={AB: weight, BA: weight}, settings=settings).deltas:
+        assert delta.delta >= 0
+        assert weight + delta.delta <= 1 + 1e-12
+
+
+def test_repeated_co_use_becomes_a_reflex():
+    """From .37 the distance to 1 shrinks by a tenth a turn: .63 · .9^11 < .2."""
+    weights = [0.37]
+    for _ in range(11):
+        weights.append(weights[-1] + learn(existing={AB: weights[-1]}).deltas[0].delta)
+    assert all(later > earlier for earlier, later in pairwise(weights))
+    assert weights[-2] < TierSettings().reflex < weights[-1]
+
+
+def infer(turn, credit=None, existing=None, protos=None):
+    """What a scalar outcome changes."""
+    known = existing or {}, protos or {}, SETTINGS
+    return infer_co_use(turn, credit or Credit(1.0), *known, habitual=HABITUAL)
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "existing", "protos", "deltas", "counts"),
+    [
+        # What likely mattered counts for half; c is not likely to have been needed.
+        ({"a": 0.9, "b": 0.8, "c": 0.1}, {}, {}, {}, {PAIR: 0.5}),
+        # The fourth common success makes two edges, one step above the habitual bar.
+        ({"a": 0.9, "b": 0.8}, {}, {PAIR: 1.5}, {AB: 0.37, BA: 0.37}, {PAIR: 0.5}),
+        # A success without the other end lowers an edge: by .6, as far as a was believed (.9)
+        # and its other company was there (.5 of .5 + .3).
+        (
+            {"a": 0.9, "b": 0.8},
+            {AB: 0.5, BA: 0.5, AC: 0.3},
+            {},
+            {AB: 0.05, BA: 0.05, AC: -0.6 * 0.9 * (0.5 / 0.8) * 0.3},
+            {},
+        ),
+        # It takes half a count, as far as the one that was there was believed.
+        (
+            {"a": 0.9, "b": 0.8},
+            {},
+            {("a", "c"): 1.0, ("b", "c"): 0.1, ("x", "y"): 1.0},
+            {},
+            {PAIR: 0.5, ("a", "c"): -0.45, ("b", "c"): -0.1},
+        ),
+    ],
+)
+def test_bare_successes(returned, beliefs, existing, protos, deltas, counts):
+    changed = infer(returned(**beliefs), existing=existing, protos=protos)
+    assert deltas == weigh(changed)
+    assert changed.count_changes == pytest.approx(counts)
+    assert changed.promoted == ((PAIR,) if PAIR in protos else ())
+    # In proportion to the weight of the feedback.
+    half = infer(returned(**beliefs), Credit(1.0, 0.5), existing)
+    whole = infer(returned(**beliefs), existing=existing)
+    assert {delta[:3]: delta.delta / 2 for delta in whole.deltas} == weigh(half)
+
+
+def test_where_none_of_its_company_is_there_the_turn_is_about_something_else(returned):
+    found = infer(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
+    assert all(delta.delta == 0 for delta in found.deltas)
+
+
+@pytest.mark.parametrize("credit", [Credit(-1.0), Credit(0.0), Credit(1.0, 1.0, {"a": 1.0})])
+def test_only_a_bare_success_says_anything(returned, credit):
+    assert infer(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == CoUseUpdate()

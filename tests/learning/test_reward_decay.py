@@ -1,0 +1,161 @@
+"""Whom a failure blames, over a memory: documents for this task that were followed."""
+
+import math
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.learning.rules.failure_credit import infer_fault
+from crabpath_retrievers.learning.rules.inhibition import find_entry
+
+PAGES = {
+    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),
+    "b": ("Blue Sky", "The Blue Sky stands above the Grass.", "refund"),
+    "c": ("Grass", "Grass is green, an Apple is not.", None),
+}
+EVEN = 0.7 + 0.25 * 0.5  # what is left of a reward where nothing is known of the region
+
+
+@pytest.fixture
+def shop(location):
+    """Opens the memory of three pages under a rule, each page for tasks of its own."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    index = InMemoryVectorStore(vectors)
+
+    def open_memory(rule="context"):
+        learning = LearningSettings(reward_decay=rule, inhibition_threshold=1, decay=False)
+        settings = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
+        return CrabPath.open(location, embeddings=vectors, vectors=index, settings=settings)
+
+    with open_memory() as memory:
+        memory.add_documents(
+            [
+                Document(text, id=node, metadata={"title": title, "task_type": task})
+                for node, (title, text, task) in PAGES.items()
+            ]
+        )
+    return open_memory
+
+
+def judge(memory, used, namespace, task="refund", outcome=-1.0):
+    """A turn that returned all pages and failed after following some; gives the turn."""
+    turn = memory.retrieve(
+        "What stands above the Grass?", k=3, namespace=namespace, task_type=task
+    ).turn
+    assert {item.node for item in turn.returned} == set(PAGES)
+    assert memory.record(Feedback(turn.id, outcome, used=used)).status == "applied"
+    return turn
+
+
+def read_rest(memory, namespace):
+    """What is left of each reward."""
+    keys = memory.store.learned.keys(list(PAGES))
+    found = memory.store.learned.usage(
+        memory.store.walk.get_clock(namespace).key, list(keys.values())
+    )
+    return {node: math.exp(-found[key].decay) for node, key in keys.items() if key in found}
+
+
+def expect_rest(turn, *used, spared=()):
+    """What should be left, by the rule of fault, in a region of which nothing is known."""
+    fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys(used, -1.0)))
+    kept = {node: EVEN ** fault[node] for node in used if node not in spared}
+    return pytest.approx(dict.fromkeys(PAGES, 1.0) | kept)
+
+
+def read_weights(memory, namespace):
+    """Learned weights by the names of their ends, of what is walked."""
+    keys = memory.store.learned.keys(list(PAGES))
+    ids = {key: node for node, key in keys.items()}
+    known = memory.store.learned.weights(namespace, list(ids))
+    return {
+        (ids[a], ids.get(b), kind): weight
+        for (a, b, kind), weight in known.items()
+        if kind not in TYPED_KINDS
+    }
+
+
+def test_who_keeps_a_reward(shop):
+    """Who is for other tasks, was not followed, or may not have been; others lose as at fault."""
+    with shop() as memory:
+        # A text or a list in the metadata names the tasks; without any a document is for all.
+        for task, spared in (("refund", "a"), ("cancel", "b"), (None, "")):
+            turn = judge(memory, list("abc"), f"for {task}", task=task)
+            assert read_rest(memory, f"for {task}") == expect_rest(turn, *"abc", spared=spared)
+        judge(memory, ["b"], "one")
+        assert read_rest(memory, "one") == pytest.approx({"a": 1.0, "b": EVEN, "c": 1.0})
+        judge(memory, None, "bare")
+        assert set(read_rest(memory, "bare").values()) <= {1.0}
+        assert read_rest(memory, "another") == {}
+
+
+def test_failures_add_up_and_successes_protect(shop):
+    """Of each failure its share of what is left; after six successes 2/8 of it, undone nothing."""
+    with shop() as memory:
+        for number in range(1, 3):
+            judge(memory, ["c"], "ann")
+            assert read_rest(memory, "ann")["c"] == pytest.approx(EVEN**number)
+        for _ in range(6):
+            judge(memory, ["b"], "bob", outcome=1.0)
+        turn = judge(memory, ["b", "c"], "bob")
+        fault = infer_fault(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
+        found = read_rest(memory, "bob")
+        assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 8))
+        assert found["c"] == pytest.approx(EVEN ** fault["c"])
+        turns = [judge(memory, used, "eve") for used in (["b"], ["b", "c"], ["c"])]
+        for place in (1, 0, 2):
+            assert memory.undo(turn_id=turns[place].id).status == "undone"
+        assert read_rest(memory, "eve") == {}
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("blind", 0.85), ("none", 1.0)])
+def test_other_rules(shop, rule, expected):
+    """For comparison: 15 percent of all that were returned, or nothing."""
+    with shop(rule) as memory:
+        for outcome in (-1.0, 1.0):
+            judge(memory, ["a"], "ann", outcome=outcome)
+            assert read_rest(memory, "ann") == pytest.approx(dict.fromkeys("abc", expected))
+
+
+def test_inhibition_and_pointers_follow_the_share_of_the_blame(shop):
+    """None against a document for other tasks; against others as far as they answer for it."""
+    share = math.log(EVEN) / math.log(0.7)
+    moved = {}
+    for rule, strength in (("context", share), ("none", 1.0)):
+        with shop(rule) as memory:
+            turn = judge(memory, list("abc"), rule)
+            entries = {item.node: find_entry(turn, item) for item in turn.returned}
+            known = read_weights(memory, rule)
+            fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
+            assert any(entry != node for node, entry in entries.items())
+            for node, entry in entries.items():
+                edge = (entry, node, EdgeKind.INHIBITS)
+                if entry == node:
+                    continue
+                if node == "a" and rule == "context":
+                    assert edge not in known
+                else:
+                    blamed = strength * (fault[node] if rule == "context" else 1.0)
+                    assert known[edge] == pytest.approx(-0.3 * blamed)
+            turn = judge(memory, list("abc"), f"{rule} all", task=None)
+            offered = [(s.node, c.target, c.kind) for s in turn.steps for c in s.candidates]
+            found = memory.store.history.get_weight_changes(f"{rule} all", offered, 1)
+            moved[rule] = {edge: move.delta for edge, (move,) in found.items()}
+    assert moved["context"]
+    ratios = [moved["context"][edge] / delta for edge, delta in moved["none"].items() if delta]
+    assert all(0 < ratio <= share + 1e-9 for ratio in ratios)
+
+
+def test_a_turn_with_documents_for_other_tasks_alone_is_no_bare_outcome(shop):
+    """No pointer moves and no reward; that they were followed stays known."""
+    for rule in ("context", "none"):
+        with shop(rule) as memory:
+            judge(memory, ["a", "b"], rule, task="return")
+            assert (read_weights(memory, rule) == {}) == (rule == "context")
+            assert set(read_rest(memory, rule).values()) == {1.0}

@@ -1,0 +1,238 @@
+"""Snapshots and the switch that stops learning."""
+
+import threading
+
+import pytest
+import tables
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.core.changes import AdvanceClock
+from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.errors import ConflictError
+
+
+def learn(memory, host, used, namespace="default", outcome=1.0):
+    """Feedback on a turn of its own; returns its id."""
+    turn = host.ask(namespace)
+    return memory.record(Feedback(turn, outcome, used=used)).feedback_id
+
+
+def rank(memory, namespace="default"):
+    """What is answered, with scores, without a trace."""
+    answer = memory.retrieve("Which fruit is red?", namespace=namespace, record=False)
+    return [(item.node.id, item.score) for item in answer.documents]
+
+
+@pytest.mark.both_databases
+def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
+    """To the last digit, and the way there; what came later is gone; others do not notice."""
+    for _ in range(2):
+        learn(memory, host, ["a", "b"])
+    learn(memory, host, ["a"], "grace")
+    before, learned, answers = state_of(memory, "default"), host.learned(), rank(memory)
+    snapshot, other = memory.namespaces.snapshot(), memory.namespaces.snapshot("grace")
+    for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
+        learn(memory, host, used, outcome=outcome)
+    memory.store.apply([AdvanceClock("default", exponent=0.5)])
+    assert state_of(memory, "default") != before
+    assert rank(memory) != answers
+    grace = state_of(memory, "grace")
+    assert memory.namespaces.restore(snapshot).id == snapshot
+    assert state_of(memory, "default") == before
+    assert rank(memory) == answers
+    assert host.learned() > learned + 3, "whoever keeps what it knew must notice"
+    assert state_of(memory, "grace") == grace
+    assert [kept.id for kept in memory.namespaces.snapshots("grace")] == [other]
+
+
+def test_feedback_after_a_restored_snapshot(memory, host, state_of):
+    """What came before it can be undone, what came later stays applied and is not there."""
+    first = learn(memory, host, ["a"])
+    snapshot = memory.namespaces.snapshot()
+    turn = host.ask()
+    later = memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
+    memory.namespaces.restore(snapshot)
+    assert host.status(later) == "applied"
+    assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
+    before = state_of(memory, "default")
+    assert memory.undo(later).status == "applied"
+    assert state_of(memory, "default") == before
+    assert memory.undo(first).status == "undone"
+    assert host.usage() == {}
+
+
+def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host, state_of, assert_same):
+    """It cannot be undone a second time; undoing other feedback leaves it."""
+    ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
+    snapshot = memory.namespaces.snapshot()
+    for feedback_id in reversed(ids):
+        memory.undo(feedback_id)
+    memory.namespaces.restore(snapshot)
+    assert host.usage()["a"] == (2.0, 0.0)
+    assert memory.undo(ids[0]).note == "it was undone before"
+    before = state_of(memory, "default")
+    # Also weights of which nobody knows any more what moved them.
+    assert before[tables.overlay.name]
+    memory.undo(learn(memory, host, ["a", "b"]))
+    assert_same(state_of(memory, "default"), before)
+
+
+@pytest.mark.both_databases
+def test_vanished_documents_are_passed_over(memory, host):
+    """Nothing of a document that was deleted since comes back."""
+    learn(memory, host, ["a", "b"])
+    learn(memory, host, ["a", "b"])
+    snapshot = memory.namespaces.snapshot()
+    memory.forget("a")
+    memory.namespaces.restore(snapshot)
+    assert host.usage() == {"b": (2.0, 0.0), "c": (0.0, 2.0)}
+    assert memory.info()["learned_weights"] == 0
+    assert {node for node, _ in rank(memory)} == {"b", "c"}
+
+
+@pytest.mark.both_databases
+def test_snapshots_are_listed(memory, host):
+    """Newest first, of one namespace or of all, with what they hold, until it is forgotten."""
+    learn(memory, host, ["a"], "ada")
+    first = memory.namespaces.snapshot("ada", "before the weekend")
+    host.ask("grace")
+    second, third = memory.namespaces.snapshot("grace"), memory.namespaces.snapshot("ada")
+    assert [kept.id for kept in memory.namespaces.snapshots("ada")] == [third, first]
+    assert {kept.id for kept in memory.namespaces.snapshots(None)} == {first, second, third}
+    assert memory.namespaces.snapshots() == []
+    named = memory.namespaces.snapshots("ada")[1]
+    assert (named.name, named.namespace, named.learned) == ("before the weekend", "ada", 1)
+    assert named.size > 0
+    memory.forget(namespace="ada")
+    assert [kept.id for kept in memory.namespaces.snapshots(None)] == [second]
+
+
+def test_names_are_unique_in_a_namespace(memory, host):
+    """A name that is taken, or no name at all, is refused; without a namespace "default" counts."""
+    learn(memory, host, ["a"], "ada")
+    host.ask()
+    own, other = memory.namespaces.snapshot("ada", "x"), memory.namespaces.snapshot(name="x")
+    assert memory.namespaces.restore("x", namespace="ada").id == own
+    assert memory.namespaces.restore("x").id == other
+    with pytest.raises(InvalidInputError, match="choose another name or delete it"):
+        memory.namespaces.snapshot(name="x")
+    with pytest.raises(InvalidInputError, match="1 to 200 characters"):
+        memory.namespaces.snapshot(name="  ")
+    memory.namespaces.delete_snapshot("x")
+    memory.namespaces.snapshot(name="x")
+
+
+def test_what_is_not_there(memory, host):
+    """Unknown namespaces, unknown snapshots, those of another namespace, deleted ones."""
+    host.ask()
+    snapshot = memory.namespaces.snapshot()
+    with pytest.raises(NotFoundError, match="'nobody' has neither asked nor learned"):
+        memory.namespaces.snapshot("nobody")
+    for name, namespace in (("nope", None), (snapshot, "ada"), (snapshot, None)):
+        if namespace is None and name == snapshot:
+            memory.namespaces.delete_snapshot(snapshot)
+        for act in (memory.namespaces.restore, memory.namespaces.delete_snapshot):
+            with pytest.raises(NotFoundError, match="no snapshot"):
+                act(name, namespace=namespace)
+    for change in (TakeSnapshot("nobody", "s"), RestoreSnapshot("nope")):  # it vanished meanwhile
+        with pytest.raises(ConflictError, match="met another change"):
+            memory.store.apply([change])
+
+
+def test_a_restored_episode_is_searchable(tmp_path):
+    """Its vector is indexed again; those that came later are gone from the index."""
+    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+
+        def succeed(query):
+            turn = memory.retrieve(query, k=3).turn.id
+            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=query))
+
+        succeed("who?")
+        snapshot = memory.namespaces.snapshot()
+        memory.undo("who?")
+        succeed("where?")
+        memory._services.episodes.catch_up()
+        memory.namespaces.restore(snapshot)
+        clock = memory.store.walk.get_clock("default")
+        (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock.key)
+        assert near.episode.query == "who?"
+        assert memory.index.beside(f"episodes-{clock.key}").count() == 1
+
+
+@pytest.mark.both_databases
+def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, state_of):
+    """With what it has learned until then; others learn, and it does again when it may."""
+    learn(memory, host, ["c"])
+    turn, before, answers = host.ask(), state_of(memory, "default"), rank(memory)
+    for _ in range(2):
+        memory.namespaces.freeze()
+    receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
+    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+    assert state_of(memory, "default") == before
+    assert rank(memory) == answers != rank(memory, "new")
+    learn(memory, host, ["a"], "ada")
+    assert host.learned("ada") == 1
+    memory.namespaces.unfreeze()
+    assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
+    memory.namespaces.freeze("later")  # who will come is frozen already
+    assert "is frozen" in memory.record(Feedback(host.ask("later"), 1.0)).note
+    with pytest.raises(InvalidInputError):
+        memory.namespaces.freeze("n" * 5000)
+
+
+def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, monkeypatch):
+    """Between reading and writing the switch falls: nothing is learned."""
+    before = state_of(memory, "default")
+    learner = type(memory._services.recorder._queue._learner)
+    turn, changes = host.ask(), learner.compute_changes
+
+    def compute_late(*given):
+        found = changes(*given)
+        memory.namespaces.freeze()
+        return found
+
+    monkeypatch.setattr(learner, "compute_changes", compute_late)
+    receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
+    assert receipt.status == "refused"
+    assert "is frozen" in receipt.note
+    known = state_of(memory, "default")
+    history = (tables.feedback_effects.name, tables.weight_changes.name)
+    assert {t: known[t] for t in known if t not in history} == {
+        t: before[t] for t in before if t not in history
+    }
+
+
+def test_frozen_namespaces_go_back(memory, host):
+    """Taking back is no learning: the switch stays as it is."""
+    host.ask()
+    snapshot = memory.namespaces.snapshot()
+    feedback_id = learn(memory, host, ["a"])
+    memory.namespaces.freeze()
+    assert memory.undo(feedback_id).status == "undone"
+    memory.namespaces.restore(snapshot)
+    assert host.usage() == {}
+    assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
+
+
+def test_snapshots_while_others_learn(memory, host, state_of):
+    """A snapshot holds whole lessons: usage and baseline agree in each."""
+    turns = [host.ask() for _ in range(6)]
+    made = []
+
+    def snapshot():
+        while len(made) < 4:
+            made.append(memory.namespaces.snapshot())
+
+    thread = threading.Thread(target=snapshot)
+    thread.start()
+    for turn in turns:
+        memory.record(Feedback(turn, 1.0, used=["a"]))
+    thread.join()
+    for one in reversed(made):
+        memory.namespaces.restore(one)
+        known = state_of(memory, "default")
+        lessons = len(known[tables.feedback_effects.name])
+        assert known["baseline"][()][1] == lessons == host.usage().get("a", (0.0,))[0]

@@ -1,0 +1,259 @@
+"""What judged turns count in regions, by hand and over a memory, and what failures take."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crabpath_retrievers import Feedback
+from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.transitions import (
+    SEARCH_ACTION,
+    ObservedStep,
+    count_steps,
+    count_turn_steps,
+    get_action_type,
+    sum_steps,
+)
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+
+PLACES = ((0, 0), (1, 7))
+REGIONS = {"a": {1: 7}, "b": {1: 8}}
+FOUND, LINKED = (1, 7, "", SEARCH_ACTION, 7), (1, 7, "", "link", 8)
+
+
+@pytest.fixture(scope="session")
+def asked(turn_of):
+    """A turn that found a by search and b by a link."""
+    made = turn_of(returned=[["a"], ["a", "b"]])
+    one, two = made.returned
+    return replace(made, returned=(one, replace(two, support=two.path[-1])))
+
+
+def count(turn, credit, usual=0.0, regions=None):
+    """Counts by place; what came by has no action."""
+    found = count_turn_steps(turn, credit, PLACES, REGIONS if regions is None else regions, usual)
+    assert len({step.place for step in found}) == len(found)
+    return {step.place: step.counts for step in found}
+
+
+def test_used_and_unused(asked):
+    """Used is a success of its step, not used a failure; all end the turn."""
+    assert [get_action_type(item) for item in asked.returned] == [SEARCH_ACTION, "link"]
+    assert count(asked, Credit(1.0, 0.5, {"a": 1.0, "b": 0.0}), usual=0.5) == {
+        (0, 0, "", "", 0): (0.5, 0.5, 0.5, 0.375),
+        (1, 7, "", "", 0): (0.5, 0.5, 0.5, 0.375),
+        (0, 0, "", SEARCH_ACTION, 0): (0.5, 0.5, 0.5, 0.5),
+        FOUND: (0.5, 0.5, 0.5, 0.5),
+        (0, 0, "", "link", 0): (0.5, 0.0, 0.5, 0.0),
+        LINKED: (0.5, 0.0, 0.5, 0.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("credit", "expected"),
+    [
+        # Blamed is as unused, also where the turn failed by half only.
+        (
+            Credit(-0.5, 1.0, {"a": -0.5, "b": 0.0}),
+            {FOUND: (1, 0, 1, 0), LINKED: (1, 0, 1, 0), (1, 7, "", "", 0): (1, 0.25, 1, 0.5)},
+        ),
+        # What an answer does not show is not counted: it may have been used all the same.
+        (
+            Credit(1.0, 1.0, {"a": 0.8, "b": 0.0}, frozenset("ab")),
+            {FOUND: (1, 0.8, 1, 0.8), LINKED: None},
+        ),
+        # Documents of which nothing is known are not counted, where something is known of others.
+        (Credit(1.0, 1.0, {"b": 1.0}), {FOUND: None, LINKED: (1, 1, 1, 1)}),
+        # A bare outcome is shared: the documents are one step together.
+        *[
+            (Credit(z), dict.fromkeys((FOUND, LINKED), (0.5, won / 2, 0.5, won / 2)))
+            for z, won in ((1.0, 1.0), (0.0, 0.5), (-1.0, 0.0))
+        ],
+    ],
+)
+def test_what_credit_counts(asked, credit, expected):
+    found = count(asked, credit)
+    assert {place: found.get(place) for place in expected} == expected
+
+
+def test_a_turn_of_which_little_is_known(asked, turn_of):
+    """Without documents it came by; a weight of 0 counts nothing; a document may lie nowhere."""
+    assert set(count(turn_of(), Credit(-1.0))) == {(0, 0, "", "", 0), (1, 7, "", "", 0)}
+    assert count(turn_of(), Credit(1.0, 0.0)) == {}
+    found = count(asked, Credit(1.0, 1.0, {"b": 1.0}), regions={})
+    assert found[1, 7, "", "link", 0] == (1.0, 1.0, 1.0, 1.0)
+
+
+def test_a_step_that_goes_on(asked):
+    """It ends nothing, and leads somewhere on each level by itself."""
+    taken = ObservedStep(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, is_last=False)
+    assert list(count_steps([taken], ["", "t"])) == [
+        TransitionCount(level, region, task, "find", led, 1.0, 0.25)
+        for level, region, led in ((0, 0, 0), (2, 3, 4), (1, 7, 9))
+        for task in ("", "t")
+    ]
+
+
+STEP = st.builds(
+    TransitionCount,
+    st.integers(0, 1),
+    st.integers(0, 2),
+    st.sampled_from(["", "t"]),
+    st.sampled_from(["", "x"]),
+    st.integers(0, 1),
+    *[st.integers(0, 3).map(float)] * 4,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(STEP, max_size=8))
+def test_sums_are_sums(steps):
+    """Each place once, nothing lost; taken back there is nothing left."""
+    found = sum_steps(steps)
+    assert len({step.place for step in found}) == len(found)
+    for place in {step.place for step in steps}:
+        total = sum(step.trials for step in steps if step.place == place)
+        assert sum(step.trials for step in found if step.place == place) == total
+    back = [TransitionCount(*step.place, *(-n for n in step.counts)) for step in found]
+    assert sum_steps([*steps, *back]) == []
+
+
+def read_steps(memory, namespace):
+    """All counts of level 1 and of all together."""
+    return {one.place: one.counts for one in memory.store.regions.get_all_transitions(namespace, 1)}
+
+
+def ask(memory, namespace, number=5, **options):
+    """A turn about a page; recorded before it is returned."""
+    turn = memory.retrieve(f"Page {number}", namespace=namespace, k=3, **options).turn
+    memory.store.flush()
+    return turn
+
+
+def read_decay(memory, namespace, node):
+    """Nats that failures have taken from the reward of a document."""
+    (key,) = memory.store.learned.keys([node]).values()
+    return memory.store.learned.usage(memory.store.walk.get_clock(namespace).key, [key])[key].decay
+
+
+OUTCOMES = [
+    {"outcome": 1.0, "used": [0]},
+    {"outcome": 1.0, "used": [0], "unused": [1]},
+    {"outcome": -1.0, "used": [1]},
+    {"outcome": 0.5, "answer": "Text 5 tells of Page 6."},
+    {"outcome": 1.0},
+    {"outcome": -0.3, "source": "self"},
+]
+
+
+def make_feedback(turn, given):
+    """Feedback about a turn, whose documents are named by their places."""
+    known = {
+        name: [turn.returned[place].node for place in value]
+        if name in {"used", "unused"}
+        else value
+        for name, value in given.items()
+    }
+    return Feedback(turn.id, **known)
+
+
+def test_a_turn_counts_where_its_question_lies(atlas, namespace):
+    """One document was used, two were not; their regions are where they led."""
+    turn = ask(atlas, namespace, task_type="refund")
+    atlas.record(make_feedback(turn, OUTCOMES[0]))
+    region = atlas.regions.assign("Page 5")
+    named = {hub.id: hub.key for hub in atlas.store.regions.hubs(1)}
+    table, found = atlas.regions.assignments(1), read_steps(atlas, namespace)
+    for task in ("", "refund"):
+        assert found[1, named[region], task, "", 0][:2] == (1.0, 1.0)
+        for level, key in ((0, 0), (1, named[region])):
+            mine = [(p, n) for p, n in found.items() if p[:3] == (level, key, task) and p[3]]
+            assert sum(n[0] for _, n in mine) == 3.0
+            assert sum(n[1] for _, n in mine) == 1.0
+            assert all(n[0] == n[2] for _, n in mine)
+            assert {p[3] for p, _ in mine} == set(map(get_action_type, turn.returned))
+            led = {named[table[item.node]] for item in turn.returned} if level else {0}
+            assert {p[4] for p, _ in mine} == led
+    assert {p[0] for p in found} == {0, 1}
+
+
+def test_undone_every_count_is_as_before(atlas, namespace):
+    """Each lesson by itself, then all in any order: of steps and of use no row is left."""
+    ids, before = [], {}
+    for place, said in enumerate(OUTCOMES):
+        turn = ask(atlas, namespace, task_type="refund" if place % 2 else None)
+        receipt = atlas.record(make_feedback(turn, said))
+        assert read_steps(atlas, namespace) != before
+        assert atlas.undo(receipt.feedback_id).status == "undone"
+        after = read_steps(atlas, namespace)
+        assert after.keys() == before.keys()
+        assert all(after[place] == pytest.approx(before[place]) for place in before)
+        ids.append(atlas.record(make_feedback(turn, said)).feedback_id)
+        before = read_steps(atlas, namespace)
+    for place in (3, 0, 5, 2, 1, 4):
+        atlas.undo(ids[place])
+    assert read_steps(atlas, namespace) == {}
+    keys = list(atlas.store.learned.keys([f"d{n}" for n in range(300)]).values())
+    assert atlas.store.learned.usage(atlas.store.walk.get_clock(namespace).key, keys) == {}
+
+
+@pytest.mark.parametrize("given", OUTCOMES[:4])
+def test_another_process_counts_the_same(atlas, namespace, given):
+    """``crabpath learn`` has the store alone."""
+    other = f"{namespace} outside"
+    for learning, learner in ((namespace, atlas), (other, StandaloneLearner(atlas.store))):
+        for number in (5, 77):
+            turn = ask(atlas, learning, number, task_type="refund")
+            assert learner.record(make_feedback(turn, given)).status == "applied"
+    assert read_steps(atlas, namespace)
+    assert read_steps(atlas, other) == read_steps(atlas, namespace)
+
+
+def test_late_feedback_counts_all_its_turns(atlas, namespace):
+    """Each with its share; together one turn."""
+    for number in (5, 77, 120):
+        ask(atlas, namespace, number)
+    assert atlas.record(Feedback(None, 1.0, namespace=namespace)).status == "applied"
+    found = read_steps(atlas, namespace)
+    came, *_ = found[0, 0, "", "", 0]
+    assert came == pytest.approx(1.0)
+    assert len({place[1] for place in found if place[0] and not place[3]}) > 1
+
+
+def test_a_failure_takes_from_what_was_followed(atlas, namespace):
+    """Nothing from others; the ranking sees it, in this namespace; undone the reward is whole."""
+    turn = ask(atlas, namespace)
+    atlas.record(make_feedback(turn, OUTCOMES[0]))
+    followed, other = (item.node for item in turn.returned[:2])
+    assert read_decay(atlas, namespace, followed) == 0.0
+    turn = ask(atlas, namespace)
+    blamed = next(place for place, item in enumerate(turn.returned) if item.node == followed)
+    receipt = atlas.record(make_feedback(turn, {"outcome": -1.0, "used": [blamed]}))
+    lost = read_decay(atlas, namespace, followed)
+    # One success before: two thirds of the nats; the region is better than even.
+    assert 0 < lost < -math.log(0.7 + 0.25 * 0.5) * 2 / 3
+    assert read_decay(atlas, namespace, other) == 0.0
+    atlas.undo(receipt.feedback_id)
+    assert read_decay(atlas, namespace, followed) == 0.0
+
+
+def test_a_lost_reward_reaches_the_ranking(atlas, namespace):
+    """As a feature, by what is gone of it; other namespaces do not notice."""
+    turn = ask(atlas, namespace)
+    node = turn.returned[0].node
+    atlas.record(make_feedback(turn, {"outcome": -1.0, "used": [0]}))
+    gone = 1 - math.exp(-read_decay(atlas, namespace, node))
+    assert 0.05 < gone < 0.3
+
+    def find(namespace):
+        answer = atlas.retrieve("Page 5", namespace=namespace, k=50, record=False)
+        return next(item for item in answer.turn.returned if item.node == node)
+
+    assert find(namespace).features["decayed"] == pytest.approx(gone, abs=1e-4)
+    fresh = find(f"{namespace} fresh")
+    assert fresh.features.get("decayed", 0.0) == 0.0
+    assert find(namespace).probability < fresh.probability

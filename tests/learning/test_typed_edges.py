@@ -1,0 +1,209 @@
+"""Typed edges of a turn and of an episode: which, with which sign, never from what is guessed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.learning.rules.typed import (
+    MIN_IRRELEVANT,
+    EdgeObservation,
+    TypedEdgeContext,
+    apply_observations,
+    learn_episode_edges,
+    learn_typed_edges,
+    make_signed_observation,
+)
+
+RATE = 0.5
+
+
+@pytest.fixture(scope="session")
+def routed(turn_of):
+    """A turn that entered at s, reached d and e by way of a, and had s among its answers."""
+    return turn_of(returned=[("s", "a", "d"), ("s", "a", "e"), ("s",)])
+
+
+def learn(turn, credit, existing=None, fair=None, situation=None):
+    """Weights that one turn adds, by name."""
+    where = situation or TypedEdgeContext()
+    total = {}
+    for source, target, kind, delta in learn_typed_edges(
+        turn, credit, fair or credit, where, existing or {}, RATE
+    ):
+        total[source, target, kind] = total.get((source, target, kind), 0.0) + delta
+    return total
+
+
+def select(found, kind):
+    """Only the edges of one kind, by their ends."""
+    return {edge[:2]: weight for edge, weight in found.items() if edge[2] == kind}
+
+
+WON, LOST = ({"d": 1.0, "e": 0.0}, {"d": -1.0, "e": 0.0})
+ROUTE = {("s", "a"): RATE, ("a", "d"): RATE}
+
+
+@pytest.mark.parametrize(
+    ("credit", "options", "expected"),
+    [
+        # From where the query entered to what was used, by a step of the rate and the weight.
+        (
+            Credit(1.0, documents=WON),
+            {},
+            {"caused_success": {("s", "d"): RATE}, "caused_failure": {}, "irrelevant": {}},
+        ),
+        (Credit(1.0, 0.1, {"d": 1.0}), {}, {"caused_success": {("s", "d"): 0.1 * RATE}}),
+        # Followed: towards -1. Returned and said to be ignored, not only inferred: towards -.3.
+        (
+            Credit(-1.0, documents=LOST),
+            {},
+            {
+                "caused_failure": {("s", "d"): -RATE},
+                "irrelevant": {("s", "e"): RATE * MIN_IRRELEVANT},
+            },
+        ),
+        (Credit(-1.0, documents=LOST, inferred=frozenset("de")), {}, {"irrelevant": {}}),
+        # It was for another task: its share of the blame is 0, but it was used.
+        (
+            Credit(-1.0, documents={"d": -1.0}),
+            {"fair": Credit(-1.0, documents={"d": 0.0})},
+            {"caused_failure": {}, "irrelevant": {}, "temporal": ROUTE},
+        ),
+        # Regions are signed by what became of the step; a region may lead to itself.
+        (
+            Credit(1.0, documents=WON),
+            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
+            {"region_transition": {("Q", "Q"): RATE}},
+        ),
+        (
+            Credit(-1.0, documents={"e": -1.0}),
+            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
+            {"region_transition": {("Q", "H"): -RATE}},
+        ),
+        # Every step of the route once, and from what was used before; never to itself.
+        (
+            Credit(1.0, documents={"d": 1.0}),
+            {"situation": TypedEdgeContext(used_before=["b", "d"])},
+            {"temporal": {**ROUTE, ("b", "d"): RATE}},
+        ),
+    ],
+)
+def test_edges_of_a_turn(routed, credit, options, expected):
+    found = learn(routed, credit, **options)
+    assert {kind: select(found, kind) for kind in expected} == {
+        kind: pytest.approx(edges) for kind, edges in expected.items()
+    }
+
+
+def test_turns_that_say_nothing(routed, turn_of):
+    """The entry is no step to itself; without seeds there is no place to say it of."""
+    assert learn(routed, Credit(1.0, documents={"s": 1.0})) == {}
+    assert learn(turn_of(seeds=()), Credit(1.0), situation=TypedEdgeContext("Q")) == {}
+    lone = turn_of(returned=[("d",)], seeds=())
+    assert learn(lone, Credit(1.0, documents={"d": 1.0})) == {}
+
+
+@pytest.mark.parametrize("outcome", [1.0, -1.0])
+def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, outcome):
+    """Two of three documents lie in H, one in G: nobody knows which of them did it."""
+    where = TypedEdgeContext("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
+    found = learn(routed, Credit(outcome), situation=where)
+    assert found == {
+        ("Q", "H", "region_transition"): pytest.approx(RATE * outcome * 2 / 3),
+        ("Q", "G", "region_transition"): pytest.approx(RATE * outcome / 3),
+    }
+
+
+def test_the_same_action_links_what_one_turn_used(turn_of):
+    """Found by search both of them: the better one points to the next, with the sign."""
+    turn = turn_of(returned=[("x",), ("y",), ("z",)])
+    won = learn(turn, Credit(1.0, documents={"x": 1.0, "y": 0.0, "z": 1.0}))
+    lost = learn(turn, Credit(-1.0, documents={"x": -1.0, "z": -1.0}))
+    assert select(won, "same_action") == {("x", "z"): RATE}
+    assert select(lost, "same_action") == {("x", "z"): -RATE}
+
+
+def test_the_same_action_links_to_what_came_of_the_entry_before(turn_of, step_of):
+    """The strongest earlier success that the same kind of pointer leads to in this turn, too."""
+    turn = turn_of(
+        steps=[step_of("s", {"d": 0.5, "old": 0.4, "older": 0.3}, ())], returned=[("s", "d")]
+    )
+    (item,) = turn.returned
+    object.__setattr__(item, "support", item.path[0])
+    kind = item.path[0].kind
+    offered = {c.kind for step in turn.steps for c in step.candidates}
+    assert offered == {kind}
+    existing = {
+        ("s", "old", "caused_success"): 0.6,
+        ("s", "older", "caused_success"): 0.2,
+        ("s", "unoffered", "caused_success"): 0.9,
+        ("s", "older", "caused_failure"): -0.9,
+    }
+    won = learn(turn, Credit(1.0, documents={"d": 1.0}), existing)
+    lost = learn(turn, Credit(-1.0, documents={"d": -1.0}), existing)
+    assert select(won, "same_action") == {("d", "old"): RATE}
+    assert select(lost, "same_action") == {("d", "older"): -RATE}
+
+
+def test_edges_of_many_documents_are_bounded(turn_of):
+    """Two of the same action from each; three documents on either side of the order of turns."""
+    names = [f"n{i}" for i in range(10)]
+    turn = turn_of(returned=[(name,) for name in names])
+    where = TypedEdgeContext(used_before=[f"b{i}" for i in range(8)])
+    found = learn(turn, Credit(1.0, documents=dict.fromkeys(names, 1.0)), situation=where)
+    assert len(select(found, "temporal")) == 9
+    sources = [source for source, _ in select(found, "same_action")]
+    assert max(map(sources.count, sources)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("states", "regions", "reward", "expected"),
+    [
+        # From state to state where they are documents, from region to region always.
+        (
+            ["a", "b", None],
+            ["A", "A", "B"],
+            -1.0,
+            {
+                ("a", "b", "temporal"): RATE,
+                ("a", "b", "caused_failure"): -RATE,
+                ("A", "A", "region_transition"): -RATE,
+                ("A", "B", "region_transition"): -RATE,
+            },
+        ),
+        # A reward of 0 is neither success nor failure.
+        (["a", "b"], ["A", "B"], 0.0, {("a", "b", "temporal"): RATE}),
+    ],
+)
+def test_an_episode_says_order_and_outcome_of_each_step(states, regions, reward, expected):
+    found = learn_episode_edges(states, regions, reward, {}, RATE)
+    assert {delta[:3]: delta.delta for delta in found} == expected
+
+
+def test_one_step_after_the_other_counts_from_where_the_first_one_led():
+    """Two pulls of one edge: .5, then half of what is left."""
+    pull = make_signed_observation("a", "b", EdgeKind.CAUSED_SUCCESS, 1.0)
+    assert [d.delta for d in apply_observations([pull, pull], {}, RATE)] == [0.5, 0.25]
+
+
+def test_a_bad_outcome_never_raises_what_stands_below_its_bound():
+    """An edge set to -.8 is not pulled up to -.3."""
+    pull = EdgeObservation("a", "b", EdgeKind.IRRELEVANT, 1.0, MIN_IRRELEVANT)
+    assert apply_observations([pull], {("a", "b", "irrelevant"): -0.8}, RATE) == []
+
+
+@given(
+    weight=st.floats(-1, 1),
+    strengths=st.lists(st.floats(0, 1), max_size=6),
+    bound=st.sampled_from([1.0, -1.0, MIN_IRRELEVANT]),
+    rate=st.floats(0.01, 1),
+)
+def test_weights_never_leave_their_range_nor_go_against_the_outcome(weight, strengths, bound, rate):
+    pulls = [
+        EdgeObservation("a", "b", EdgeKind.TEMPORAL, strength, bound) for strength in strengths
+    ]
+    steps = [d.delta for d in apply_observations(pulls, {("a", "b", "temporal"): weight}, rate)]
+    assert all(step * bound > 0 for step in steps)
+    assert -1 - 1e-9 <= weight + sum(steps) <= 1 + 1e-9

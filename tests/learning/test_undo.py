@@ -1,0 +1,233 @@
+"""Undoing feedback: all that it taught goes, all that others taught stays; on both databases."""
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tables
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
+from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers.core.graph import EdgeKind
+
+# Titles that mention each other: there are edges to follow, to learn and to forget.
+PAGES = {
+    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky."),
+    "b": ("Blue Sky", "The Blue Sky stands above the Grass."),
+    "c": ("Grass", "Grass is green, an Apple is not."),
+}
+QUERIES = ["Which fruit is red?", "What stands above the Grass?"]
+A_FEEDBACK = st.fixed_dictionaries(
+    {
+        "query": st.integers(0, len(QUERIES) - 1),
+        "explore": st.sampled_from([False, 1, 2]),
+        "outcome": st.sampled_from([1.0, 0.7, 0.0, -1.0]),
+        "used": st.sampled_from([["a", "c"], ["a", "b", "c"], ["b"], [], None]),
+        "source": st.sampled_from(["human", "self"]),
+        "late": st.booleans(),
+    }
+)
+FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=8)
+QUICK = settings(
+    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+@pytest.fixture
+def pages(location):
+    """Three pages; a walk enters at one of them, and weights fade within a few lessons."""
+    learning = LearningSettings(
+        half_life=8.0, learning_rate=0.4, promotion_threshold=1, inhibition_threshold=1
+    )
+    vectors = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
+    chosen = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
+    with CrabPath.open(location, settings=chosen, **given) as memory:
+        memory.add_documents(
+            [Document(text, id=i, metadata={"title": t}) for i, (t, text) in PAGES.items()]
+        )
+        yield memory
+
+
+def learn(memory, namespace, given):
+    """Ask, then give feedback as ``given``; returns its id."""
+    answer = memory.retrieve(
+        QUERIES[given["query"]], k=3, namespace=namespace, explore=given["explore"]
+    )
+    about = None if given["late"] else answer.turn.id
+    fields = {name: given[name] for name in ("used", "source")}
+    receipt = memory.record(Feedback(about, given["outcome"], namespace=namespace, **fields))
+    assert receipt.status == "applied"
+    return receipt.feedback_id
+
+
+@QUICK
+@given(feedbacks=FEEDBACKS)
+def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same, feedbacks):
+    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one."""
+    namespace = uuid.uuid4().hex
+    before, ids = [], list[str]()
+    for one in feedbacks:
+        before.append(state_of(pages, namespace))
+        ids.append(learn(pages, namespace, one))
+    while ids:
+        assert pages.undo(ids.pop()).status == "undone"
+        assert_same(state_of(pages, namespace), before.pop())
+
+
+def test_the_pages_are_learned_in_all_ways(pages, state_of):
+    """Pointers of the text and learned ones move, twice too: else the properties say little."""
+    one = {"explore": False, "outcome": 1.0, "source": "human", "late": False, "query": 0}
+    for used in (["a", "b", "c"], ["a", "c"]):
+        learn(pages, "ann", {**one, "used": used})
+    learn(pages, "ann", {**one, "outcome": -1.0, "used": ["b"]})
+    found = state_of(pages, "ann")
+    kinds = [EdgeKind(kind) for _, _, kind in found[tables.overlay.name]]
+    assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
+    assert len(found[tables.weight_changes.name]) > len(kinds)
+
+
+@QUICK
+@given(feedbacks=FEEDBACKS, data=st.data())
+def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
+    namespace = uuid.uuid4().hex
+    ids = [learn(pages, namespace, {**one, "outcome": abs(one["outcome"])}) for one in feedbacks]
+    for feedback_id in data.draw(st.permutations(ids)):
+        assert pages.undo(feedback_id).status == "undone"
+    left, fresh = state_of(pages, namespace), state_of(pages, "never seen")
+    assert {t for t in fresh if t.startswith("crabpath_") and left[t]} == set()
+    assert left["mean"][()] == pytest.approx(fresh["mean"][()], rel=1e-5, abs=1e-6)
+    assert left["precision"][()] == pytest.approx(fresh["precision"][()], rel=1e-5, abs=1e-6)
+    assert left["baseline"] == fresh["baseline"]
+
+
+def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
+    """After one half-life half of what a move added is left, and half is taken back."""
+    with open_memory(
+        half_life=1.0, policy_gradient=False, promotion_threshold=1, typed=False
+    ) as memory:
+        host = host_of(memory)
+        ids = [
+            memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)
+        ]
+        keys = memory.store.learned.keys("ab")
+
+        def weight():
+            found = memory.store.learned.weights("default", list(keys.values()))
+            return {round(w, 6) for (s, t, _), w in found.items() if {s, t} == set(keys.values())}
+
+        # .37 halves to .185 (and the second lesson sees .37 when it adds .063).
+        assert weight() == {round(0.37 / 2 + 0.1 * (1 - 0.37), 6)}
+        memory.undo(ids[0])
+        assert weight() == {round(0.1 * (1 - 0.37), 6)}
+
+
+def test_undone_by_its_turn(memory, host):
+    """By turn id, or by the run id of the host; late feedback goes as a whole."""
+    run = str(uuid.uuid4())
+    turns = [host.ask(run_id=run), host.ask()]
+    memory.record(Feedback(None, 1.0, used=["a"], feedback_id="late"))
+    assert memory.undo(turn_id=run) == ("late", "undone", None)
+    assert memory.store.learned.find_consumers(turns) == {}
+    with pytest.raises(NotFoundError, match="nothing was learned from turn"):
+        memory.undo(turn_id=turns[1])
+
+
+def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
+    with open_memory(apply="external") as memory:
+        turn = host_of(memory).ask()
+        memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
+        assert memory.undo("f").status == "undone"
+    with open_memory() as memory:
+        host = host_of(memory)
+        assert (host.learned(), host.status("f")) == (0, "undone")
+        assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
+
+
+def test_removed_documents_stay_removed(memory, host):
+    for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
+        turn = host.ask()
+        memory.record(Feedback(turn, outcome, used=["a", "b"], feedback_id=feedback_id))
+    memory.forget("a")
+    assert memory.undo("g").status == "undone"
+    assert set(host.usage()) == {"b", "c"}
+    keys = set(memory.store.learned.keys("abc").values())
+    found = memory.store.learned.counts("default", sorted(keys))
+    assert {node for a, b, _ in found for node in (a, b)} <= keys
+
+
+def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
+    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+        for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):
+            turn = memory.retrieve(query, k=3).turn.id
+            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
+        memory._services.episodes.catch_up()
+        index = memory.index.beside(f"episodes-{memory.store.walk.get_clock('default').key}")
+        counts = []
+        for feedback_id in ("one", "three", "two"):
+            memory.undo(feedback_id)
+            counts.append(index.count())
+        assert counts == [2, 1, 0]
+
+
+async def test_its_turns_can_be_learned_from_again(memory, host):
+    """What was learned in between stays; undone feedback stays undone, here off the event loop."""
+    given = Feedback(host.ask(), 1.0, used=["a"], feedback_id="f")
+    memory.record(given)
+    second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
+    assert await memory.aio.undo("f") == ("f", "undone", None)
+    assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+    key = memory.store.walk.get_clock("default").key
+    (episode,) = memory.store.learned.latest_episodes(key, 10)
+    assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
+    assert host.status(second) == "applied"
+    again = memory.record(given)
+    assert again.status == "undone"
+    assert "give feedback under another id" in again.note
+    assert memory.record(Feedback(given.turn_id, 1.0, used=["b"])).status == "applied"
+    assert host.usage()["b"] == (2.0, 0.0)
+
+
+def test_what_cannot_be_undone(memory, host, state_of):
+    """What was undone or refused, what is not there, several things at a time; nothing changes."""
+    turn = host.ask("ada")
+    memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
+    memory.record(Feedback("nope", 1.0, feedback_id="refused"))
+    memory.record(Feedback(host.ask("ada"), 1.0, used=["b"], feedback_id="undone"))
+    memory.undo("undone")
+    before, learned = state_of(memory, "ada"), host.learned("ada")
+    assert memory.undo("undone") == ("undone", "undone", "it was undone before")
+    note = "it was refused, so nothing was learned from it"
+    assert memory.undo("refused") == ("refused", "refused", note)
+    for wrong in (
+        {"feedback_id": "nope"},
+        {"turn_id": "nope"},
+        {"feedback_id": "f", "namespace": "grace"},
+        {"turn_id": turn, "namespace": "grace"},
+    ):
+        with pytest.raises(NotFoundError):
+            memory.undo(**wrong)
+    for wrong in ({}, {"feedback_id": "f", "turn_id": turn}):
+        with pytest.raises(InvalidInputError, match="exactly one of feedback_id and turn_id"):
+            memory.undo(**wrong)
+    assert (state_of(memory, "ada"), host.learned("ada")) == (before, learned)
+    assert memory.undo("f", namespace="ada").status == "undone"
+
+
+def test_concurrent_undoing_and_learning(memory, host, state_of):
+    """Ten threads at once: each feedback is taken back once, the others stay."""
+    ids = [memory.record(Feedback(host.ask(), 1.0, used=["a"])).feedback_id for _ in range(10)]
+    turns = [host.ask() for _ in range(5)]
+    with ThreadPoolExecutor(10) as pool:
+        found = [pool.submit(memory.undo, feedback_id) for feedback_id in ids[:5]]
+        for turn in turns:
+            pool.submit(memory.record, Feedback(turn, 1.0, used=["a"]))
+    assert [receipt.result().status for receipt in found] == ["undone"] * 5
+    assert host.usage()["a"] == (10.0, 0.0)
+    assert state_of(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])

@@ -1,0 +1,135 @@
+"""Who gave feedback is known: theirs is listed, bounded, and taken back as a whole."""
+
+import pytest
+
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler
+
+SPAM = "Buy coins."
+
+
+def give(host, user, outcome=1.0, **fields):
+    """Ask and give feedback; returns its id."""
+    turn = host.ask(fields.pop("namespace", "default"))
+    return host.memory.record(Feedback(turn, outcome, user=user, **fields)).feedback_id
+
+
+def undo_all(host, **conditions):
+    """Take feedback back; returns its ids."""
+    receipts = host.memory.learning.undo_all(**conditions)
+    assert {one.status for one in receipts} <= {"undone"}
+    return [one.feedback_id for one in receipts]
+
+
+def test_all_of_a_user_is_taken_back_exactly(host, state_of, assert_same):
+    """What nobody gave in between is as if that user had never been there; notes go as well."""
+    give(host, "ann", used=["a"])
+    before = state_of(host.memory, "default")
+    ids = [give(host, "eve", used=["b"]), give(host, "eve", -1.0)]
+    ids.append(give(host, "eve", -1.0, correction=SPAM))
+    assert host.memory.info()["notes"] == 1
+    assert undo_all(host, user="eve") == ids[::-1]
+    assert_same(state_of(host.memory, "default"), before)
+    assert host.memory.info()["notes"] == 0
+    assert undo_all(host, user="eve") == []
+
+
+def test_others_keep_what_they_taught(host):
+    """Also where both taught in turn; released turns may be learned from again."""
+    for user, used in (("ann", "a"), ("eve", "b"), (None, "a"), ("eve", "b")):
+        give(host, user, used=[used])
+    undo_all(host, user="eve")
+    assert host.usage()["a"][0] == pytest.approx(2.0)
+    assert host.usage().get("b", (0.0,))[0] == pytest.approx(0.0)
+
+
+def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
+    """Of several conditions all hold; the same user elsewhere is another matter."""
+    kept = give(host, "ann", source="human")
+    mine = give(host, "ann", source="self")
+    there = give(host, "ann", source="self", namespace="team")
+    assert undo_all(host, user="ann", namespace="others") == []
+    assert undo_all(host, source="self", namespace="team") == [there]
+    assert undo_all(host, user="ann", source="self") == [mine]
+    assert [host.status(one) for one in (kept, mine, there)] == ["applied", "undone", "undone"]
+
+
+def test_feedback_is_listed_by_who_gave_it(host):
+    """Newest first, with what was said and where it stands."""
+    first = give(host, "ann")
+    second = give(host, "eve", -1.0, correction=SPAM, source="self")
+    host.memory.undo(second)
+    newest, oldest = host.memory.learning.feedback()
+    assert (newest.feedback_id, newest.status, newest.correction) == (second, "undone", SPAM)
+    assert (oldest.feedback_id, oldest.user, oldest.source) == (first, "ann", "human")
+    assert (oldest.outcome, oldest.turn_id is None) == (1.0, False)
+    assert host.memory.learning.feedback(limit=1) == [newest]
+    assert host.memory.learning.feedback(user="ann") == [oldest]
+    assert host.memory.learning.feedback(source="self", namespace="default") == [newest]
+    assert host.memory.learning.feedback(namespace="team") == []
+
+
+@pytest.mark.parametrize("user", ["", " ", "\x00", 7, "x" * 513])
+def test_a_user_is_a_name(host, user):
+    with pytest.raises(InvalidInputError, match="user must be a text"):
+        Feedback(None, 1.0, user=user)
+    with pytest.raises(InvalidInputError, match="user must be a text"):
+        host.memory.learning.undo_all(user=user)
+    assert host.memory.learning.feedback() == []
+
+
+def test_undo_all_needs_a_user_or_a_source_that_exists(host):
+    with pytest.raises(InvalidInputError, match="give user, source or both"):
+        host.memory.learning.undo_all()
+    with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
+        host.memory.learning.undo_all(source="nobody")
+    with pytest.raises(InvalidInputError, match="limit must be"):
+        host.memory.learning.feedback(limit=0)
+
+
+def test_the_handler_and_the_retriever_say_who_it_was(host):
+    first, second = host.ask(), host.ask()
+    handler = CrabPathCallbackHandler(host.memory)
+    handler.correct("Apples.", run_id=first, user="ann")
+    CrabPathRetriever(memory=host.memory).record(second, 1.0, user="bob")
+    assert {one.user for one in host.memory.learning.feedback()} == {"ann", "bob"}
+
+
+def read_credit(host):
+    """What stands in the one episode of the default namespace."""
+    store = host.memory.store
+    (name,) = store.learned.episode_ids(store.walk.get_clock("default").key)
+    (episode,) = store.learned.episodes(store.walk.get_clock("default").key, [name])
+    return episode.documents
+
+
+def test_nobody_alone_turns_round_what_another_one_taught(host, state_of, assert_same):
+    """However often they say it; they learn how much of it counts, and two outweigh one."""
+    give(host, "ann", used=["a"])
+    before = state_of(host.memory, "default")
+    host.memory.undo(give(host, "eve", used=["b"]))  # as any other feedback, exactly
+    assert_same(state_of(host.memory, "default"), before)
+    for expected in (60, 0, 0):
+        receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
+        assert receipt.status == "applied"
+        assert f"counts {expected}% of its full weight" in receipt.note
+    assert read_credit(host)["a"] == pytest.approx(0.4)
+    assert host.usage()["b"][0] == pytest.approx(0.6)
+    give(host, "bob", used=["b"])
+    assert read_credit(host)["b"] > read_credit(host)["a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "users"),
+    [
+        *[(0.6, users) for users in ((None, None), ("eve", "eve"), ("ann", None), (None, "eve"))],
+        (None, ("ann", "eve")),  # the bound is a setting
+    ],
+)
+def test_what_one_user_or_nobody_says_counts_in_full(open_memory, host_of, share, users):
+    with open_memory(**({} if share else {"max_user_share": share})) as memory:
+        host = host_of(memory)
+        give(host, users[0], used=["a"])
+        receipt = memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
+        assert receipt.note is None
+        assert read_credit(host) == pytest.approx({"c": -2.0})
