@@ -70,6 +70,12 @@ CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0,
 
 
 @pytest.fixture
+def crash_settings() -> Settings:
+    """Settings of the process that crashes: several chunks a document, several batches."""
+    return CRASH_SETTINGS
+
+
+@pytest.fixture
 def embedder() -> HashedWords:
     """An embedder with a list ``embedded`` of what it was given."""
     return HashedWords()
