@@ -155,7 +155,7 @@ def joined() -> Callable[..., set[tuple[str, ...]]]:
     return read
 
 
-def chain(texts: Iterable[str]) -> set[tuple[str, str]]:
+def make_chain(texts: Iterable[str]) -> set[tuple[str, str]]:
     """All pairs of texts that stand beside each other, both ways."""
     pairs = set(pairwise(texts))
     return pairs | {(b, a) for a, b in pairs}
@@ -168,7 +168,7 @@ def chained(joined) -> Callable[[CrabPath, Iterable[str]], bool]:
     def compare(memory: CrabPath, texts: Iterable[str]) -> bool:
         known = memory.store.catalog.documents(memory.store.catalog.all_ids())
         pairs = {(known[a].content, known[b].content) for a, b in joined(memory, EdgeKind.SIBLING)}
-        assert pairs == chain(texts)
+        assert pairs == make_chain(texts)
         return True
 
     return compare

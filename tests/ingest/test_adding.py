@@ -28,12 +28,12 @@ PAGES = [
 ]
 
 
-def counts(report):
+def count_chunks(report):
     """Chunks that were added, updated, removed, and left as they are."""
     return report.added, report.updated, report.removed, report.unchanged
 
 
-def texts(contents, memory):
+def read_texts(contents, memory):
     return sorted(contents(memory).values())
 
 
@@ -46,9 +46,9 @@ def test_pages_of_one_source_in_batches_all_stay(open_memory, location, chained,
     assert chained(memory, [page.page_content for page in pages])
     for start in range(0, 9, 4):
         some = pages[start : start + 4]
-        assert counts(memory.add_documents(some)) == (0, 0, 0, len(some))
+        assert count_chunks(memory.add_documents(some)) == (0, 0, 0, len(some))
     assert chained(memory, [page.page_content for page in pages])
-    assert counts(memory.add_documents(pages[2:7], cleanup="incremental")) == (0, 0, 4, 5)
+    assert count_chunks(memory.add_documents(pages[2:7], cleanup="incremental")) == (0, 0, 4, 5)
     assert len(contents(memory)) == 5
 
 
@@ -77,15 +77,15 @@ def test_with_incremental_cleanup_a_call_holds_all_of_its_sources(memory, docume
     others = [document("elsewhere", id="o", source="b"), document("bare")]
     memory.add_documents([*PAGES[:5], *named, *others])
     given = [*PAGES[3:10], *named[:2], document("bare, changed")]
-    assert counts(memory.add_documents(given, cleanup="incremental")) == (6, 0, 5, 4)
+    assert count_chunks(memory.add_documents(given, cleanup="incremental")) == (6, 0, 5, 4)
     kept = [d.page_content for d in (*PAGES[3:10], *named[:2], *others)]
-    assert texts(contents, memory) == sorted([*kept, "bare, changed"])
+    assert read_texts(contents, memory) == sorted([*kept, "bare, changed"])
 
 
 def test_full_cleanup_removes_what_is_not_given(memory, document, contents):
     memory.add_documents([document("1", id="a"), document("2", id="b"), document("3", id="c")])
     report = memory.add_documents([document("2", id="b"), document("4", id="d")], cleanup="full")
-    assert counts(report) == (1, 0, 2, 1)
+    assert count_chunks(report) == (1, 0, 2, 1)
     assert contents(memory) == {"b": "2", "d": "4"}
     assert memory.add_documents([], cleanup="full").removed == 2
     assert contents(memory) == {}
@@ -112,8 +112,8 @@ def test_the_same_text_with_other_metadata_is_another_document(memory, contents)
         assert memory.add_documents(boiler[start:end]).added == end - start
     assert len(contents(memory)) == 6
     for given_again in (boiler, boiler[::-1], boiler[2:3], [*boiler, *boiler]):
-        assert counts(memory.add_documents(given_again))[:3] == (0, 0, 0)
-    assert counts(memory.add_documents(boiler[:3], cleanup="incremental")) == (0, 0, 0, 3)
+        assert count_chunks(memory.add_documents(given_again))[:3] == (0, 0, 0)
+    assert count_chunks(memory.add_documents(boiler[:3], cleanup="incremental")) == (0, 0, 0, 3)
 
 
 def test_the_first_of_equal_texts_keeps_the_id_that_it_always_had(memory):
@@ -130,12 +130,12 @@ def test_changed_metadata_is_an_update_of_what_is_replaced(memory, document):
     old = memory.add_documents([document("1", id="a", v=1), document("2", source="s", v=1)]).ids
     changed = [document("1", id="a", v=2), document("2", source="s", v=2)]
     report = memory.add_documents(changed, cleanup="incremental")
-    assert (counts(report), report.ids) == ((0, 2, 0, 0), old)
+    assert (count_chunks(report), report.ids) == ((0, 2, 0, 0), old)
     found = memory.store.catalog.documents(old)
     assert [found[i].metadata["v"] for i in old] == [2, 2]
     assert [memory.index.rows[i][1]["v"] for i in old] == [2, 2]
     again = [document("1", id="a", v=3), document("2", source="s", v=3)]
-    assert counts(memory.add_documents(again)) == (1, 1, 0, 0)
+    assert count_chunks(memory.add_documents(again)) == (1, 1, 0, 0)
 
 
 def test_a_given_id_is_replaced_whole(memory, document, contents):
@@ -144,7 +144,7 @@ def test_a_given_id_is_replaced_whole(memory, document, contents):
     rest = ["of the source", "other"]
     for text, source in ("old", "x"), ("one\ntwo\nthree", "book"), ("two\nfour", "book"):
         memory.add_documents([document(text, id="a", source=source)], splitter=LINES)
-        assert texts(contents, memory) == sorted([*text.split("\n"), *rest])
+        assert read_texts(contents, memory) == sorted([*text.split("\n"), *rest])
     memory.add_documents([document("new", id="a")], splitter=LINES)
     assert contents(memory)["a"] == "new"
 
@@ -156,8 +156,8 @@ def test_what_is_added_changes_nothing_that_is_there(memory, document, embedder,
         memory.add_documents([first], splitter=LINES)
         memory.add_documents([second], splitter=LINES)
     assert embedder.embedded == ["one", "two", "three"]
-    assert counts(memory.add_documents([first], splitter=LINES)) == (0, 0, 0, 2)
-    assert texts(contents, memory) == ["one", "three", "two"]
+    assert count_chunks(memory.add_documents([first], splitter=LINES)) == (0, 0, 0, 2)
+    assert read_texts(contents, memory) == ["one", "three", "two"]
 
 
 def test_adding_keeps_what_a_sync_brought(memory, contents):
@@ -169,7 +169,7 @@ def test_adding_keeps_what_a_sync_brought(memory, contents):
     memory.sync([new])
     assert contents(memory) == {node: new.page_content}
     report = memory.add_documents([old])
-    assert counts(report) == (1, 0, 0, 0)
+    assert count_chunks(report) == (1, 0, 0, 0)
     assert contents(memory) == {node: new.page_content, report.ids[0]: old.page_content}
     assert memory.add_documents([new]).ids == [node]
 
@@ -200,7 +200,7 @@ def test_adding_again_is_a_no_op(memory, embedder, document, snapshot):
     first = memory.add_documents(documents)
     before = snapshot(memory)
     again = memory.add_documents(documents)
-    assert (counts(first), counts(again)) == ((8, 0, 0, 0), (0, 0, 0, 8))
+    assert (count_chunks(first), count_chunks(again)) == ((8, 0, 0, 0), (0, 0, 0, 8))
     assert again.ids == first.ids == list("abcdefgh")
     assert len(embedder.embedded) == 8
     assert snapshot(memory) == before
@@ -212,8 +212,8 @@ def test_only_changed_chunks_are_embedded(memory, embedder, document, contents):
     edited = [document("one\n2\nthree", source="b")]
     report = memory.add_documents(edited, splitter=LINES, cleanup="incremental")
     assert embedder.embedded == ["2"]
-    assert counts(report) == (1, 0, 1, 2)
-    assert texts(contents, memory) == ["2", "one", "three"]
+    assert count_chunks(report) == (1, 0, 1, 2)
+    assert read_texts(contents, memory) == ["2", "one", "three"]
 
 
 def test_when_the_head_goes_the_next_chunk_takes_its_name(memory, document, joined):
@@ -315,7 +315,7 @@ def test_no_order_of_calls_loses_or_doubles_anything(memory, calls):
         assert (report.updated, report.removed) == (0, 0)
     for documents in calls:
         again = memory.add_documents(documents, splitter=LINES)
-        assert counts(again)[:3] == (0, 0, 0)
+        assert count_chunks(again)[:3] == (0, 0, 0)
         found = memory.store.catalog.documents(again.ids)
         wanted = {
             (line, str(document.metadata))
@@ -325,14 +325,14 @@ def test_no_order_of_calls_loses_or_doubles_anything(memory, calls):
         assert {(n.content, str(n.metadata)) for n in found.values()} == wanted
 
 
-def two_documents():
+def make_two():
     return [Document("Apples are red.", id="a"), Document("The sky is blue.", id="b")]
 
 
 def test_a_vector_that_is_given_is_not_computed(memory, embedder):
     """It is scaled to length 1; a document of several chunks is embedded all the same."""
     vector = [0.0, 5.0] + [0.0] * 62
-    memory.add_documents(two_documents(), split=False, vectors={"a": vector, "nobody": vector})
+    memory.add_documents(make_two(), split=False, vectors={"a": vector, "nobody": vector})
     assert embedder.embedded == ["The sky is blue."]
     (head,) = memory.store.walk.get_nodes(["a"])
     assert head.vector.tolist() == [0.0, 1.0] + [0.0] * 62
@@ -353,7 +353,7 @@ def test_a_vector_that_is_given_is_not_computed(memory, embedder):
 )
 def test_an_unusable_vector_is_refused(memory, vector, error, message):
     with pytest.raises(error, match=message):
-        memory.add_documents(two_documents(), split=False, vectors={"a": vector})
+        memory.add_documents(make_two(), split=False, vectors={"a": vector})
     assert memory.info()["nodes"] == 0
 
 

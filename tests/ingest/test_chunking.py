@@ -34,7 +34,7 @@ SECTIONS = [
 ]
 
 
-def guide(sections, **metadata):
+def make_guide(sections, **metadata):
     """A Markdown document made of sections."""
     metadata = {"source": "guide.md", "title": "Guide", **metadata}
     return Document(page_content="\n".join(sections), metadata=metadata)
@@ -44,21 +44,21 @@ def guide(sections, **metadata):
 @given(order=st.permutations(SECTIONS), extra=st.integers(0, 4))
 def test_sections_keep_their_ids_wherever_they_stand(order, extra):
     """Only the fingerprints of the old and the new head of a document change."""
-    before = {node.id: node for node in CHUNKING.nodes([guide(SECTIONS)])}
-    moved = {node.id: node for node in CHUNKING.nodes([guide(order)])}
+    before = {node.id: node for node in CHUNKING.nodes([make_guide(SECTIONS)])}
+    moved = {node.id: node for node in CHUNKING.nodes([make_guide(order)])}
     assert {i: n.content.strip() for i, n in moved.items()} == {
         i: n.content.strip() for i, n in before.items()
     }
     changed = {i for i in moved if moved[i].digest != before[i].digest}
     assert changed in (set(), {next(iter(before)), next(iter(moved))})
-    added = guide([*order[:extra], "## New\nJust added.\n", *order[extra:]])
+    added = make_guide([*order[:extra], "## New\nJust added.\n", *order[extra:]])
     after = {node.id for node in CHUNKING.nodes([added])}
     assert before.keys() <= after
     assert len(after) == len(before) + 1
 
 
 def test_equal_text_of_different_sources_has_different_ids():
-    first, second = (CHUNKING.nodes([guide(SECTIONS, source=s)]) for s in ("a.md", "b.md"))
+    first, second = (CHUNKING.nodes([make_guide(SECTIONS, source=s)]) for s in ("a.md", "b.md"))
     assert not {n.id for n in first} & {n.id for n in second}
 
 
@@ -168,7 +168,7 @@ if ready:
 """
 
 
-def markdown_nodes(text, **metadata):
+def cut_markdown(text, **metadata):
     metadata = {"source": "docs/guide.md", **metadata}
     return Chunking(IngestSettings()).nodes([Document(text, metadata=metadata)])
 
@@ -178,18 +178,18 @@ def test_markdown_is_cut_at_headings_outside_of_code():
     found = list(split_sections(CODE))
     assert [name for name, _ in found] == ["", "Guide", "Install"]
     assert "".join(text for _, text in found) == CODE
-    intro, install = markdown_nodes(CODE)
+    intro, install = cut_markdown(CODE)
     assert "if ready:\n    go()\n" in intro.content
     assert "- one\n    - nested" in install.content
     assert (intro.title, install.title) == ("Guide", "Guide › Install")
     assert (intro.names, install.names) == (("guide",), ("install",))
-    assert markdown_nodes(CODE, title="Handbook")[0].title == "Handbook"
-    assert markdown_nodes("---\nlang: en\n---\n# Guide\ntext")[0].title == "Guide"
+    assert cut_markdown(CODE, title="Handbook")[0].title == "Handbook"
+    assert cut_markdown("---\nlang: en\n---\n# Guide\ntext")[0].title == "Guide"
 
 
 def test_only_the_first_chunk_is_reached_by_links():
     """Addresses lead to the head of a document; links may stand in any chunk."""
-    head, other = markdown_nodes(CODE)
+    head, other = cut_markdown(CODE)
     assert head.addresses == ("docs/guide.md", "wiki:guide")
     assert other.addresses == ()
     assert other.references == ("docs/other.md",)
@@ -205,7 +205,7 @@ def test_only_the_first_chunk_is_reached_by_links():
     ],
 )
 def test_markdown_is_known_by_name_or_type(source, metadata, cut):
-    assert len(markdown_nodes("# A\ntext\n# B\ntext", source=source, **metadata)) == cut
+    assert len(cut_markdown("# A\ntext\n# B\ntext", source=source, **metadata)) == cut
 
 
 def test_file_names_become_titles():

@@ -18,7 +18,7 @@ SAMPLE = HERE.parents[1] / "examples" / "hotpotqa_sample" / "corpus.jsonl"
 ADDED = "This paragraph was put in later, and is so long that it makes a chunk of its own. " * 2
 
 
-def sample(count):
+def take(count):
     """Real passages with a paragraph per sentence, as keyword arguments of documents."""
     with SAMPLE.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line, _ in zip(lines, range(count), strict=False)]
@@ -40,7 +40,7 @@ def edit(rows):
     return changed
 
 
-OLD, NEW = sample(12), edit(sample(12))
+OLD, NEW = take(12), edit(take(12))
 MESSAGES = [{"page_content": f"message {n}", "metadata": {"source": "slack"}} for n in range(60)]
 
 
@@ -84,7 +84,7 @@ def crash(folder, given, steps):
     [
         pytest.param(
             OLD[:1],
-            sample(24),
+            take(24),
             ["staged", "indexed", "published", "linked", "staged:3", "indexed:3", "published:3"],
             id="new documents",
         ),
@@ -101,7 +101,10 @@ def crash(folder, given, steps):
             id="messages of one source",
         ),
         pytest.param(
-            OLD[:1], sample(24), ["outside:0.02", "outside:0.06", "outside:0.12"], id="any moment"
+            OLD[:1],
+            take(24),
+            ["outside:0.02", "outside:0.06", "outside:0.12"],
+            id="any moment",
         ),
     ],
 )

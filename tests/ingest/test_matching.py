@@ -7,7 +7,7 @@ from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.ingest.sync import plan_sync
 
 
-def node(name, content, document="a.md", title="", **fields):
+def make(name, content, document="a.md", title="", **fields):
     """A section; its id says where it comes from."""
     return Node(name, document, document, content, title=title, **fields)
 
@@ -28,7 +28,7 @@ def match(old, new, retired=(), /, **degrees):
 
 def test_a_reworded_section_keeps_its_id():
     """Above the threshold a text is a version of the old one, below it is another one."""
-    old, new = [node("1", "old")], [node("2", "new")]
+    old, new = [make("1", "old")], [make("2", "new")]
     (section,) = plan_sync(old, new, make_vectors(old=0, new=10))
     assert (section.fate, section.now.id, section.now.content) == ("edited", "1", "new")
     assert section.similarity == pytest.approx(np.cos(np.deg2rad(10)), abs=1e-3)
@@ -37,8 +37,8 @@ def test_a_reworded_section_keeps_its_id():
 
 def test_equal_text_goes_before_near_vectors():
     """A moved text is itself, even where another one has a nearer vector by chance."""
-    old = [node("1", "same"), node("2", "other")]
-    new = [node("n", "same", "b.md"), node("m", "fresh", "a.md")]
+    old = [make("1", "same"), make("2", "other")]
+    new = [make("n", "same", "b.md"), make("m", "fresh", "a.md")]
     found = match(old, new, same=0, fresh=0, other=5)
     assert found == {("moved", "1", "b.md"), ("edited", "2", "a.md")}
 
@@ -48,15 +48,18 @@ def test_a_text_in_many_files_stays_with_its_file():
 
     def files(prefix, names):
         texts = [(n, text) for n in names for text in ("the licence", f"only in {n}")]
-        return [node(f"{n} {text}", text, f"{prefix}{n}.md") for n, text in texts]
+        return [make(f"{n} {text}", text, f"{prefix}{n}.md") for n, text in texts]
 
     found = match(files("", "ab"), files("z", "ba"))
     assert {(was[0], now) for _, was, now in found} == {("a", "za.md"), ("b", "zb.md")}
 
 
 def test_the_same_heading_decides_between_equal_texts():
-    old = [node("1", "see below", title="Linux"), node("2", "see below", title="Windows")]
-    new = [node("3", "see below", "b.md", "Windows"), node("4", "see below", "b.md", "Linux")]
+    old = [make("1", "see below", title="Linux"), make("2", "see below", title="Windows")]
+    new = [
+        make("3", "see below", "b.md", "Windows"),
+        make("4", "see below", "b.md", "Linux"),
+    ]
     assert {s.was.id: s.now.title for s in plan_sync(old, new, {})} == {
         "1": "Linux",
         "2": "Windows",
@@ -65,7 +68,10 @@ def test_the_same_heading_decides_between_equal_texts():
 
 def test_every_text_is_matched_once_and_as_many_as_can_be():
     """The nearest pair alone would leave two texts without a partner."""
-    old, new = [node("1", "old1"), node("2", "old2")], [node("x", "new1"), node("y", "new2")]
+    old, new = (
+        [make("1", "old1"), make("2", "old2")],
+        [make("x", "new1"), make("y", "new2")],
+    )
     # old1 is nearer to new1 than to new2, but old2 has no other version than new1.
     found = plan_sync(old, new, make_vectors(old1=0, old2=20, new1=8, new2=-12))
     assert {s.was.id: s.now.content for s in found} == {"1": "new2", "2": "new1"}
@@ -73,23 +79,27 @@ def test_every_text_is_matched_once_and_as_many_as_can_be():
 
 def test_the_same_file_and_heading_are_preferred():
     """A little nearer elsewhere does not outweigh the place."""
-    old = [node("1", "old", "a.md", "Deploy")]
-    new = [node("2", "far", "b.md", "Other"), node("3", "near", "a.md", "Deploy")]
+    old = [make("1", "old", "a.md", "Deploy")]
+    new = [make("2", "far", "b.md", "Other"), make("3", "near", "a.md", "Deploy")]
     found = match(old, new, **{"Deploy\nold": 0, "Other\nfar": 5, "Deploy\nnear": 12})
     assert found == {("edited", "1", "a.md"), ("added", None, "b.md")}
 
 
 def test_ids_of_the_caller_are_neither_handed_on_nor_lost():
     """A document that was given an id is matched by it alone."""
-    old = [node("a", "old", "a"), node("b", "same", "b")]
-    new = [node("a", "far from it", "a"), node("c", "same", "c")]
+    old = [make("a", "old", "a"), make("b", "same", "b")]
+    new = [make("a", "far from it", "a"), make("c", "same", "c")]
     found = match(old, new, **{"old": 0, "far from it": 90, "same": 45})
     assert found == {("edited", "a", "a"), ("added", None, "c"), ("removed", "b", None)}
 
 
 def test_retired_texts_come_back_after_living_ones():
     """What has just vanished is preferred to what was removed long ago."""
-    old, new, retired = node("1", "same"), node("n", "same", "b.md"), node("0", "same")
+    old, new, retired = (
+        make("1", "same"),
+        make("n", "same", "b.md"),
+        make("0", "same"),
+    )
     assert match([old], [new], [retired]) == {("moved", "1", "b.md")}
     assert match([], [new], [retired]) == {("restored", "0", "b.md")}
 
@@ -98,8 +108,8 @@ def test_many_templates_are_matched_each_to_itself():
     """Texts that are all alike are told apart by the little that differs."""
     angles = {f"old{n}": n * 0.3 for n in range(300)}
     angles |= {f"new{n}": n * 0.3 + 0.003 for n in range(300)}
-    old = [node(f"{n}", f"old{n}") for n in range(300)]
-    new = [node(f"n{n}", f"new{n}") for n in range(300)]
+    old = [make(f"{n}", f"old{n}") for n in range(300)]
+    new = [make(f"n{n}", f"new{n}") for n in range(300)]
     found = plan_sync(old, new, make_vectors(**angles))
     assert [s.now.content for s in found] == [f"new{s.was.id}" for s in found]
     assert len(found) == 300

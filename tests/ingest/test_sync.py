@@ -18,7 +18,7 @@ LEAVE = "Every employee has thirty days of holiday; tell your manager two weeks 
 REPORT = "Broken laptops are brought to the desk on the second floor, together with the charger."
 
 
-def page(**sections):
+def write_page(**sections):
     """A Markdown page."""
     return "\n".join(f"# {name}\n\n{text}\n" for name, text in sections.items())
 
@@ -28,19 +28,19 @@ def docs(tmp_path):
     """A folder of two pages with two sections each."""
     folder = tmp_path / "docs"
     folder.mkdir()
-    (folder / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
-    (folder / "office.md").write_text(page(Leave=LEAVE, Report=REPORT))
+    (folder / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    (folder / "office.md").write_text(write_page(Leave=LEAVE, Report=REPORT))
     return folder
 
 
-def ids(memory, folder):
+def read_ids(memory, folder):
     """Id of every section by its heading."""
     known = memory.store.catalog.find_under_source(folder.as_posix())
     found = memory.store.catalog.documents([node.id for node in known])
     return {node.title.split(" › ")[-1]: node.id for node in found.values()}
 
 
-def sources(memory, synced):
+def read_sources(memory, synced):
     """Name of the file of every section by its heading."""
     known = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
     return {heading: known[node].rpartition("/")[2] for heading, node in synced.items()}
@@ -51,7 +51,7 @@ def synced(memory, docs, embedder):
     """The memory after its first sync, and the ids of its sections."""
     memory.sync(docs)
     embedder.embedded.clear()
-    return ids(memory, docs)
+    return read_ids(memory, docs)
 
 
 def test_nothing_changed_is_no_work(memory, docs, synced, embedder, snapshot):
@@ -69,20 +69,20 @@ def test_an_edited_section_keeps_its_id(memory, docs, synced, contents):
 
     ``add`` knows the section afterwards, and its old text does not take its place.
     """
-    edited = page(Deploy=PAUSE, Rollback=ROLLBACK)
+    edited = write_page(Deploy=PAUSE, Rollback=ROLLBACK)
     (docs / "release.md").write_text(edited)
     plan = memory.sync(docs)
     (section,) = plan.sections
     assert (section.fate, section.now.id) == ("edited", synced["Deploy"])
     assert 0.92 < section.similarity < 1
-    assert ids(memory, docs) == synced
+    assert read_ids(memory, docs) == synced
     assert "pause" in contents(memory)[synced["Deploy"]]
     assert memory.store.fulltext.phrase(["pause", "for"], 5)
     assert not memory.store.fulltext.phrase(["wait", "for"], 5)
     assert not memory.sync(docs)
     source = {"source": (docs / "release.md").as_posix()}
     assert memory.add_documents([Document(edited, metadata=source)]).unchanged == 2
-    both = Document(edited + page(Deploy=DEPLOY), metadata=source)
+    both = Document(edited + write_page(Deploy=DEPLOY), metadata=source)
     report = memory.add_documents([both])
     assert (report.added, report.updated, report.removed, report.unchanged) == (1, 0, 0, 2)
     assert synced["Deploy"] in report.ids
@@ -94,7 +94,7 @@ def test_the_threshold_is_a_setting(open_memory, docs):
     """A caller who knows the embedder may carry over more, or less."""
     memory = open_memory(sync=SyncSettings(new_version_similarity=0.999))
     memory.sync(docs)
-    (docs / "release.md").write_text(page(Deploy=PAUSE, Rollback=ROLLBACK))
+    (docs / "release.md").write_text(write_page(Deploy=PAUSE, Rollback=ROLLBACK))
     counts = memory.sync(docs).counts()
     assert (counts["edited"], counts["added"], counts["removed"]) == (0, 1, 1)
 
@@ -106,15 +106,15 @@ def test_a_renamed_file_is_the_same_file(memory, docs, synced, embedder, content
     (docs / "release.md").rename(docs / "shipping.md")
     assert memory.sync(docs).counts()["moved"] == 2
     assert embedder.embedded == []
-    assert ids(memory, docs) == synced
+    assert read_ids(memory, docs) == synced
     memory.record(Feedback(turn.id, 1.0, used=[synced["Deploy"]]))  # a turn from before the sync
     (key,) = memory.store.learned.keys([synced["Deploy"]]).values()
     namespace = memory.store.walk.get_clock("default").key
     assert memory.store.learned.usage(namespace, [key])[key].wins > 0
-    (docs / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
     assert memory.sync(docs).counts()["added"] == 2
     assert len(contents(memory)) == 6
-    assert sources(memory, synced)["Deploy"] == "shipping.md"
+    assert read_sources(memory, synced)["Deploy"] == "shipping.md"
     assert not memory.sync(docs)
     memory.add_documents([Document((docs / "release.md").read_text(), metadata={"source": "r.md"})])
     assert len(contents(memory)) == 8
@@ -122,15 +122,15 @@ def test_a_renamed_file_is_the_same_file(memory, docs, synced, embedder, content
 
 def test_a_section_may_move_to_another_file(memory, docs, synced, contents):
     """Neither another file nor another file name makes another section."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     (docs / "office.md").unlink()
-    (docs / "handbook.md").write_text(page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
+    (docs / "handbook.md").write_text(write_page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
     plan = memory.sync(docs)
     assert plan.counts()["moved"] == 3
     assert plan.counts()["added"] == plan.counts()["removed"] == 0
-    assert ids(memory, docs) == synced
+    assert read_ids(memory, docs) == synced
     contents(memory)
-    assert sources(memory, synced)["Rollback"] == "handbook.md"
+    assert read_sources(memory, synced)["Rollback"] == "handbook.md"
     handbook = {"source": (docs / "handbook.md").as_posix()}
     assert memory.index.rows[synced["Leave"]][1] == handbook
     assert not memory.sync(docs)
@@ -138,13 +138,13 @@ def test_a_section_may_move_to_another_file(memory, docs, synced, contents):
 
 def test_a_section_that_only_shifts_is_not_written_again(memory, docs, synced, joined):
     """New text above moves the others down: their neighbours are read again, nothing else."""
-    (docs / "office.md").write_text(page(Leave=LEAVE, Lunch="Soup at noon.", Report=REPORT))
+    (docs / "office.md").write_text(write_page(Leave=LEAVE, Lunch="Soup at noon.", Report=REPORT))
     plan = memory.sync(docs)
     assert [s.fate for s in plan.sections] == ["added"]
     assert plan.positions == ((synced["Report"], 2),)
     positions = {k.id: k.position for k in memory.store.catalog.find_under_source(docs.as_posix())}
     assert positions[synced["Report"]] == 2
-    lunch, siblings = ids(memory, docs)["Lunch"], joined(memory, EdgeKind.SIBLING)
+    lunch, siblings = read_ids(memory, docs)["Lunch"], joined(memory, EdgeKind.SIBLING)
     assert {(lunch, synced["Report"]), (lunch, synced["Leave"])} <= siblings
     assert (synced["Leave"], synced["Report"]) not in siblings
     assert not memory.sync(docs)
@@ -152,14 +152,14 @@ def test_a_section_that_only_shifts_is_not_written_again(memory, docs, synced, j
 
 def test_a_removed_section_retires_and_comes_back(memory, docs, synced, contents):
     """No query finds it; the same text brings it back under its id, in another file, too."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     plan = memory.sync(docs)
     assert [s.was.id for s in plan.sections_with("removed")] == [synced["Rollback"]]
     assert synced["Rollback"] not in contents(memory)
     found = memory.retrieve("undo a bad release with the rollback script", k=4)
     assert synced["Rollback"] not in {d.node.id for d in found.documents}
     assert (memory.info()["nodes"], memory.info()["retired"]) == (3, 1)
-    (docs / "emergency.md").write_text(page(Rollback=ROLLBACK))
+    (docs / "emergency.md").write_text(write_page(Rollback=ROLLBACK))
     (back,) = memory.sync(docs).sections
     assert (back.fate, back.now.id) == ("restored", synced["Rollback"])
     found = memory.retrieve("undo a bad release with the rollback script", k=1)
@@ -169,10 +169,10 @@ def test_a_removed_section_retires_and_comes_back(memory, docs, synced, contents
 
 def test_what_is_forgotten_is_gone_retired_or_not(memory, docs, synced):
     """A retired text goes with its source."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     memory.sync(docs)
     assert memory.forget(source=(docs / "release.md").as_posix()) == 2
-    (docs / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
     assert memory.sync(docs).counts()["added"] == 2
     assert memory.info()["retired"] == 0
 
@@ -190,7 +190,7 @@ def test_documents_from_elsewhere_stay(memory, docs, synced):
 
 def test_a_dry_run_writes_nothing(memory, docs, synced, snapshot):
     """The plan is that of the sync that follows, with similarities; the stores stay as they are."""
-    (docs / "release.md").write_text(page(Deploy=PAUSE))
+    (docs / "release.md").write_text(write_page(Deploy=PAUSE))
     before = snapshot(memory)
     planned = memory.sync(docs, dry_run=True)
     assert snapshot(memory) == before

@@ -93,9 +93,8 @@ def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph,
     graph.join(a, b, EdgeKind.SIBLING)
     graph.join(b, c, EdgeKind.SIBLING)
     store.apply([RemoveNodes(("b",))])
-    assert store.catalog.get_unlinked_keys() == [
-        c
-    ]  # only b → c was joined, so only c stood beside b
+    # Only b → c was joined, so only c stood beside b.
+    assert store.catalog.get_unlinked_keys() == [c]
     store.apply([PutEdges((), (c,)), MoveNodes((("c", 1),))])
     assert store.links.in_order(["s"]) == {"s": [a, c]}
     assert store.catalog.get_unlinked_keys() == [c]

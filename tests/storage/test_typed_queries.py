@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
+from crabpath_retrievers.core.changes import AdjustWeights, PutEdges, WeightDelta
 from crabpath_retrievers.core.graph import Edge, EdgeKind
 
 LINK, CAUSED, SIMILAR = EdgeKind.LINK, EdgeKind.CAUSED_SUCCESS, EdgeKind.SIMILAR
@@ -48,18 +48,6 @@ def test_edges_are_read_with_what_was_learned_in_both_directions(store, keys):
     assert read(store, [a], []) == []
 
 
-def test_weights_fade_to_their_floor(store, keys):
-    """By one half-life: learned ones towards 0, those of the text towards .25."""
-    a, b, c = keys
-    learn(store, a, c, CAUSED, 0.4)
-    learn(store, a, b, LINK, 0.2)
-    store.apply([AdvanceClock("default", exponent=0.6931471805599453)])
-    found = read(store, [a], [CAUSED, LINK])
-    assert found == [(a, "b", "link", 0.475), (a, "c", "caused_success", 0.2)]
-    learned = store.typed_edges.get_learned(store.walk.get_clock("default"), CAUSED)
-    assert learned == {(a, c): pytest.approx(0.2)}
-
-
 def test_what_stands_at_nothing_and_what_is_gone_is_left_out(store, keys, graph):
     """A weight taken back to 0, an edge to a removed node, and nodes that never were."""
     a, b, c = keys
@@ -74,11 +62,3 @@ def test_the_first_chunk_of_a_source_is_found(store, graph, make):
     graph.publish(make("y", source="s", position=1), make("x", source="s", position=0))
     (key,) = graph.keys("x")
     assert store.typed_edges.first_chunks(["s", "unknown"]) == {"s": key}
-
-
-def test_nothing_is_known_before_any_turn(store, keys):
-    clock = store.walk.get_clock("nobody")
-    assert store.typed_edges.used_before("nobody", 5, 0.0, turns=10, seconds=900.0) == []
-    assert store.typed_edges.get_recent_credit(clock, 100) == []
-    assert store.typed_edges.get_recent_usage(clock, 100) == []
-    assert store.typed_edges.get_learned(clock, CAUSED) == {}

@@ -53,7 +53,7 @@ def test_edges_have_a_prior_come_once_and_go_with_their_ends(case, open_memory, 
     assert joined(memory, kind) == set()
 
 
-def number(count, text, **metadata):
+def make_numbered(count, text, **metadata):
     return [Document(f"{n} {text}", id=f"d{n}", metadata=metadata) for n in range(count)]
 
 
@@ -62,7 +62,7 @@ def number(count, text, **metadata):
     [
         pytest.param(
             EdgeKind.LINK,
-            [*number(2, "", title="Readme"), Document("see [[Readme]]", id="a")],
+            [*make_numbered(2, "", title="Readme"), Document("see [[Readme]]", id="a")],
             2,
             {},
             {"max_owners": 1},
@@ -70,7 +70,7 @@ def number(count, text, **metadata):
         ),
         pytest.param(
             EdgeKind.MENTION,
-            [*number(3, "", title="John Smith"), Document("by John Smith", id="a")],
+            [*make_numbered(3, "", title="John Smith"), Document("by John Smith", id="a")],
             3,
             {},
             {"max_owners": 2},
@@ -78,7 +78,7 @@ def number(count, text, **metadata):
         ),
         pytest.param(
             EdgeKind.LINK,
-            number(3, "text", language="en"),
+            make_numbered(3, "text", language="en"),
             6,
             {"metadata_keys": ("language",)},
             {"max_chunks_per_term": 2},
@@ -86,7 +86,7 @@ def number(count, text, **metadata):
         ),
         pytest.param(
             EdgeKind.SHARED_TERM,
-            number(3, "by Tim Burton"),
+            make_numbered(3, "by Tim Burton"),
             6,
             {},
             {"max_chunks_per_term": 2},
@@ -114,7 +114,7 @@ def test_what_more_documents_share_than_the_bound_joins_nobody(
 )
 def test_edges_of_a_hub_are_bounded(open_memory, joined, kind, back, hub, text, bound, edges):
     """Names have ``max_mentions`` edges at most, and edges back are at most ``max_back_links``."""
-    named, pages = [Document("A town.", id="hub", metadata=hub)], number(6, f"to {text}")
+    named, pages = [Document("A town.", id="hub", metadata=hub)], make_numbered(6, f"to {text}")
     for batches in ((named, pages), (pages, named), (named, *([page] for page in pages))):
         memory = open_memory(links=LinkSettings(max_back_links=2, **bound))
         for batch in batches:
