@@ -1,7 +1,8 @@
-"""Helpers of the ingest tests: a quick embedder that is counted, and whole-state reads."""
+"""Helpers of the ingest tests: a quick counted embedder, a quick index, and whole-state reads."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ class HashedWords(Embeddings):
     """A bag of hashed words: equal words give near vectors, at once and without a model."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
         self.embedded: list[str] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -37,6 +37,35 @@ class HashedWords(Embeddings):
         return vector.tolist()
 
 
+class DictIndex:
+    """A vector index that the memory owns, as a dictionary: ``rows`` has vectors and metadata."""
+
+    description = "dictionary"
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple] = {}
+
+    def upsert(self, ids, vectors, texts, metadatas) -> None:
+        rows = zip(vectors, metadatas, strict=True)
+        self.rows.update(zip(ids, rows, strict=True))
+
+    def delete(self, ids) -> None:
+        for node_id in ids:
+            self.rows.pop(node_id, None)
+
+    def search(self, vector, k, filter=None) -> list[str]:  # noqa: A002  the protocol's name
+        return sorted(self.rows, key=lambda node_id: -(self.rows[node_id][0] @ vector))[:k]
+
+    def filter_ids(self, ids, vector, filter) -> set[str]:  # noqa: A002  the protocol's name
+        return set(ids)
+
+    def count(self) -> int:
+        return len(self.rows)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch_size=16))
 
 
@@ -48,32 +77,67 @@ def crash_settings() -> Settings:
 
 @pytest.fixture
 def embedder() -> HashedWords:
-    """An embedder whose list ``embedded`` tells what it was given."""
+    """An embedder with a list ``embedded`` of what it was given."""
     return HashedWords()
 
 
 @pytest.fixture
-def memory(tmp_path, embedder) -> Iterator[CrabPath]:
-    """An empty memory on SQLite and Chroma."""
-    with CrabPath.open(tmp_path / "memory", embeddings=embedder) as opened:
-        yield opened
+def open_memory(tmp_path, embedder) -> Iterator[Callable[..., CrabPath]]:
+    """Opens empty memories on SQLite; parts of the settings may be given."""
+    opened: list[CrabPath] = []
+
+    def open_at(path: str | None = None, *, chroma: bool = False, **parts: object) -> CrabPath:
+        place = path or tmp_path / f"memory{len(opened)}"
+        given = {} if chroma else {"vectors": DictIndex()}
+        memory = CrabPath.open(place, embeddings=embedder, settings=Settings(**parts), **given)
+        opened.append(memory)
+        return memory
+
+    yield open_at
+    for memory in opened:
+        memory.close()
 
 
 @pytest.fixture
-def held() -> Callable[[CrabPath], dict[str, str]]:
+def memory(open_memory) -> CrabPath:
+    """An empty memory."""
+    return open_memory()
+
+
+@pytest.fixture
+def contents() -> Callable[[CrabPath], dict[str, str]]:
     """Ids and texts that a memory holds, after checking that both stores agree on them."""
 
     def read(memory: CrabPath) -> dict[str, str]:
-        ids = memory.store.catalog.all_ids()
-        assert sorted(memory.index._collection.get(include=[])["ids"]) == sorted(ids)
-        assert not memory.store.catalog.has_unfinished_ingest()
-        return {i: node.content for i, node in memory.store.catalog.documents(ids).items()}
+        catalog, index = memory.store.catalog, memory.index
+        ids = catalog.all_ids()
+        indexed = index.rows if isinstance(index, DictIndex) else index._collection.get()["ids"]
+        assert sorted(indexed) == sorted(ids)
+        assert not catalog.has_unfinished_ingest()
+        return {i: node.content for i, node in catalog.documents(ids).items()}
 
     return read
 
 
 @pytest.fixture
-def joined() -> Callable[..., set[tuple[str, str, str]]]:
+def snapshot() -> Callable[[CrabPath], tuple[dict, dict]]:
+    """Every row of SQLite, journal included, and the metadata in the index."""
+
+    def read(memory: CrabPath) -> tuple[dict, dict]:
+        with memory.store.open_reader() as connection:
+            query = "SELECT name FROM sqlite_master WHERE type='table'"
+            names = [name for (name,) in connection.exec_driver_sql(query)]
+            rows = {
+                name: list(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}")))
+                for name in names
+            }
+        return rows, {node_id: row[1] for node_id, row in memory.index.rows.items()}
+
+    return read
+
+
+@pytest.fixture
+def joined() -> Callable[..., set[tuple[str, ...]]]:
     """All edges of a memory as (source id, target id, kind), or those of one kind as pairs."""
     from tables import edges, nodes  # a process that is killed imports this file without the stubs
 
@@ -89,6 +153,25 @@ def joined() -> Callable[..., set[tuple[str, str, str]]]:
         return found if kind is None else {(a, b) for a, b, k in found if k == kind.label}
 
     return read
+
+
+def make_chain(texts: Iterable[str]) -> set[tuple[str, str]]:
+    """All pairs of texts that stand beside each other, both ways."""
+    pairs = set(pairwise(texts))
+    return pairs | {(b, a) for a, b in pairs}
+
+
+@pytest.fixture
+def chained(joined) -> Callable[[CrabPath, Iterable[str]], bool]:
+    """Whether the sibling edges of a memory are those of a chain of texts, and no others."""
+
+    def compare(memory: CrabPath, texts: Iterable[str]) -> bool:
+        known = memory.store.catalog.documents(memory.store.catalog.all_ids())
+        pairs = {(known[a].content, known[b].content) for a, b in joined(memory, EdgeKind.SIBLING)}
+        assert pairs == make_chain(texts)
+        return True
+
+    return compare
 
 
 @pytest.fixture

@@ -61,16 +61,11 @@ def die_at(memory, step):
     memory.store.apply, memory.index.upsert = applied, upserted
 
 
-def started(directory):
-    """A file that appears when the ingest begins."""
-    return Path(f"{directory}.started")
-
-
 def ingest(directory, rows, step):
-    """Ingest, and die in between."""
+    """Ingest, and die in between; a file beside the directory says that it begins."""
     with CrabPath.open(directory, embeddings=HashedWords(), settings=CRASH_SETTINGS) as memory:
         die_at(memory, step)
-        started(directory).touch()
+        Path(f"{directory}.started").touch()
         if isinstance(rows, str):
             memory.sync(rows)
         else:
@@ -86,7 +81,7 @@ def crash(directory, rows, step):
         finally:
             os._exit(1)
     if step.startswith("outside"):
-        while not started(directory).exists():
+        while not Path(f"{directory}.started").exists():
             time.sleep(0.001)
         time.sleep(float(step.partition(":")[2]))
         os.kill(child, signal.SIGKILL)

@@ -4,19 +4,21 @@ import pytest
 from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
+from crabpath_retrievers import Feedback
+from crabpath_retrievers.config import SyncSettings
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 
 DEPLOY = (
     "Check that the build is green, then push the release button and wait for the pods to start."
 )
+PAUSE = DEPLOY.replace("wait", "pause")
 ROLLBACK = "Undo a bad release with the rollback script, which restores the images of yesterday."
 LEAVE = "Every employee has thirty days of holiday; tell your manager two weeks before you go."
 REPORT = "Broken laptops are brought to the desk on the second floor, together with the charger."
 
 
-def page(**sections):
+def write_page(**sections):
     """A Markdown page."""
     return "\n".join(f"# {name}\n\n{text}\n" for name, text in sections.items())
 
@@ -26,16 +28,22 @@ def docs(tmp_path):
     """A folder of two pages with two sections each."""
     folder = tmp_path / "docs"
     folder.mkdir()
-    (folder / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
-    (folder / "office.md").write_text(page(Leave=LEAVE, Report=REPORT))
+    (folder / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    (folder / "office.md").write_text(write_page(Leave=LEAVE, Report=REPORT))
     return folder
 
 
-def ids(memory, folder):
+def read_ids(memory, folder):
     """Id of every section by its heading."""
     known = memory.store.catalog.find_under_source(folder.as_posix())
     found = memory.store.catalog.documents([node.id for node in known])
     return {node.title.split(" › ")[-1]: node.id for node in found.values()}
+
+
+def read_sources(memory, synced):
+    """Name of the file of every section by its heading."""
+    known = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
+    return {heading: known[node].rpartition("/")[2] for heading, node in synced.items()}
 
 
 @pytest.fixture
@@ -43,96 +51,115 @@ def synced(memory, docs, embedder):
     """The memory after its first sync, and the ids of its sections."""
     memory.sync(docs)
     embedder.embedded.clear()
-    return ids(memory, docs)
+    return read_ids(memory, docs)
 
 
-def whole(memory):
-    """Every SQL row and the vectors of the index."""
-    with memory.store.open_reader() as connection:
-        names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type='table'")
-        rows = {
-            name: list(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}")))
-            for (name,) in list(names)
-        }
-    return rows, memory.index._collection.get(include=["metadatas"])
-
-
-def test_nothing_changed_is_no_work(memory, docs, synced, embedder):
-    """A second sync writes nothing, embeds nothing, and says so; so does ``add`` after it."""
-    before = whole(memory)
+def test_nothing_changed_is_no_work(memory, docs, synced, embedder, snapshot):
+    """A second sync writes nothing, embeds nothing, and says so."""
+    before = snapshot(memory)
     plan = memory.sync(docs)
     assert not plan
     assert plan.counts()["unchanged"] == len(synced) == 4
     assert embedder.embedded == []
-    assert whole(memory) == before
+    assert snapshot(memory) == before
 
 
-def test_an_edited_section_keeps_its_id(memory, docs, synced, held):
-    """Light rewording is an edit: text, vector and full text follow under the same id."""
-    (docs / "release.md").write_text(
-        page(Deploy=DEPLOY.replace("wait", "pause"), Rollback=ROLLBACK)
-    )
+def test_an_edited_section_keeps_its_id(memory, docs, synced, contents):
+    """Light rewording is an edit: text, vector and full text follow under the same id.
+
+    ``add`` knows the section afterwards, and its old text does not take its place.
+    """
+    edited = write_page(Deploy=PAUSE, Rollback=ROLLBACK)
+    (docs / "release.md").write_text(edited)
     plan = memory.sync(docs)
-    (edited,) = plan.sections
-    assert (edited.fate, edited.now.id) == ("edited", synced["Deploy"])
-    assert 0.92 < edited.similarity < 1
-    assert ids(memory, docs) == synced
-    assert "pause" in held(memory)[synced["Deploy"]]
+    (section,) = plan.sections
+    assert (section.fate, section.now.id) == ("edited", synced["Deploy"])
+    assert 0.92 < section.similarity < 1
+    assert read_ids(memory, docs) == synced
+    assert "pause" in contents(memory)[synced["Deploy"]]
     assert memory.store.fulltext.phrase(["pause", "for"], 5)
     assert not memory.store.fulltext.phrase(["wait", "for"], 5)
     assert not memory.sync(docs)
+    source = {"source": (docs / "release.md").as_posix()}
+    assert memory.add_documents([Document(edited, metadata=source)]).unchanged == 2
+    both = Document(edited + write_page(Deploy=DEPLOY), metadata=source)
+    report = memory.add_documents([both])
+    assert (report.added, report.updated, report.removed, report.unchanged) == (1, 0, 0, 2)
+    assert synced["Deploy"] in report.ids
+    assert len(set(report.ids)) == 3
+    assert not memory.sync([both])
 
 
-def test_a_renamed_file_is_the_same_file(memory, docs, synced, embedder):
-    """Nothing is embedded, and all sections keep their ids."""
+def test_the_threshold_is_a_setting(open_memory, docs):
+    """A caller who knows the embedder may carry over more, or less."""
+    memory = open_memory(sync=SyncSettings(new_version_similarity=0.999))
+    memory.sync(docs)
+    (docs / "release.md").write_text(write_page(Deploy=PAUSE, Rollback=ROLLBACK))
+    counts = memory.sync(docs).counts()
+    assert (counts["edited"], counts["added"], counts["removed"]) == (0, 1, 1)
+
+
+def test_a_renamed_file_is_the_same_file(memory, docs, synced, embedder, contents):
+    """Nothing is embedded; a file that comes later under the old name is a new one."""
+    turn = memory.retrieve("push the release button", k=2).turn
+    embedder.embedded.clear()
     (docs / "release.md").rename(docs / "shipping.md")
     assert memory.sync(docs).counts()["moved"] == 2
     assert embedder.embedded == []
-    assert ids(memory, docs) == synced
+    assert read_ids(memory, docs) == synced
+    memory.record(Feedback(turn.id, 1.0, used=[synced["Deploy"]]))  # a turn from before the sync
+    (key,) = memory.store.learned.keys([synced["Deploy"]]).values()
+    namespace = memory.store.walk.get_clock("default").key
+    assert memory.store.learned.usage(namespace, [key])[key].wins > 0
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    assert memory.sync(docs).counts()["added"] == 2
+    assert len(contents(memory)) == 6
+    assert read_sources(memory, synced)["Deploy"] == "shipping.md"
+    assert not memory.sync(docs)
+    memory.add_documents([Document((docs / "release.md").read_text(), metadata={"source": "r.md"})])
+    assert len(contents(memory)) == 8
 
 
-def test_a_section_may_move_to_another_file(memory, docs, synced, held):
+def test_a_section_may_move_to_another_file(memory, docs, synced, contents):
     """Neither another file nor another file name makes another section."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     (docs / "office.md").unlink()
-    (docs / "handbook.md").write_text(page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
+    (docs / "handbook.md").write_text(write_page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
     plan = memory.sync(docs)
     assert plan.counts()["moved"] == 3
     assert plan.counts()["added"] == plan.counts()["removed"] == 0
-    assert ids(memory, docs) == synced
-    held(memory)
-    known = {k.id: k for k in memory.store.catalog.find_chunks(ids=synced.values())}
-    assert known[synced["Rollback"]].source.endswith("handbook.md")
-    assert memory.index._collection.get(ids=[synced["Leave"]])["metadatas"] == [
-        {"source": (docs / "handbook.md").as_posix()}
-    ]
+    assert read_ids(memory, docs) == synced
+    contents(memory)
+    assert read_sources(memory, synced)["Rollback"] == "handbook.md"
+    handbook = {"source": (docs / "handbook.md").as_posix()}
+    assert memory.index.rows[synced["Leave"]][1] == handbook
     assert not memory.sync(docs)
 
 
 def test_a_section_that_only_shifts_is_not_written_again(memory, docs, synced, joined):
     """New text above moves the others down: their neighbours are read again, nothing else."""
-    (docs / "office.md").write_text(page(Leave=LEAVE, Lunch="Soup at noon.", Report=REPORT))
+    (docs / "office.md").write_text(write_page(Leave=LEAVE, Lunch="Soup at noon.", Report=REPORT))
     plan = memory.sync(docs)
     assert [s.fate for s in plan.sections] == ["added"]
     assert plan.positions == ((synced["Report"], 2),)
     positions = {k.id: k.position for k in memory.store.catalog.find_under_source(docs.as_posix())}
     assert positions[synced["Report"]] == 2
-    (lunch,) = (node for title, node in ids(memory, docs).items() if title == "Lunch")
-    assert {(lunch, synced["Report"]), (lunch, synced["Leave"])} <= joined(memory, EdgeKind.SIBLING)
-    assert (synced["Leave"], synced["Report"]) not in joined(memory, EdgeKind.SIBLING)
+    lunch, siblings = read_ids(memory, docs)["Lunch"], joined(memory, EdgeKind.SIBLING)
+    assert {(lunch, synced["Report"]), (lunch, synced["Leave"])} <= siblings
+    assert (synced["Leave"], synced["Report"]) not in siblings
     assert not memory.sync(docs)
 
 
-def test_a_removed_section_retires_and_comes_back(memory, docs, synced, held):
+def test_a_removed_section_retires_and_comes_back(memory, docs, synced, contents):
     """No query finds it; the same text brings it back under its id, in another file, too."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     plan = memory.sync(docs)
     assert [s.was.id for s in plan.sections_with("removed")] == [synced["Rollback"]]
-    assert synced["Rollback"] not in held(memory)
+    assert synced["Rollback"] not in contents(memory)
     found = memory.retrieve("undo a bad release with the rollback script", k=4)
     assert synced["Rollback"] not in {d.node.id for d in found.documents}
     assert (memory.info()["nodes"], memory.info()["retired"]) == (3, 1)
-    (docs / "emergency.md").write_text(page(Rollback=ROLLBACK))
+    (docs / "emergency.md").write_text(write_page(Rollback=ROLLBACK))
     (back,) = memory.sync(docs).sections
     assert (back.fate, back.now.id) == ("restored", synced["Rollback"])
     found = memory.retrieve("undo a bad release with the rollback script", k=1)
@@ -141,71 +168,37 @@ def test_a_removed_section_retires_and_comes_back(memory, docs, synced, held):
 
 
 def test_what_is_forgotten_is_gone_retired_or_not(memory, docs, synced):
-    """A retired text does not survive that its source is forgotten."""
-    source = (docs / "release.md").as_posix()
-    (docs / "release.md").write_text(page(Deploy=DEPLOY))
+    """A retired text goes with its source."""
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     memory.sync(docs)
-    assert memory.forget(source=source) == 2
-    (docs / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
+    assert memory.forget(source=(docs / "release.md").as_posix()) == 2
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
     assert memory.sync(docs).counts()["added"] == 2
     assert memory.info()["retired"] == 0
 
 
 def test_documents_from_elsewhere_stay(memory, docs, synced):
     """Only what came from the source may retire."""
-    memory.add_documents(
-        [Document("a note", id="note"), Document("x", metadata={"source": "docs2"})]
-    )
     beside = f"{docs.as_posix()}-old/a.md"  # begins alike, but is another folder
-    memory.add_documents([Document("beside", metadata={"source": beside})])
+    memory.add_documents([Document("a note", id="note")])
+    memory.add_documents([Document("x", metadata={"source": s}) for s in ("docs2", beside)])
     (docs / "office.md").unlink()
     memory.sync(docs)
     assert memory.info()["nodes"] == 2 + 3
-    assert memory.store.catalog.find_chunks(ids=["note"], sources=["docs2", beside])
+    assert len(memory.store.catalog.find_chunks(ids=["note"], sources=["docs2", beside])) == 3
 
 
-def test_a_dry_run_writes_nothing(memory, docs, synced, embedder):
+def test_a_dry_run_writes_nothing(memory, docs, synced, snapshot):
     """The plan is that of the sync that follows, with similarities; the stores stay as they are."""
-    (docs / "release.md").write_text(page(Deploy=DEPLOY.replace("wait", "pause")))
-    before = whole(memory)
+    (docs / "release.md").write_text(write_page(Deploy=PAUSE))
+    before = snapshot(memory)
     planned = memory.sync(docs, dry_run=True)
-    assert whole(memory) == before
+    assert snapshot(memory) == before
     assert planned.counts() == {**memory.sync(docs).counts()}
     assert planned.counts()["edited"] == planned.counts()["removed"] == 1
 
 
-def test_add_follows_what_sync_has_carried_over(memory, docs, synced, embedder):
-    """``add`` knows an edited section, and an old text that returns does not take its place."""
-    source = (docs / "release.md").as_posix()
-    edited = page(Deploy=DEPLOY.replace("wait", "pause"), Rollback=ROLLBACK)
-    (docs / "release.md").write_text(edited)
-    memory.sync(docs)
-    document = Document(edited, metadata={"source": source})
-    assert memory.add_documents([document]).unchanged == 2
-    both = edited + page(Deploy=DEPLOY)
-    report = memory.add_documents([Document(both, metadata={"source": source})])
-    assert (report.added, report.updated, report.removed, report.unchanged) == (1, 0, 0, 2)
-    assert synced["Deploy"] in report.ids
-    assert len(set(report.ids)) == 3
-    assert not memory.sync([Document(both, metadata={"source": source})])
-
-
-def test_the_text_of_a_renamed_file_may_come_back(memory, docs, synced, held):
-    """A file under the old name is a new file; that of the new name keeps its sections."""
-    (docs / "release.md").rename(docs / "shipping.md")
-    memory.sync(docs)
-    (docs / "release.md").write_text(page(Deploy=DEPLOY, Rollback=ROLLBACK))
-    plan = memory.sync(docs)
-    assert plan.counts()["added"] == 2
-    assert len(held(memory)) == 6
-    sources = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
-    assert sources[synced["Deploy"]].endswith("shipping.md")
-    assert not memory.sync(docs)
-    memory.add_documents([Document((docs / "release.md").read_text(), metadata={"source": "r.md"})])
-    assert len(held(memory)) == 8
-
-
-def test_documents_of_a_loader_are_synced_by_their_roots(memory, held):
+def test_documents_of_a_loader_are_synced_by_their_roots(memory, contents):
     """Web pages retire when the loader no longer finds them, others stay."""
     site, other = "https://docs.example.com/", "https://other.example.com/x"
 
@@ -215,33 +208,34 @@ def test_documents_of_a_loader_are_synced_by_their_roots(memory, held):
     memory.add_documents([Document("Another site.", metadata={"source": other})])
     memory.sync(pages("a", "b", "c"), roots=[site])
     memory.sync(pages("a", "b"))  # without roots only sections of these very pages may go
-    assert len(held(memory)) == 4
+    assert len(contents(memory)) == 4
     memory.sync(pages("a", "b"), roots=[site])
-    assert sorted(held(memory).values()) == ["All about a.", "All about b.", "Another site."]
+    kept = ["All about a.", "All about b.", "Another site."]
+    assert sorted(contents(memory).values()) == kept
 
 
-def test_a_document_with_an_id_stays_itself(memory, held):
-    """Its id tells, whatever becomes of its text; its lines are sections as those of files."""
+def test_a_document_with_an_id_stays_itself(memory, contents):
+    """Its id decides, whatever becomes of its text; its lines are sections as those of files."""
     lines = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
     memory.sync([Document("one text", id="a")])
     plan = memory.sync([Document("and now for something different", id="a")])
     assert [(s.fate, s.now.id) for s in plan.sections] == [("edited", "a")]
     memory.sync([Document("first\nsecond", id="a")], splitter=lines)
     memory.sync([Document("second", id="a")], splitter=lines)
-    assert held(memory) == {"a": "second"}
+    assert contents(memory) == {"a": "second"}
 
 
-def test_a_source_that_is_empty_all_at_once_is_doubted(memory, docs, synced, held):
+def test_a_source_that_is_empty_all_at_once_is_doubted(memory, docs, synced, contents):
     """A folder without documents is refused; saying so lets everything retire."""
     for file in docs.iterdir():
         file.unlink()
     with pytest.raises(InvalidInputError, match="contains no documents"):
         memory.sync(docs)
-    assert len(held(memory)) == 4
+    assert len(contents(memory)) == 4
     with pytest.raises(InvalidInputError, match="nothing was given"):
         memory.sync([])
     assert memory.sync(docs, allow_empty=True).counts()["removed"] == 4
-    assert held(memory) == {}
+    assert contents(memory) == {}
 
 
 def test_a_memory_made_by_add_in_this_folder_is_known_again(memory, docs, monkeypatch):
@@ -261,47 +255,3 @@ def test_a_folder_is_known_however_it_is_written(memory, docs, monkeypatch):
     memory.sync("docs")
     assert not memory.sync(docs)
     assert not memory.sync("./docs/")
-
-
-def test_what_a_reader_asked_before_can_be_judged_after(memory, docs, synced):
-    """Feedback on a turn from before the sync reaches the section under its new text."""
-    from crabpath_retrievers import Feedback
-
-    turn = memory.retrieve("push the release button", k=2).turn
-    (docs / "release.md").rename(docs / "shipping.md")
-    memory.sync(docs)
-    memory.record(Feedback(turn.id, 1.0, used=[synced["Deploy"]]))
-    (key,) = memory.store.learned.keys([synced["Deploy"]]).values()
-    namespace = memory.store.walk.get_clock("default").key
-    assert memory.store.learned.usage(namespace, [key])[key].wins > 0
-
-
-def test_an_embedder_that_fails_changes_nothing(memory, docs, synced, embedder, monkeypatch, held):
-    """Everything is embedded before anything is written."""
-    (docs / "new.md").write_text(page(New="Something that was never said before."))
-    before = held(memory)
-
-    def fail(_texts):
-        msg = "no tokens left"
-        raise RuntimeError(msg)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(embedder, "embed_documents", fail)
-        with pytest.raises(RuntimeError, match="no tokens left"):
-            memory.sync(docs)
-    assert held(memory) == before
-    assert memory.sync(docs).counts()["added"] == 1
-
-
-def test_the_threshold_is_a_setting(tmp_path, docs, embedder):
-    """A caller who knows the embedder may carry over more, or less."""
-    from crabpath_retrievers.config import Settings, SyncSettings
-
-    settings = Settings(sync=SyncSettings(new_version_similarity=0.999))
-    with CrabPath.open(tmp_path / "strict", embeddings=embedder, settings=settings) as memory:
-        memory.sync(docs)
-        (docs / "release.md").write_text(
-            page(Deploy=DEPLOY.replace("wait", "pause"), Rollback=ROLLBACK)
-        )
-        counts = memory.sync(docs).counts()
-    assert (counts["edited"], counts["added"], counts["removed"]) == (0, 1, 1)

@@ -6,83 +6,62 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_retrievers.config import Settings, SyncSettings
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.config import SyncSettings
 from crabpath_retrievers.errors import InvalidInputError
 
 
 @pytest.fixture
-def memory(tmp_path, embedder):
+def memory(open_memory):
     """A memory that reads files of at most 1000 bytes."""
-    settings = Settings(sync=SyncSettings(max_file_bytes=1000))
-    with CrabPath.open(tmp_path / "memory", embeddings=embedder, settings=settings) as opened:
-        yield opened
+    return open_memory(sync=SyncSettings(max_file_bytes=1000))
 
 
 @pytest.fixture
-def docs(tmp_path, memory):
-    """A synced folder with a file in a folder below it."""
+def docs(tmp_path, memory, contents):
+    """A synced folder with a file in a folder below it; the memory holds it also afterwards."""
     folder = tmp_path / "docs"
     (folder / "below").mkdir(parents=True)
     (folder / "a.md").write_text("Something about apples.")
     (folder / "below" / "b.md").write_text("Something about bananas.")
     memory.sync(folder)
-    return folder
-
-
-@pytest.fixture
-def unharmed(memory, docs, held):
-    """Whatever happens, the memory holds afterwards what it held before."""
-    before = held(memory)
+    before = contents(memory)
     assert len(before) == 2
-    yield
-    assert held(memory) == before
+    yield folder
+    assert contents(memory) == before
     assert memory.info()["retired"] == 0
 
 
-@pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_path_that_vanished(memory, docs, dry_run):
-    """A root that is gone is no empty root."""
+def test_a_path_that_vanished_is_no_empty_root(memory, docs, dry_run):
     docs.rename(docs.with_name("gone"))
     with pytest.raises(InvalidInputError, match="does not exist"):
         memory.sync(docs, dry_run=dry_run, allow_empty=True)
 
 
-@pytest.mark.usefixtures("unharmed")
-@pytest.mark.parametrize("name", ["read_bytes", "stat"])
-def test_a_file_that_cannot_be_read(memory, docs, monkeypatch, name):
-    """One unreadable file refuses the whole sync."""
-    real = getattr(Path, name)
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (Path, "read_bytes", r"b\.md cannot be read \(Permission denied\)"),
+        (Path, "stat", r"b\.md cannot be read \(Permission denied\)"),
+        (os, "scandir", r"below cannot be read"),
+    ],
+)
+def test_one_unreadable_place_refuses_the_whole_sync(
+    memory, docs, monkeypatch, module, name, message
+):
+    real = getattr(module, name)
 
-    def fail(self, *args, **options):
-        if self.name == "b.md":
-            raise PermissionError(13, "Permission denied", str(self))
-        return real(self, *args, **options)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, name, fail)
-        with pytest.raises(InvalidInputError, match=r"b\.md cannot be read \(Permission denied\)"):
-            memory.sync(docs)
-
-
-@pytest.mark.usefixtures("unharmed")
-def test_a_folder_that_cannot_be_listed(memory, docs, monkeypatch):
-    """What stands in a folder without permission is not deleted."""
-    real = os.scandir
-
-    def fail(path):
-        if str(path).endswith("below"):
+    def fail(path, *args, **options):
+        if str(path).endswith("below" if name == "scandir" else "b.md"):
             raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
+        return real(path, *args, **options)
 
     with monkeypatch.context() as broken:
-        broken.setattr(os, "scandir", fail)
-        with pytest.raises(InvalidInputError, match=r"below cannot be read"):
+        broken.setattr(module, name, fail)
+        with pytest.raises(InvalidInputError, match=message):
             memory.sync(docs)
 
 
-@pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize(
     "content", [b"\x00\x01", b"\xff\xfe\xfa", b"too long " * 200], ids=["nul", "no utf-8", "huge"]
 )
@@ -97,75 +76,56 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content):
         memory.sync(file)
 
 
-@pytest.mark.usefixtures("unharmed")
 def test_a_file_that_changes_while_it_is_read(memory, docs, monkeypatch):
     """A file that never stands still is refused; one that does so in time is read whole."""
     real, file = Path.read_bytes, docs / "a.md"
+    changes = [99]
 
-    def written(times):
-        left = [times]
-
-        def read(self):
-            data = real(self)
-            if self == file and left[0]:
-                left[0] -= 1
-                os.utime(file, ns=(left[0], left[0]))
-            return data
-
-        return read
+    def read(self):
+        data = real(self)
+        if self == file and changes[0]:
+            changes[0] -= 1
+            os.utime(file, ns=(changes[0], changes[0]))
+        return data
 
     with monkeypatch.context() as busy:
-        busy.setattr(Path, "read_bytes", written(99))
+        busy.setattr(Path, "read_bytes", read)
         with pytest.raises(InvalidInputError, match="changed while it was read"):
             memory.sync(docs)
-        busy.setattr(Path, "read_bytes", written(2))
+        changes[0] = 2
         assert not memory.sync(docs)
 
 
-@pytest.mark.usefixtures("unharmed")
-def test_links_that_lead_in_circles(memory, docs):
-    """A loop of links is neither followed nor fatal; given itself it does not exist."""
+def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
+    """Loops of links, pipes, other memories and hidden files; by themselves some are refused."""
     (docs / "loop").symlink_to(docs, target_is_directory=True)
     (docs / "self.md").symlink_to(docs / "self.md")
-    assert not memory.sync(docs)
-    with pytest.raises(InvalidInputError, match="does not exist"):
-        memory.sync(docs / "self.md")
-
-
-@pytest.mark.usefixtures("unharmed")
-def test_something_that_is_neither_file_nor_folder(memory, docs):
-    """A pipe in a folder is passed over, and refused by itself."""
     os.mkfifo(docs / "pipe")
-    assert not memory.sync(docs)
-    with pytest.raises(InvalidInputError, match="neither a file nor a directory"):
-        memory.sync(docs / "pipe")
-
-
-@pytest.mark.usefixtures("unharmed")
-def test_arguments_that_cannot_be_meant(memory, docs):
-    """Paths with roots, paths among documents, and anything else are refused."""
-    with pytest.raises(InvalidInputError, match="roots are for documents"):
-        memory.sync(docs, roots=["x"])
-    with pytest.raises(InvalidInputError, match="not both"):
-        memory.sync([docs, Document("x")])
-    with pytest.raises(InvalidInputError, match="not both"):
-        memory.sync([7])
-
-
-@pytest.mark.usefixtures("unharmed")
-def test_a_memory_inside_the_folder_is_not_read(memory, docs, tmp_path):
-    """Neither its databases nor its locks are documents."""
     (docs / "memory").mkdir()
     (docs / "memory" / "graph.sqlite").write_bytes(b"\x00")
     (docs / "memory" / "notes.txt").write_text("not a document")
     (docs / ".hidden.md").write_text("not one either")
     plan = memory.sync(docs)
-    assert not plan
-    assert plan.skipped == ()
+    assert (bool(plan), plan.skipped) == (False, ())
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        memory.sync(docs / "self.md")
+    with pytest.raises(InvalidInputError, match="neither a file nor a directory"):
+        memory.sync(docs / "pipe")
 
 
-def test_the_id_of_a_note_is_refused(memory, docs, held):
-    """A document may not take the place of a note."""
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (Path("docs"), {"roots": ["x"]}, "roots are for documents"),
+        ([Path("docs"), Document("x")], {}, "not both"),
+        ([7], {}, "not both"),
+        ([Document("x", id="note")], {}, "belongs to a note"),
+    ],
+)
+@pytest.mark.usefixtures("docs")
+def test_arguments_that_cannot_be_meant(memory, tmp_path, monkeypatch, given, options, message):
+    monkeypatch.chdir(tmp_path)
     memory.teach("Bananas are berries.", id="note")
-    with pytest.raises(InvalidInputError, match="belongs to a note"):
-        memory.sync([Document("x", id="note")])
+    with pytest.raises(InvalidInputError, match=message):
+        memory.sync(given, **options)
+    memory.forget("note")

@@ -4,142 +4,112 @@ import math
 
 import pytest
 import sqlalchemy as sa
-from tables import namespaces, weight_changes
+from tables import weight_changes
 
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
+from crabpath_retrievers.core.changes import (
+    AdjustWeights,
+    AdvanceClock,
+    ConsumeFeedback,
+    KeepFeedback,
+    PutEdges,
+    WeightDelta,
+)
+from crabpath_retrievers.core.changes.history import UndoFeedback
 from crabpath_retrievers.core.changes.notes import SetAuthority
-from crabpath_retrievers.core.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
-from crabpath_retrievers.storage.write.weights import WeightWriter
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.graph import Authority, Edge, EdgeKind
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LEFT = {Authority.OVERLAY: 0.5, Authority.CANONICAL: 0.5**0.25, Authority.CONSTITUTIONAL: 1.0}
 
 
 @pytest.fixture
-def pair(graph, make) -> tuple[int, int]:
-    """Two nodes without an edge."""
-    a, b = graph.publish(make("a"), make("b"))
-    return a, b
+def pairs(graph, make) -> dict[Authority, tuple[int, int]]:
+    """Two nodes without an edge for each rank, which the second of them has."""
+    found = {}
+    for rank in Authority:
+        a, b = graph.publish(make(f"a{rank}"), make(f"b{rank}"))
+        graph.store.apply([SetAuthority((b,), rank)])
+        found[rank] = (a, b)
+    return found
 
 
-def learn(store, pair, delta=0.8, kind=EdgeKind.CO_USED):
-    """Change a weight of the default namespace."""
-    store.apply([AdjustWeights("default", (WeightDelta(*pair, kind, delta),))])
+def learn(store, pairs, delta, kind=EdgeKind.CO_USED, cause=""):
+    """Change weights of the default namespace."""
+    deltas = tuple(WeightDelta(*pair, kind, delta) for pair in pairs.values())
+    store.apply([AdjustWeights("default", deltas, cause)])
 
 
-def age(store, exponent=HALF):
+def age(store):
     """Let the default namespace age."""
-    store.apply([AdvanceClock("default", exponent=exponent)])
+    store.apply([AdvanceClock("default", exponent=HALF)])
 
 
-def test_the_rates_stand_in_the_order_of_authority():
-    """Usual, a quarter, never."""
-    assert [DECAY_RATES[rank.value] for rank in Authority] == [1.0, 0.25, 0.0]
-    assert effective_weight(0.8, 0.2, 0.0, HALF, 0.0) == 0.8
-    assert effective_weight(0.8, 0.2, 0.0, HALF) == pytest.approx(0.5)
-    assert effective_weight(0.8, 0.2, 0.0, HALF, 0.25) == pytest.approx(0.2 + 0.6 * 0.5**0.25)
-
-
-@pytest.mark.parametrize("rank", Authority)
 @pytest.mark.parametrize("kind", [EdgeKind.CO_USED, EdgeKind.TAUGHT, EdgeKind.INHIBITS])
-def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pair, rank, kind):
-    """The walk and learning read the same weight."""
-    store.apply([SetAuthority((pair[1],), rank)])
-    delta = -0.6 if kind is EdgeKind.INHIBITS else 0.6
-    learn(store, pair, delta, kind)
+def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pairs, kind):
+    """The walk and learning read the same weight; deltas are added to what is left of it."""
+    sign = -1 if kind is EdgeKind.INHIBITS else 1
+    learn(store, pairs, 0.6 * sign, kind)
     age(store)
-    expected = pytest.approx(delta * LEFT[rank])
-    assert graph.weight(*pair) == expected
-    assert store.learned.weights("default", list(pair)) == {(*pair, kind): expected}
+    for rank, pair in pairs.items():
+        expected = pytest.approx(0.6 * sign * LEFT[rank])
+        assert graph.weight(*pair) == expected
+        assert store.learned.weights("default", list(pair)) == {(*pair, kind): expected}
+    learn(store, pairs, 0.1 * sign, kind)
+    age(store)
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(sign * (0.6 * LEFT[rank] + 0.1) * LEFT[rank])
+
+
+def test_structure_fades_by_it_too(store, graph, pairs):
+    """A sibling edge that nobody touched."""
+    edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
+    store.apply([PutEdges(tuple(edges))])
+    age(store)
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
+
+
+def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
+    """Neither what leads from it, nor the weight of STOP, which leads nowhere."""
+    a, b = pairs[Authority.CONSTITUTIONAL]
+    learn(store, {0: (b, a)}, 0.8)
+    learn(store, {0: (b, 0)}, 0.4, EdgeKind.STOP)
+    age(store)
+    learn(store, {0: (b, 0)}, 0.0, EdgeKind.STOP)
+    assert graph.weight(b, a) == pytest.approx(0.4)
+    stops = store.walk.get_outgoing_edges([b], store.walk.get_clock("default")).stops
+    assert stops == {b: pytest.approx(0.2)}
 
 
 @pytest.mark.parametrize("rank", Authority)
-def test_deltas_are_added_to_what_is_left(store, graph, pair, rank):
-    """What is stored then fades from there at the same speed."""
-    store.apply([SetAuthority((pair[1],), rank)])
-    learn(store, pair, 0.6)
+def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank):
+    """It goes on from where it stands, with its floor."""
+    store.apply([PutEdges(tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values()))])
+    learn(store, pairs, 0.3, EdgeKind.LINK)
     age(store)
-    learn(store, pair, 0.1)
-    assert graph.weight(*pair) == pytest.approx(0.6 * LEFT[rank] + 0.1)
+    before = {pair: graph.weight(*pair) for pair in pairs.values()}
+    store.apply([SetAuthority(tuple(target for _, target in before), rank)])
+    assert {pair: graph.weight(*pair) for pair in before} == pytest.approx(before)
     age(store)
-    assert graph.weight(*pair) == pytest.approx((0.6 * LEFT[rank] + 0.1) * LEFT[rank])
+    for pair, weight in before.items():
+        assert graph.weight(*pair) == pytest.approx(0.25 + (weight - 0.25) * LEFT[rank])
 
 
-@pytest.mark.parametrize("rank", Authority)
-def test_structure_fades_by_it_too(store, graph, pair, rank):
-    """A sibling edge that nobody touched, and a link on the way to its floor."""
-    store.apply([SetAuthority((pair[1],), rank)])
-    store.apply([PutEdges((Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0),))])
+def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
+    """What others moved is left; also where the target got its authority after the move."""
+    store.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="default"))])
+    store.apply([ConsumeFeedback("default", "f", (), 0, "{}")])
+    learn(store, pairs, 0.25)
     age(store)
-    assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
-
-
-def test_authority_of_the_source_does_not_matter(store, graph, pair):
-    """Only what leads to a node is held."""
-    store.apply([SetAuthority((pair[0],), Authority.CONSTITUTIONAL)])
-    learn(store, pair)
+    learn(store, pairs, 0.5, cause="f")
+    _, late = pairs[Authority.OVERLAY]
     age(store)
-    assert graph.weight(*pair) == pytest.approx(0.4)
-
-
-def test_the_weight_of_stop_fades_as_usual(store, pair):
-    """It leads nowhere."""
-    store.apply([SetAuthority(pair, Authority.CONSTITUTIONAL)])
-    learn(store, (pair[0], 0), 0.4, EdgeKind.STOP)
+    store.apply([SetAuthority((late,), Authority.CONSTITUTIONAL)])
     age(store)
-    learn(store, (pair[0], 0), 0.0, EdgeKind.STOP)
-    frontier = store.walk.get_outgoing_edges(pair, store.walk.get_clock("default"))
-    assert frontier.stops == {pair[0]: pytest.approx(0.2)}
-
-
-@pytest.mark.parametrize("rank", Authority)
-@pytest.mark.parametrize("former", Authority)
-def test_a_change_of_authority_moves_no_learned_weight(store, graph, pair, former, rank):
-    """It goes on from where it stands, with its floor, in every namespace."""
-    store.apply([SetAuthority((pair[1],), former)])
-    store.apply([PutEdges((Edge(*pair, EdgeKind.LINK, 0.5, 0.25),))])
-    learn(store, pair, 0.3, EdgeKind.LINK)
-    age(store)
-    before = graph.weight(*pair)
-    store.apply([SetAuthority((pair[1],), rank)])
-    assert graph.weight(*pair) == pytest.approx(before)
-    age(store)
-    assert graph.weight(*pair) == pytest.approx(0.25 + (before - 0.25) * LEFT[rank])
-
-
-def undo(store, cause="f"):
-    """Take back the moves of one cause, as undoing does."""
-    with store._engine.begin() as connection:
-        row = connection.execute(sa.select(namespaces.c.key, namespaces.c.exponent)).one()
-        WeightWriter(connection, *row).undo(cause)
-
-
-@pytest.mark.parametrize("rank", Authority)
-def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pair, rank):
-    """What others moved is left; a constitutional edge returns exactly, however long ago."""
-    store.apply([SetAuthority((pair[1],), rank)])
-    learn(store, pair, 0.25)
-    before = graph.weight(*pair)
-    age(store)
-    delta = WeightDelta(*pair, EdgeKind.CO_USED, 0.5)
-    store.apply([AdjustWeights("default", (delta,), "f")])
-    age(store)
-    undo(store)
-    assert graph.weight(*pair) == pytest.approx(0.25 * LEFT[rank] ** 2)
-    if rank is Authority.CONSTITUTIONAL:
-        assert graph.weight(*pair) == before == 0.25
-
-
-@pytest.mark.parametrize("rank", Authority)
-def test_a_move_from_before_the_authority_was_set_is_undone_as_it_faded(store, graph, pair, rank):
-    """Half was left of it when its target was anchored."""
-    learn(store, pair, 0.2)
-    delta = WeightDelta(*pair, EdgeKind.CO_USED, 0.5)
-    store.apply([AdjustWeights("default", (delta,), "f")])
-    age(store)
-    store.apply([SetAuthority((pair[1],), rank)])
-    age(store)
-    undo(store)
-    assert graph.weight(*pair) == pytest.approx(0.2 * 0.5 * LEFT[rank])
+    store.apply([UndoFeedback("default", "f", 1, "{}", "note")])
+    left = {**{rank: LEFT[rank] ** 3 for rank in pairs}, Authority.OVERLAY: 0.5**2}
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(0.25 * left[rank])
     with store.open_reader() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(weight_changes)) == 1
+        assert connection.scalar(sa.select(sa.func.count()).select_from(weight_changes)) == 3

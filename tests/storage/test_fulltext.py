@@ -75,7 +75,7 @@ def test_every_word_finds_its_own_text(store, texts):
         assert {key for key, _ in store.fulltext.search({token: 1.0}, 20, 5.0)} == expected
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4), data=st.data())
 @example(texts=["ab'c\\d:1", 'x"y"', "%_& | ! <->"], data=None)
 def test_any_phrase_of_any_text_finds_it(store, graph, make, texts, data):
@@ -113,14 +113,14 @@ def test_titles_are_searched_with_the_text(store, graph, make):
 
 @pytest.mark.parametrize("word", ["word{}", "{}"], ids=["letters", "digits"])
 def test_long_texts_are_searched_to_their_end(store, graph, make, word):
-    """A text of 100,000 characters is found by its first word and by its last."""
-    text = " ".join(word.format(number) for number in range(20_000))[:100_000]
+    """A text of 50,000 characters is found by its first word and by its last."""
+    text = " ".join(word.format(number) for number in range(10_000))[:50_000]
     (key,) = graph.publish(make("long", text))
     first, *_, last = tokenise(text)
-    assert store.fulltext.phrase([first], 5) == [key]
-    assert store.fulltext.phrase([last], 5) == [key]
+    assert store.fulltext.phrase([first], 5) == store.fulltext.phrase([last], 5) == [key]
 
 
+@pytest.mark.slow
 def test_a_text_beyond_the_limits_of_a_database_is_stored(store, graph, make):
     """A megabyte of distinct words are accepted and their beginning is searchable."""
     (key,) = graph.publish(make("huge", " ".join(f"token{i}" for i in range(90_000))))

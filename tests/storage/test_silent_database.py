@@ -96,42 +96,30 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
     store.close()
 
 
-def test_calls_of_a_memory_fail_in_time_and_work_again(far):
-    """An async query and feedback; then the server is back and all is as before."""
+def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
+    """A query, feedback, and closing, which gives a turn record up; in between all is as before."""
     url, proxy = far
     embeddings = DeterministicFakeEmbedding(size=16)
     vectors = InMemoryVectorStore(embeddings)
     settings = Settings(time_limit=0.5)
     memory = CrabPath.open(url, embeddings=embeddings, vectors=vectors, settings=settings)
     memory.add_documents([Document("The sky is blue.", id="a")])
-    turn = memory.retrieve("sky").turn.id
-    assert memory.explain(turn)
+    turn = memory.retrieve("sky").turn
+    assert memory.explain(turn.id)
     proxy.silent.set()
     # The driver takes 2 seconds at least to give up a new connection.
     for call in (
         lambda: asyncio.run(memory.aio.retrieve("sky")),
-        lambda: memory.record(Feedback(turn, 1.0, feedback_id="one")),
+        lambda: memory.record(Feedback(turn.id, 1.0, feedback_id="one")),
     ):
         with within(3.5), pytest.raises(StoreUnavailableError):
             call()
     proxy.silent.clear()
     assert memory.retrieve("sky").documents
-    assert memory.record(Feedback(turn, 1.0, feedback_id="one")).status == "applied"
-    memory.close()
-
-
-def test_closing_does_not_wait_for_a_silent_database(far, caplog):
-    """A turn record that cannot be written is given up, and the log says so."""
-    url, proxy = far
-    embeddings = DeterministicFakeEmbedding(size=16)
-    vectors = InMemoryVectorStore(embeddings)
-    settings = Settings(time_limit=0.5)
-    memory = CrabPath.open(url, embeddings=embeddings, vectors=vectors, settings=settings)
-    memory.add_documents([Document("The sky is blue.", id="a")])
-    answer = memory.retrieve("sky")
+    assert memory.record(Feedback(turn.id, 1.0, feedback_id="one")).status == "applied"
     memory.store.flush()
     proxy.silent.set()
-    memory.store.record(answer.turn)
+    memory.store.record(turn)
     with within(2.0):
         memory.close()
     assert "turn records are lost" in caplog.text

@@ -28,7 +28,7 @@ STEP = WalkStep(
 )
 
 
-def turn(
+def make_turn(
     turn_id="t1", namespace="default", *, clock=1, query="Wer baute “Köln”? 東京", run_id=None
 ):
     """A record in which every field is filled."""
@@ -50,22 +50,21 @@ def turn(
     )
 
 
-def test_a_record_survives_plain_data():
-    """A turn made of its own dictionary is equal to it."""
-    assert Turn.from_dict(turn().to_dict()) == turn()
-
-
-def test_a_stored_turn_comes_back_equal(store):
-    """What was recorded is read back with every field as it was."""
-    store.apply([RecordTurn(turn())])
-    assert store.turns.get("t1") == turn()
+def test_a_stored_turn_comes_back_equal_and_is_recorded_once(store):
+    """The same id again is refused and does not advance the clock."""
+    assert Turn.from_dict(make_turn().to_dict()) == make_turn()
+    store.apply([RecordTurn(make_turn())])
+    assert store.turns.get("t1") == make_turn()
+    with pytest.raises(StoreError):
+        store.apply([RecordTurn(make_turn())])
+    assert store.walk.get_clock("default").turn == 1
 
 
 def test_recording_advances_the_clock_of_its_namespace(store):
     """Every turn counts once, and its record carries the number that the store gave it."""
     for number in (1, 2, 3):
-        store.apply([RecordTurn(turn(f"t{number}", clock=99))])
-    store.apply([RecordTurn(turn("x", "other"))])
+        store.apply([RecordTurn(make_turn(f"t{number}", clock=99))])
+    store.apply([RecordTurn(make_turn("x", "other"))])
     assert store.walk.get_clock("default").turn == 3
     assert store.walk.get_clock("other").turn == 1
     assert [store.turns.get(f"t{n}").clock for n in (1, 2, 3)] == [1, 2, 3]
@@ -73,43 +72,23 @@ def test_recording_advances_the_clock_of_its_namespace(store):
     assert store.turns.latest("never seen") is None
 
 
-def test_turns_are_found_by_the_run_of_the_host(store):
-    """A run id finds the last turn of that run."""
-    store.apply([RecordTurn(turn("t1", run_id="run"))])
-    store.apply([RecordTurn(turn("t2", run_id="run"))])
-    assert store.turns.get("run").id == "t2"
-
-
-def test_turns_of_another_namespace_are_refused(store):
-    """Neither the id nor the run id finds a turn of a namespace that was not asked for."""
-    store.apply([RecordTurn(turn("t1", "ann", run_id="run"))])
-    assert store.turns.get("run", namespace="ann").id == "t1"
+def test_turns_are_found_by_id_and_run_in_their_namespace(store):
+    """A run has its last turn; forgetting one namespace deletes only its turns."""
+    runs = [("t1", "ann", "run"), ("t2", "ann", "run"), ("t3", "bob", None)]
+    store.apply([RecordTurn(make_turn(i, namespace, run_id=run)) for i, namespace, run in runs])
+    assert store.turns.get("run").id == store.turns.get("run", namespace="ann").id == "t2"
     for wanted in ("t1", "run"):
         with pytest.raises(NotFoundError, match="no turn"):
             store.turns.get(wanted, namespace="bob")
-    with pytest.raises(NotFoundError):
-        store.turns.get("never recorded")
-
-
-def test_forgetting_a_namespace_deletes_its_turns(store):
-    """The turns of a forgotten namespace are gone, those of others are not."""
-    store.apply([RecordTurn(turn("t1", "ann")), RecordTurn(turn("t2", "bob"))])
     store.apply([ForgetNamespace("ann")])
-    with pytest.raises(NotFoundError):
-        store.turns.get("t1")
-    assert store.turns.get("t2").namespace == "bob"
-
-
-def test_a_turn_is_recorded_once(store):
-    """The same id again is refused and does not advance the clock."""
-    store.apply([RecordTurn(turn())])
-    with pytest.raises(StoreError):
-        store.apply([RecordTurn(turn())])
-    assert store.walk.get_clock("default").turn == 1
+    for gone in ("t1", "run", "never recorded"):
+        with pytest.raises(NotFoundError):
+            store.turns.get(gone)
+    assert store.turns.get("t3").namespace == "bob"
 
 
 @pytest.mark.parametrize("query", ["nul \x00 inside", "lone \ud800 surrogate", "x" * 100_000])
 def test_odd_queries_can_be_recorded(store, query):
     """No query text makes the record fail, and text that is no text comes back readable."""
-    store.apply([RecordTurn(turn(query=query))])
+    store.apply([RecordTurn(make_turn(query=query))])
     assert store.turns.get("t1").query == query.replace("\x00", "").replace("\ud800", "?")

@@ -1,42 +1,23 @@
 """Helpers of the linker tests: the edges of a kind, for every order of ingest."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers.config import LinkSettings, Settings
+from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.crabpath import CrabPath
 
 Pairs = set[tuple[str, str]]
 
 
 @pytest.fixture
-def fresh(tmp_path, embedder) -> Iterator[Callable[..., CrabPath]]:
-    """Opens empty memories with the given link settings."""
-    opened: list[CrabPath] = []
-
-    def open_memory(**links: object) -> CrabPath:
-        path = tmp_path / f"memory{len(opened)}"
-        settings = Settings(links=LinkSettings(**links))
-        vectors = InMemoryVectorStore(embedder)
-        opened.append(CrabPath.open(path, embeddings=embedder, vectors=vectors, settings=settings))
-        return opened[-1]
-
-    yield open_memory
-    for memory in opened:
-        memory.close()
-
-
-@pytest.fixture
-def linked(fresh, joined) -> Callable[..., Pairs]:
+def linked(open_memory, joined) -> Callable[..., Pairs]:
     """Edges of a kind when the batches are added one after the other."""
 
     def add(kind: EdgeKind, *batches: Sequence[Document], **links: object) -> Pairs:
-        memory = fresh(**links)
+        memory = open_memory(links=LinkSettings(**links))
         for batch in batches:
             memory.add_documents(batch)
         return joined(memory, kind)
