@@ -79,7 +79,6 @@ def counted_hubs(planted):
 
 
 def test_mentions_are_advised_where_they_work(taught):
-    """And against where they fail: by what is beyond what a region does to all kinds of steps."""
     good, bad = advised(ask(taught, GOOD)), advised(ask(taught, BAD))
     assert good["mention"] > 0.3 > -0.3 > bad["mention"]
     assert good["search"] < good["mention"]
@@ -94,13 +93,9 @@ def test_mentions_are_advised_where_they_work(taught):
         assert found["mention"] == pytest.approx(here - any_, abs=1e-4)
 
 
-def test_where_nobody_went_there_is_none(taught):
-    """What is known of the whole namespace is no advice."""
-    assert set(advised(ask(taught, OTHER)).values()) == {0.0}
-
-
 def test_a_better_step_is_ranked_higher(taught):
-    """Documents behind a mention gain against those that were searched."""
+    """Where nobody went there is no advice: the namespace as a whole gives none."""
+    assert set(advised(ask(taught, OTHER)).values()) == {0.0}
     fresh = ask(taught, GOOD, namespace=f"{taught.namespace} fresh")
     node = next(item.node for item in fresh.turn.returned if get_action_type(item) == "mention")
     scores = [
@@ -112,7 +107,6 @@ def test_a_better_step_is_ranked_higher(taught):
 
 
 def test_a_fresh_namespace_is_not_advised(taught):
-    """By what another one has lived through; a frozen twin goes on as it was."""
     twin = f"{taught.namespace} twin"
     taught.memory.namespaces.freeze(twin)
     before = ask(taught, GOOD, namespace=twin)
@@ -125,7 +119,6 @@ def test_a_fresh_namespace_is_not_advised(taught):
 
 
 def test_without_regions_there_is_no_advice(taught):
-    """The mechanism can be switched off, for asking and for learning."""
     before = sorted(taught.memory.store.regions.get_all_transitions(taught.namespace, 1))
     with beside(taught, Settings(learning=LearningSettings(regions=False))) as plain:
         answer = ask(plain, GOOD, record=True)
@@ -136,7 +129,6 @@ def test_without_regions_there_is_no_advice(taught):
 
 
 def test_a_type_of_task_has_advice_of_its_own(taught):
-    """Where it was seen; another type gets what holds for all."""
     taught.live([GOOD], ["mention"], -1.0, times=5, task="odd")
     taught.live([GOOD], ["search"], 1.0, times=5, task="odd")
     plain = advised(ask(taught, GOOD))["mention"]
@@ -145,7 +137,6 @@ def test_a_type_of_task_has_advice_of_its_own(taught):
 
 
 def test_it_costs_one_statement(taught):
-    """Hubs are at hand after the first question."""
     counts = []
     for regions in (True, False):
         settings = Settings(learning=LearningSettings(regions=regions))

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crabpath_retrievers.core.graph import (
     LEARNED_KINDS,
@@ -20,6 +22,7 @@ from crabpath_retrievers.rerank.features import (
     Evidence,
     compute_features,
     compute_node_features,
+    pagerank,
 )
 
 EVEN = np.zeros(3)  # every node is as likely a source as any other
@@ -52,17 +55,6 @@ def row(hit, *arrivals, **options):
     return found
 
 
-def test_a_search_hit_alone_has_only_its_scores():
-    """Similarity, name and hint are taken over; the bias is 1."""
-    hit = Candidate(head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0)
-    assert row(hit) == {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1}
-
-
-def test_information_is_the_idf_of_the_words_held():
-    """30 + 5 nats in units of 10; words that the query does not ask for count nothing."""
-    assert row(Candidate(head(1, text="sea crab sand"), 0))["information"] == pytest.approx(3.5)
-
-
 @pytest.mark.parametrize(
     "kind",
     [
@@ -72,22 +64,53 @@ def test_information_is_the_idf_of_the_words_held():
     ],
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
-    """One hop from an entry each kind has a column; feedback edges share ``learned``."""
     features = row(Candidate(head(1), 0), arrival(head(1), kind, 0.4, 1))
     features.pop("rare_mention", None)
     assert features == {"bias": 1, "learned" if kind in LEARNED_KINDS else kind.label: 0.4}
 
 
-def test_the_strongest_pointer_of_a_kind_counts():
-    """Several pointers of one kind do not add up."""
-    arrivals = [arrival(head(1), EdgeKind.LINK, strength, 1) for strength in (0.2, 0.5, 0.3)]
-    assert row(Candidate(head(1), 0), *arrivals)["link"] == 0.5
+LINKS = [arrival(head(1), EdgeKind.LINK, strength, 1) for strength in (0.2, 0.5, 0.3)]
+FAR = [arrival(head(1), EdgeKind.LINK, 0.3, 2), arrival(head(1), EdgeKind.MENTION, 0.2, 3)]
+NAMED = arrival(head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
 
 
-def test_pointers_further_out_count_as_far():
-    """From the second hop on, the kind of a pointer no longer matters."""
-    arrivals = [arrival(head(1), EdgeKind.LINK, 0.3, 2), arrival(head(1), EdgeKind.MENTION, 0.2, 3)]
-    assert row(Candidate(head(1), 0), *arrivals) == {"bias": 1, "far": 0.3}
+@pytest.mark.parametrize(
+    ("hit", "arrivals", "expected"),
+    [
+        pytest.param(
+            Candidate(head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0),
+            [],
+            {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1},
+            id="a search hit has its scores",
+        ),
+        # 30 + 5 nats in units of 10.
+        pytest.param(
+            Candidate(head(1, text="sea crab sand"), 0),
+            [],
+            {"bias": 1, "information": pytest.approx(3.5)},
+            id="information is the idf of the words of the query",
+        ),
+        pytest.param(
+            Candidate(head(1), 0), LINKS, {"bias": 1, "link": 0.5}, id="the strongest of a kind"
+        ),
+        pytest.param(Candidate(head(1), 0), FAR, {"bias": 1, "far": 0.3}, id="further out: far"),
+        # A name with 3 mentions has rarity 1/√(1 + 3) = .5.
+        pytest.param(
+            Candidate(head(1, mentions=3), 0),
+            [NAMED],
+            {"bias": 1, "mention": 0.4, "rare_mention": 0.2},
+            id="a rare name says more",
+        ),
+        pytest.param(
+            Candidate(head(1, text="crab"), 0),
+            [arrival(head(1), EdgeKind.LINK, 1, 1)],
+            {"bias": 1, "information": pytest.approx(3.0), "link": 1},
+            id="a hidden source builds no bridge",
+        ),
+    ],
+)
+def test_features_of_one_hit(hit, arrivals, expected):
+    assert row(hit, *arrivals) == expected
 
 
 @pytest.mark.parametrize(
@@ -99,12 +122,6 @@ def test_what_feedback_moved_counts_beyond_what_chance_moves(moved, trained):
     come = WalkEdge(head(HIDDEN), pointer, 0.5, 0.0, Tier.HABITUAL, 0.2, 1)
     found = row(Candidate(head(1), 0.0), come)
     assert found.get("trained", 0.0) == pytest.approx(trained)
-
-
-def test_a_mention_of_a_rare_name_says_more():
-    """A name with 3 mentions has rarity 1/√(1 + 3) = .5."""
-    named = arrival(head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
-    assert row(Candidate(head(1, mentions=3), 0), named)["rare_mention"] == 0.2
 
 
 def test_a_pointer_counts_as_much_as_its_source_is_likely():
@@ -134,7 +151,6 @@ def test_a_bridge_adds_what_its_source_lacks():
 
 
 def test_pagerank_reaches_what_nobody_likely_points_at_directly():
-    """Half follow to the second, half of those to the third."""
     hits = [Candidate(head(1), 0.9), Candidate(head(2), 0.0), Candidate(head(3), 0.0)]
     first = arrival(head(2), EdgeKind.MENTION, 0.5, 1, source=1)
     second = arrival(head(3), EdgeKind.MENTION, 0.3, 2, source=2)
@@ -142,15 +158,7 @@ def test_pagerank_reaches_what_nobody_likely_points_at_directly():
     assert features[:, FEATURES.index("pagerank")] == pytest.approx([1.0, 0.5, 0.25])
 
 
-def test_a_source_that_is_no_candidate_builds_no_bridge():
-    """What a filter hides says nothing about its words."""
-    assert "bridge" not in row(
-        Candidate(head(1, text="crab"), 0), arrival(head(1), EdgeKind.LINK, 1, 1)
-    )
-
-
 def test_inhibition_and_arrivals_reach_their_own_row_only():
-    """What is known of nodes that are no candidates is left out."""
     hits = [Candidate(head(1), 0), Candidate(head(2), 0)]
     arrivals = [arrival(head(2), EdgeKind.LINK, 0.4, 1), arrival(head(9), EdgeKind.LINK, 0.9, 1)]
     matrix = matrix_of(hits, *arrivals, inhibition={1: (head(1), 0.3), 9: (head(9), 0.9)})
@@ -159,7 +167,6 @@ def test_inhibition_and_arrivals_reach_their_own_row_only():
 
 
 def test_a_query_without_known_words_can_be_ranked():
-    """Pointers count as far as they need no words."""
     nothing = QueryInformation.from_idf({})
     link = arrival(head(2), EdgeKind.SHARED_TERM, 0.4, 1, source=1)
     matrix = matrix_of([Candidate(head(1), 0.2), Candidate(head(2), 0.1)], link, asked=nothing)
@@ -184,5 +191,23 @@ def test_what_a_node_says_itself_needs_no_pointer():
 
 
 def test_no_hits_give_an_empty_matrix():
-    """An empty store can be ranked too."""
     assert matrix_of([]).shape == (0, len(FEATURES))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([0.3, 0.6])), max_size=20
+    ),
+    st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
+)
+def test_pagerank_solves_the_whole_system(pointers, restart):
+    """Parallel pointers add up; the full matrix gives the same."""
+    weights = np.zeros((6, 6))
+    for source, target, weight in pointers:
+        weights[source, target] += weight
+    steps = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+    expected = np.linalg.solve(np.eye(6) - 0.5 * steps.T, np.array(restart))
+    rows = np.array(pointers, dtype=np.float64).reshape(-1, 3)
+    ends = rows[:, :2].astype(np.intp)
+    found = pagerank(ends[:, 0], ends[:, 1], rows[:, 2], np.array(restart), 0.5)
+    assert found == pytest.approx(expected / expected.max())

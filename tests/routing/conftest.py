@@ -45,6 +45,12 @@ def request_of():
 
 
 @pytest.fixture
+def three(request_of):
+    """Three unclear pointers of one node; the policy follows the first."""
+    return request_of((0.7, 0.55, 0.5))
+
+
+@pytest.fixture
 def pointer_of():
     """Pointers by key, weight and title."""
     return pointer

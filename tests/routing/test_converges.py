@@ -61,7 +61,6 @@ def right_shares(memory):
 
 @pytest.mark.parametrize("model", ["simulated:0.3", "simulated:1", None])
 def test_wrong_steps_disappear(pages, embeddings, model):
-    """With a router that errs, with one that only tosses coins, and without one."""
     router = None if model is None else ChatModelRouter(load_chat_model(model))
     with CrabPath.open(embeddings=embeddings, router=router) as memory:
         memory.add_documents(pages)

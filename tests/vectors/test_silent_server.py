@@ -36,7 +36,6 @@ def proxy(server) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("given", ["url", "client"])
 def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
-    """Through a URL and through a client that has no timeout of its own; feedback is kept."""
     name, client = f"t{uuid.uuid4().hex}", None
     if given == "url":
         vectors = f"http://127.0.0.1:{proxy.port}/{name}"
@@ -65,7 +64,6 @@ def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
 
 
 def test_a_server_that_is_silent_from_the_start_is_unavailable(proxy, tmp_path):
-    """Opening says so within the limit; chromadb itself would wait for ever."""
     proxy.silent.set()
     with within(2.0), pytest.raises(StoreUnavailableError, match="did not answer within"):
         CrabPath.open(

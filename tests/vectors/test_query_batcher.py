@@ -36,16 +36,15 @@ def model():
     return Model()
 
 
-async def asked(model, gathering, texts):
+async def asked(model, batcher, texts):
     """All at once; the model goes on when all wait."""
-    tasks = [asyncio.ensure_future(gathering.embed(text)) for text in texts]
+    tasks = [asyncio.ensure_future(batcher.embed(text)) for text in texts]
     await asyncio.sleep(0.05)
     model.go_on.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_what_waits_is_embedded_together(model):
-    """The first alone, as nobody waited then; the others in parts, in order, by one thread."""
     texts = ["a", "bb", "ccc", "dddd", "eeeee"]
     vectors = await asked(model, QueryBatcher(model, 3), texts)
     assert [vector.tolist() for vector in vectors] == [[1], [2], [3], [4], [5]]
@@ -55,38 +54,34 @@ async def test_what_waits_is_embedded_together(model):
 
 
 async def test_one_bad_text_does_not_spoil_the_others(model):
-    """Its own caller gets the error."""
     found = await asked(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
     assert isinstance(found[2], InvalidInputError)
     assert [found[i].tolist() for i in (0, 1, 3)] == [[1], [2], [4]]
 
 
 async def test_who_does_not_wait_any_more_is_left_out(model):
-    """A cancelled query costs nothing."""
-    gathering = QueryBatcher(model, 3)
-    first = asyncio.ensure_future(gathering.embed("a"))
-    gone = asyncio.ensure_future(gathering.embed("bb"))
+    batcher = QueryBatcher(model, 3)
+    first = asyncio.ensure_future(batcher.embed("a"))
+    gone = asyncio.ensure_future(batcher.embed("bb"))
     await asyncio.sleep(0.05)
     gone.cancel()
     await asyncio.sleep(0.05)
     model.go_on.set()
     assert (await first).tolist() == [1]
-    assert (await gathering.embed("ccc")).tolist() == [3]
+    assert (await batcher.embed("ccc")).tolist() == [3]
     assert model.batches == [["a"], ["ccc"]]
 
 
 def test_every_event_loop_may_wait(model):
-    """Also one after the other in one thread."""
     model.go_on.set()
-    gathering = QueryBatcher(model, 3)
-    assert [asyncio.run(gathering.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
+    batcher = QueryBatcher(model, 3)
+    assert [asyncio.run(batcher.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
 
 
-@pytest.mark.parametrize("given", [True, False])
-async def test_the_local_model_gives_the_same_vectors(given, monkeypatch):
-    """Embedded together or alone."""
+@pytest.mark.parametrize("given", [True, pytest.param(False, marks=pytest.mark.slow)])
+async def test_the_local_model_gives_the_same_vectors(given, embeddings, monkeypatch):
     monkeypatch.setattr(module, "load_default_embeddings", minilm.load)
-    embedder = Embedder(minilm.load() if given else None)
+    embedder = Embedder(embeddings if given else None)
     texts = [f"What is the capital of country number {i}?" for i in range(12)]
     together = await asyncio.gather(*[embedder.aquery(text) for text in texts])
     for text, vector in zip(texts, together, strict=True):
