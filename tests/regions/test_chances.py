@@ -13,7 +13,7 @@ LAST = {place: depth for depth, place in enumerate(CHAIN)}
 S = 8.0  # strength
 
 
-def step(place, action, trials, wins, task="", *ends):
+def count_step(place, action, trials, wins, task="", *ends):
     """A count of one place."""
     return TransitionCount(*place, task, action, 0, trials, wins, *ends)
 
@@ -23,13 +23,13 @@ def learn(*steps, places=(ALL, REGION), strength=S):
     return SuccessModel(places, steps, strength)
 
 
-def mean(wins, trials, prior):
+def compute_mean(wins, trials, prior):
     """Of a Beta posterior with S trials before."""
     return (wins + S * prior) / (trials + S)
 
 
 @pytest.mark.parametrize(
-    "known", [learn(), learn(places=()), learn(step((1, 10), "find", 9, 0), places=CHAIN)]
+    "known", [learn(), learn(places=()), learn(count_step((1, 10), "find", 9, 0), places=CHAIN)]
 )
 def test_nothing_known_is_even(known):
     """Half, wherever, whatever; counts of other regions are passed over."""
@@ -38,11 +38,11 @@ def test_nothing_known_is_even(known):
     assert known.actions == ()
 
 
-EVERY = mean(6, 8, 0.5)
-GENERAL = mean(5, 10, 0.5)
-HERE = mean(0, 20, mean(60, 80, 0.5))
-FIND = mean(40, 40, mean(60, 80, 0.5))
-SHIFTED = shift_log_odds(FIND, log_odds(HERE) - log_odds(mean(60, 80, 0.5)))
+EVERY = compute_mean(6, 8, 0.5)
+GENERAL = compute_mean(5, 10, 0.5)
+HERE = compute_mean(0, 20, compute_mean(60, 80, 0.5))
+FIND = compute_mean(40, 40, compute_mean(60, 80, 0.5))
+SHIFTED = shift_log_odds(FIND, log_odds(HERE) - log_odds(compute_mean(60, 80, 0.5)))
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ SHIFTED = shift_log_odds(FIND, log_odds(HERE) - log_odds(mean(60, 80, 0.5)))
     [
         # 6 of 8 steps succeed: of "find" 6 of 6, of "throw" 0 of 2; the region has no counts.
         pytest.param(
-            [step(ALL, "find", 6, 6), step(ALL, "throw", 2, 0)],
+            [count_step(ALL, "find", 6, 6), count_step(ALL, "throw", 2, 0)],
             {
                 ("",): EVERY,
-                ("find",): mean(6, 6, EVERY),
-                ("throw",): mean(0, 2, EVERY),
+                ("find",): compute_mean(6, 6, EVERY),
+                ("throw",): compute_mean(0, 2, EVERY),
                 ("new",): EVERY,
             },
             id="one place",
@@ -62,19 +62,19 @@ SHIFTED = shift_log_odds(FIND, log_odds(HERE) - log_odds(mean(60, 80, 0.5)))
         # "find" succeeds everywhere, everything else fails in the region.
         pytest.param(
             [
-                step(ALL, "find", 40, 40),
-                step(ALL, "throw", 40, 20),
-                step(REGION, "throw", 20, 0),
+                count_step(ALL, "find", 40, 40),
+                count_step(ALL, "throw", 40, 20),
+                count_step(REGION, "throw", 20, 0),
             ],
             {("find",): SHIFTED, ("new",): HERE},
             id="an action new to a region gets what the region does to all",
         ),
         pytest.param(
-            [step(ALL, "find", 10, 5), step(ALL, "find", 4, 4, "refund")],
+            [count_step(ALL, "find", 10, 5), count_step(ALL, "find", 4, 4, "refund")],
             {
                 ("find",): GENERAL,
                 ("find", "cancel"): GENERAL,
-                ("find", "refund"): mean(4, 4, GENERAL),
+                ("find", "refund"): compute_mean(4, 4, GENERAL),
             },
             id="a task refines what holds for all",
         ),
@@ -94,7 +94,9 @@ def test_the_shift_in_log_odds_by_hand():
 def test_what_a_task_changes_everywhere_it_changes_in_regions():
     """The shift is handed down, in log-odds, and refined by what is known there."""
     known = learn(
-        step(ALL, "find", 10, 5), step(ALL, "find", 4, 4, "refund"), step(REGION, "find", 2, 0)
+        count_step(ALL, "find", 10, 5),
+        count_step(ALL, "find", 4, 4, "refund"),
+        count_step(REGION, "find", 2, 0),
     )
     everywhere = [log_odds(known.success("find", task, depth=0)) for task in ("refund", "")]
     shift = everywhere[0] - everywhere[1]
@@ -105,7 +107,11 @@ def test_what_a_task_changes_everywhere_it_changes_in_regions():
 
 def test_shares_by_hand():
     """Dirichlet: 3 finds and 1 take everywhere, then 2 takes in the region."""
-    known = learn(step(ALL, "find", 3, 0), step(ALL, "take", 1, 0), step(REGION, "take", 2, 0))
+    known = learn(
+        count_step(ALL, "find", 3, 0),
+        count_step(ALL, "take", 1, 0),
+        count_step(REGION, "take", 2, 0),
+    )
     everywhere = (1 + S * 0.5) / (4 + S)
     assert known.share("take") == pytest.approx((2 + S * everywhere) / (2 + S))
     assert known.share("take") + known.share("find") == pytest.approx(1.0)
@@ -114,12 +120,12 @@ def test_shares_by_hand():
 def test_quality_and_credit_are_of_what_came_by():
     """Not of single steps; credit starts from the namespace's own mean, everything is passed."""
     known = learn(
-        step(ALL, "", 10, 5, "", 10, 10),
-        step(REGION, "", 2, 2, "", 2, 0),
-        step(REGION, "find", 50, 0),
+        count_step(ALL, "", 10, 5, "", 10, 10),
+        count_step(REGION, "", 2, 2, "", 2, 0),
+        count_step(REGION, "find", 50, 0),
     )
-    assert known.quality() == pytest.approx(mean(2, 2, mean(5, 10, 0.5)))
-    assert known.credit(0.0) == pytest.approx(2 * mean(0, 2, 0.5) - 1)
+    assert known.quality() == pytest.approx(compute_mean(2, 2, compute_mean(5, 10, 0.5)))
+    assert known.credit(0.0) == pytest.approx(2 * compute_mean(0, 2, 0.5) - 1)
     assert (known.trials("find"), known.trials("find", depth=0)) == (50, 0)
 
 
@@ -127,7 +133,7 @@ def test_quality_and_credit_are_of_what_came_by():
 def test_credit_never_leaves_its_range(usual):
     """Also where taking back has left more wins than trials, by rounding."""
     more = 900.0 * (1 + 1e-12)
-    known = learn(step(REGION, "", 900, 900, "", 900.0, more if usual > 0 else 0.0))
+    known = learn(count_step(REGION, "", 900, 900, "", 900.0, more if usual > 0 else 0.0))
     assert -1.0 <= known.credit(usual) <= 1.0
     assert known.credit(usual) == pytest.approx(usual)
 
@@ -147,20 +153,20 @@ COUNTS = st.lists(COUNT, max_size=12, unique_by=lambda one: one[:3])
 def test_estimates_are_chances_that_wins_raise_and_evidence_settles(counts, one, more, strength):
     """Strictly between 0 and 1; 10,000 steps in the region itself outweigh every belief."""
     place, action, task, trials, share = one
-    steps = [step(where, a, n, n * rate, t) for where, a, t, n, rate in counts]
+    steps = [count_step(where, a, n, n * rate, t) for where, a, t, n, rate in counts]
     others = [other for other in steps if other[:4] != (*place, task, action)]
     few = TransitionCount(*place, task, action, 0, trials + more, trials * share)
+    known = learn(*others, few, places=CHAIN, strength=strength)
     before, after = (
-        learn(*others, count, places=CHAIN, strength=strength)
-        for count in (few, few._replace(wins=few.wins + more))
+        learn(*others, count, places=CHAIN) for count in (few, few._replace(wins=few.wins + more))
     )
     for depth in range(3):
-        assert all(0 < before.success(a, task, depth) < 1 for a in ("find", "new", ""))
+        assert all(0 < known.success(a, task, depth) < 1 for a in ("find", "new", ""))
         if depth >= LAST[place]:
             gain = after.success(action, task, depth) - before.success(action, task, depth)
             assert gain >= -1e-12
-    assert sum(before.share(a, task) for a in before.actions) == pytest.approx(1.0)
+    assert sum(known.share(a, task) for a in known.actions) == pytest.approx(1.0)
     rate = 0.05 + 0.9 * share
     elsewhere = [other for other in steps if other.region != REGION[1]]
-    known = learn(*elsewhere, step(REGION, "find", 10_000, 10_000 * rate), places=CHAIN)
+    known = learn(*elsewhere, count_step(REGION, "find", 10_000, 10_000 * rate), places=CHAIN)
     assert known.success("find") == pytest.approx(rate, abs=0.01)

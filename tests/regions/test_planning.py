@@ -10,7 +10,7 @@ from crabpath_retrievers.regions.mdp import ValueFunction, run_value_iteration
 A, B, C = 1, 2, 3
 
 
-def move(region, action, led=0, trials=1.0, ends=None):
+def count_move(region, action, led=0, trials=1.0, ends=None):
     """Steps that led to one region, or ended."""
     last = (0.0 if led else trials) if ends is None else ends
     return TransitionCount(1, region, "", action, led, trials, 0.0, last)
@@ -18,13 +18,13 @@ def move(region, action, led=0, trials=1.0, ends=None):
 
 def test_values_by_hand():
     """V(B) = .8; with e = 1/2, V(A) = .5 R + .5 ((1 - γ) R + γ V(B))."""
-    steps = [move(A, "go", B, 3.0), move(A, "go", 0, 3.0), move(B, "take")]
+    steps = [count_move(A, "go", B, 3.0), count_move(A, "go", 0, 3.0), count_move(B, "take")]
     plan = run_value_iteration(steps, {(A, "go"): 0.4, (B, "take"): 0.8}, 0.9)
     assert plan.values == pytest.approx({A: 0.5 * 0.4 + 0.5 * (0.1 * 0.4 + 0.9 * 0.8), B: 0.8})
 
 
 def test_a_loop_without_way_out_converges():
-    steps = [move(A, "on", B), move(B, "on", A)]
+    steps = [count_move(A, "on", B), count_move(B, "on", A)]
     plan = run_value_iteration(steps, {(A, "on"): 0.6, (B, "on"): 0.6}, 0.99)
     assert plan.values == pytest.approx({A: 0.6, B: 0.6}, abs=1e-3)
     assert plan.rounds < 2000
@@ -32,15 +32,20 @@ def test_a_loop_without_way_out_converges():
 
 def test_the_greedy_first_step_may_be_worse():
     """One succeeds more often itself, the other leads where success is; a loop is left."""
-    steps = [move(A, "grab", C), move(A, "look", B), move(B, "take"), move(C, "out")]
-    steps.append(move(C, "back", A))
+    steps = [
+        count_move(A, "grab", C),
+        count_move(A, "look", B),
+        count_move(B, "take"),
+        count_move(C, "out"),
+    ]
+    steps.append(count_move(C, "back", A))
     success = {(A, "grab"): 0.6, (A, "look"): 0.4, (B, "take"): 0.9}
     plan = run_value_iteration(steps, {**success, (C, "out"): 0.2, (C, "back"): 0.1}, 0.9)
     assert plan.actions == {A: "look", B: "take", C: "back"}
 
 
 @pytest.mark.parametrize(
-    "steps", [[], [TransitionCount(1, A, "", "", 0, 5.0, 2.0)], [move(A, "go", 0, 0.0)]]
+    "steps", [[], [TransitionCount(1, A, "", "", 0, 5.0, 2.0)], [count_move(A, "go", 0, 0.0)]]
 )
 def test_no_steps_no_plan(steps):
     """What came by without action, and what was taken back, is no step."""
@@ -64,7 +69,7 @@ MOVES = st.lists(
 @given(MOVES, st.floats(0, 1), st.floats(0.05, 0.97))
 def test_values_are_chances_and_solve_the_equation(moves, chance, discount):
     """In [0, 1], the fixed point of Bellman's equation, and one action for every region."""
-    steps = [move(r, a, led, n, n * share) for r, a, led, n, share in moves]
+    steps = [count_move(r, a, led, n, n * share) for r, a, led, n, share in moves]
     success = {(s.region, s.action): (chance + s.region / 10) % 1.0 for s in steps}
     plan = run_value_iteration(steps, success, discount)
     assert plan.values.keys() == plan.actions.keys() == {s.region for s in steps}

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.errors import ConfigurationError
@@ -27,15 +27,14 @@ def load(tmp_path):
     return _load
 
 
-def features(**values):
-    """A matrix of one row."""
+def make_row(**values):
     return np.array([[values.get(name, 0.0) for name in FEATURES]])
 
 
 def test_probability_is_the_sigmoid_of_the_weighted_sum(load):
     """-4 + 2.5 · .8 + 3 · .6 = -.2, and 1/(1 + e^.2) = .4502; what has no weight counts nothing."""
     ranker = load({"bias": -4, "similarity": 2.5, "mention": 3})
-    matrix = features(bias=1, similarity=0.8, mention=0.6, far=1)
+    matrix = make_row(bias=1, similarity=0.8, mention=0.6, far=1)
     assert ranker.log_odds(matrix) == pytest.approx([-0.2])
     assert ranker.probabilities(matrix) == pytest.approx([0.4502], abs=1e-4)
     assert ranker.probabilities(matrix[:0]).shape == (0,)
@@ -63,9 +62,10 @@ def test_unusable_priors_are_refused(load, weights, sources, message):
         load(weights, sources)
 
 
+@settings(max_examples=20)
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_inhibition_costs_at_most_its_bound(inhibition, similarity):
     ranker = Ranker.load(inhibition=1.5)
-    free = ranker.log_odds(features(bias=1, similarity=similarity))[0]
-    advised = ranker.log_odds(features(bias=1, similarity=similarity, inhibition=inhibition))[0]
+    free = ranker.log_odds(make_row(bias=1, similarity=similarity))[0]
+    advised = ranker.log_odds(make_row(bias=1, similarity=similarity, inhibition=inhibition))[0]
     assert free - advised == pytest.approx(1.5 * inhibition)

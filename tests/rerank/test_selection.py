@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -50,6 +50,7 @@ def test_order_by_what_documents_add(odds, present, weight, k, order, gains):
     assert (found, added.tolist()) == (order, gains)
 
 
+@settings(max_examples=30)
 @given(
     arrays(np.float64, 12, elements=st.floats(-9, 9)),
     arrays(np.float64, (12, 4), elements=st.sampled_from([0.0, 1.0])),
@@ -115,6 +116,7 @@ def test_choice_within_a_token_budget(texts, options, kept):
     assert choose(*texts, **options) == kept
 
 
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=60), max_size=12), st.integers(1, 40), st.integers(1, 6))
 def test_any_selection_keeps_its_bounds(texts, max_tokens, k):
     kept = choose(*texts, k=k, max_tokens=max_tokens)

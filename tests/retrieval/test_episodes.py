@@ -16,7 +16,6 @@ OTHER_WORDS = "something with other words entirely different"
 
 @pytest.fixture
 def memory(tmp_path):
-    """A memory over three documents."""
     with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
         yield memory

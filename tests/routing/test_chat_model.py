@@ -21,15 +21,12 @@ CLIENT_LOG = "crabpath_retrievers.routing.chat_model.client"
 SECOND = '{"follow": [2], "stop": true}'
 
 
-def says(follow=(), drop=(), *, stop=True, reason="because"):
-    """A complete answer."""
+def make_answer(follow=(), drop=(), *, stop=True, reason="because"):
     return {"follow": list(follow), "drop": list(drop), "stop": stop, "reason": reason}
 
 
 @pytest.fixture
 def router_of(chat_model):
-    """A router over the model."""
-
     def make(settings=None, **fields):
         return ChatModelRouter(chat_model(**fields), settings)
 
@@ -37,19 +34,17 @@ def router_of(chat_model):
 
 
 def get_followed(routed):
-    """What is followed, by node."""
     return [decision.followed for decision in routed.decisions]
 
 
 def ask_policy(request):
-    """What it decides alone."""
     return SoftmaxRouter(request.policy).route(request).decisions
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 async def test_what_the_model_picks_is_followed(chat_server, router_of, three, method):
     """In its order, sync and async, beside the probabilities of the policy, for learning."""
-    chat_server.says = says([3, 2], reason="two and three")
+    chat_server.says = make_answer([3, 2], reason="two and three")
     router = router_of(RouterSettings(method=method))
     for routed in (router.route(three), await router.aroute(three)):
         assert get_followed(routed) == [(2, 1)]
@@ -64,12 +59,18 @@ async def test_what_the_model_picks_is_followed(chat_server, router_of, three, m
 @pytest.mark.parametrize(
     ("answer", "scores", "followed"),
     [
-        pytest.param(says([3]), [(0.7, 0.55, 0.5)], [(2,)], id="stop: nothing else"),
-        pytest.param(says([3], stop=False), [(0.7, 0.55, 0.5)], [(2, 0)], id="then the policy"),
+        pytest.param(make_answer([3]), [(0.7, 0.55, 0.5)], [(2,)], id="stop: nothing else"),
+        pytest.param(
+            make_answer([3], stop=False), [(0.7, 0.55, 0.5)], [(2, 0)], id="then the policy"
+        ),
         # Numbers run over all nodes, from the best candidate to the worst: .7, .65, .55, .5.
-        pytest.param(says([4, 1]), [(0.7, 0.55), (0.65, 0.5)], [(0,), (1,)], id="all at once"),
-        pytest.param(says([9, "2", 2, 3]), [(0.7, 0.55, 0.5)], [(1, 2)], id="once each"),
-        pytest.param(says(range(12, 0, -1)), [[0.7] * 12], [(11, 10, 9, 8, 7, 6)], id="budget"),
+        pytest.param(
+            make_answer([4, 1]), [(0.7, 0.55), (0.65, 0.5)], [(0,), (1,)], id="all at once"
+        ),
+        pytest.param(make_answer([9, "2", 2, 3]), [(0.7, 0.55, 0.5)], [(1, 2)], id="once each"),
+        pytest.param(
+            make_answer(range(12, 0, -1)), [[0.7] * 12], [(11, 10, 9, 8, 7, 6)], id="budget"
+        ),
     ],
 )
 def test_what_of_an_answer_counts(chat_server, router_of, request_of, answer, scores, followed):
@@ -80,7 +81,7 @@ def test_what_of_an_answer_counts(chat_server, router_of, request_of, answer, sc
 
 
 def test_a_node_that_several_pointers_lead_to_is_one_candidate(chat_server, router_of, request_of):
-    chat_server.says = says([1])
+    chat_server.says = make_answer([1])
     request = request_of((0.7,), (0.65,))
     choices = (request.choices[0], request_of((0.7,)).choices[0])
     routed = router_of().route(RoutingRequest("q", choices, read=request.read))
@@ -90,7 +91,7 @@ def test_a_node_that_several_pointers_lead_to_is_one_candidate(chat_server, rout
 
 def test_clear_pointers_stay_with_the_policy(chat_server, router_of, request_of):
     """Far above STOP they are followed, far below they are not, and neither is shown."""
-    chat_server.says = says([], stop=True)
+    chat_server.says = make_answer([], stop=True)
     routed = router_of().route(request_of((1.4, 0.6, -0.4)))
     assert get_followed(routed) == [(0,)]
     assert "Title 2" in chat_server.requests[0]["messages"][1]["content"]
@@ -105,7 +106,7 @@ def test_nothing_is_asked_where_all_is_clear(chat_server, router_of, request_of)
         routed = router_of().route(clear)
         assert (chat_server.requests, routed.usage) == ([], ModelUsage())
         assert get_followed(routed) == [one.followed for one in ask_policy(request)]
-    chat_server.says = says([2])
+    chat_server.says = make_answer([2])
     for calls, asked in (("turn", 0), ("hop", 1)):
         router_of(RouterSettings(ask_per=calls)).route(request_of((0.7, 0.55), calls=1))
         assert len(chat_server.requests) == asked
@@ -114,7 +115,7 @@ def test_nothing_is_asked_where_all_is_clear(chat_server, router_of, request_of)
 def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, pointer_of):
     """What the model says of search results counts for the ranking, not for the walk."""
     heads = tuple((pointer_of(key, 0.5, f"Found {key}").target, 0.9) for key in (8, 9))
-    chat_server.says = says([2, 5], [1])
+    chat_server.says = make_answer([2, 5], [1])
     routed = router_of().route(replace(three, entries=heads))
     shown = chat_server.requests[0]["messages"][1]["content"]
     assert '[1,"Found 8","Text n8.","search",0.9]' in shown
@@ -124,13 +125,13 @@ def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, 
 
 def test_drop_is_advice_against(chat_server, router_of, three):
     """What is dropped is not followed; a picked one cannot be dropped."""
-    chat_server.says = says([2], [1, 2], stop=False)
+    chat_server.says = make_answer([2], [1, 2], stop=False)
     routed = router_of().route(three)
     assert (get_followed(routed), routed.dropped) == ([(1,)], {1})
 
 
 BAD = [
-    pytest.param(says([7, 0, -1], stop=False), id="numbers never offered"),
+    pytest.param(make_answer([7, 0, -1], stop=False), id="numbers never offered"),
     pytest.param({"follow": ["all"], "drop": [], "stop": False, "reason": ""}, id="no numbers"),
     pytest.param({"pick": [1]}, id="another schema"),
     pytest.param("I would read the first one.", id="prose"),
@@ -175,7 +176,7 @@ def test_a_server_without_structured_output_is_asked_in_words(chat_server, route
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of the client itself
 def test_a_streaming_model_is_understood(chat_server, router_of, three):
-    chat_server.says = says([2])
+    chat_server.says = make_answer([2])
     routed = router_of(streaming=True, stream_usage=True).route(three)
     assert (routed.notes, get_followed(routed)) == (("because",), [(1,)])
     assert routed.usage.output_tokens > 0
@@ -184,7 +185,9 @@ def test_a_streaming_model_is_understood(chat_server, router_of, three):
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_what_may_pass_is_asked_again(chat_server, router_of, three, asynchronous):
     """Twice at most; the turn counts every request. A key that is wrong stays wrong."""
-    answers = iter([too_many(), Response("", status=503), says([2]), Response("{}", status=401)])
+    answers = iter(
+        [too_many(), Response("", status=503), make_answer([2]), Response("{}", status=401)]
+    )
     chat_server.says = lambda _body: next(answers)
     router = router_of()
     for calls, failures in ((3, 2), (1, 1)):
@@ -212,7 +215,7 @@ def test_after_three_failures_in_a_row_the_model_is_left_alone(
     chat_server, router_of, three, caplog
 ):
     """It says so once in the log and on every turn, and tries again after a while."""
-    answers = iter(["prose", "prose", says([2])])
+    answers = iter(["prose", "prose", make_answer([2])])
     chat_server.says = lambda _body: next(answers, "prose")
     router = router_of(RouterSettings(recovery_seconds=0.4, max_retries=0))
     with caplog.at_level(logging.WARNING, logger=CLIENT_LOG):
@@ -221,7 +224,7 @@ def test_after_three_failures_in_a_row_the_model_is_left_alone(
     assert [note.startswith("not asked: 3 failures in a row") for note in notes[-2:]] == [True] * 2
     assert router.state == "open"
     assert sum(record.name == CLIENT_LOG for record in caplog.records) == 1
-    chat_server.says = says([2])
+    chat_server.says = make_answer([2])
     time.sleep(0.5)
     assert router.state == "half_open"
     assert get_followed(router.route(three)) == [(1,)]
@@ -250,7 +253,7 @@ async def test_of_many_turns_one_tries_again(chat_server, router_of, three):
 
 def test_tokens_and_cost_are_counted(chat_server, router_of, three):
     """As the model tells them, at the prices of the user; what a cache answers costs nothing."""
-    chat_server.says = says([2])
+    chat_server.says = make_answer([2])
     router = router_of(RouterSettings(prices=(0.15, 0.6)), cache=InMemoryCache())
     usage = router.route(three).usage
     assert usage.calls == 1
@@ -268,7 +271,7 @@ def test_tokens_and_cost_are_counted(chat_server, router_of, three):
 
 def test_the_answer_is_limited(chat_server, router_of, three):
     """To 180 tokens, or to what the model was given if that is less."""
-    chat_server.says = says([2])
+    chat_server.says = make_answer([2])
     for fields in ({}, {"max_tokens": 60}, {"max_tokens": 999}):
         router_of(**fields).route(three)
     router_of(RouterSettings(max_output_tokens=None)).route(three)

@@ -44,7 +44,7 @@ def pages():
     return [hub, *made]
 
 
-def right_shares(memory):
+def measure_right_shares(memory):
     """Share of right steps among the first five documents, by round; told which were right."""
     shares = []
     for _ in range(ROUNDS):
@@ -64,6 +64,6 @@ def test_wrong_steps_disappear(pages, embeddings, model):
     router = None if model is None else ChatModelRouter(load_chat_model(model))
     with CrabPath.open(embeddings=embeddings, router=router) as memory:
         memory.add_documents(pages)
-        shares = right_shares(memory)
+        shares = measure_right_shares(memory)
     assert shares[0] < 0.8
     assert shares[-1] > 0.9

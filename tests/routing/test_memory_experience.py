@@ -1,6 +1,8 @@
 """Which experience a memory hands to its router, and what that costs."""
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
@@ -11,8 +13,6 @@ QUESTION = "Page 7"
 
 
 class ListeningRouter(SoftmaxRouter):
-    """Keeps the experience that it is given."""
-
     def __init__(self, settings):
         super().__init__(settings)
         self.experience = []
@@ -46,6 +46,20 @@ def learn(memory, numbers, namespace):
         memory.regions.learn_episode(
             texts=[QUESTION, "Page 9"], actions=["go"], reward=reward, namespace=namespace
         )
+
+
+def test_a_memory_asks_the_router_that_it_is_given(tmp_path):
+    router = ListeningRouter(Settings().policy)
+    pages = [
+        Document(f"text {n} see [next]({n + 1}.md)", metadata={"source": f"{n}.md"})
+        for n in range(20)
+    ]
+    with CrabPath.open(
+        tmp_path, embeddings=DeterministicFakeEmbedding(size=16), router=router
+    ) as m:
+        m.add_documents(pages, split=False)
+        m.retrieve("text 7")
+    assert router.experience
 
 
 def test_what_was_tried_often_enough_comes_with_its_success(listen, namespace):

@@ -41,12 +41,11 @@ class OddModel(BaseChatModel):
 
 
 def route(model, request, **settings):
-    """What a router makes of a request."""
     return ChatModelRouter(model, RouterSettings(prices=(1, 1), **settings)).route(request)
 
 
 @pytest.mark.parametrize(
-    ("told", "output"),
+    ("counts", "output"),
     [
         ({"input_tokens": None, "output_tokens": None}, 16),
         ({"input_tokens": float("nan"), "output_tokens": float("inf")}, 16),
@@ -56,10 +55,10 @@ def route(model, request, **settings):
         ({"input_tokens": 112.0, "output_tokens": 3.0, "total_tokens": 115.0}, 3),
     ],
 )
-def test_counts_are_whole_numbers_or_estimated(three, told, output):
+def test_counts_are_whole_numbers_or_estimated(three, counts, output):
     """A turn can be stored, and its cost added up."""
     message = AIMessage(SECOND)
-    message.usage_metadata = told
+    message.usage_metadata = counts
     routed = route(OddModel(message=message), three)
     assert routed.decisions[0].followed == (1,)
     assert (routed.usage.input_tokens > 100, routed.usage.output_tokens) == (True, output)

@@ -24,7 +24,7 @@ ONE = PolicySettings(temperature=1.0, stop_score=0.0)
 NUMBER = st.floats(-1, 1)
 
 
-def choice(weights, relevance=None, stop_weight=0.0):
+def make_choice(weights, relevance=None, stop_weight=0.0):
     """A choice between pointers with these weights, irrelevant unless said otherwise."""
     vector = np.array([1, 0], dtype=np.float32)
     pointers = tuple(
@@ -36,14 +36,13 @@ def choice(weights, relevance=None, stop_weight=0.0):
 
 
 def decide(one, settings=ONE, budget=6, rng=None):
-    """What a router decides for one choice."""
     (decision,) = SoftmaxRouter(settings, rng).route(RoutingRequest("q", (one,), budget)).decisions
     return decision
 
 
 def test_probabilities_are_those_of_the_document():
     """The worked example of the OpenClawBrain paper §3."""
-    decision = decide(choice(WEIGHTS))
+    decision = decide(make_choice(WEIGHTS))
     assert decision.probabilities == pytest.approx(EXPECTED, abs=5e-4)
     assert decision.decided_by == "policy"
 
@@ -51,18 +50,22 @@ def test_probabilities_are_those_of_the_document():
 @pytest.mark.parametrize(
     ("given", "options", "followed", "stopped"),
     [
-        pytest.param(choice((0.3, -0.2, 0.5)), {}, (2, 0), True, id="what beats STOP, best first"),
+        pytest.param(
+            make_choice((0.3, -0.2, 0.5)), {}, (2, 0), True, id="what beats STOP, best first"
+        ),
         # r + w = .9 and .5 + .3 = .8 against STOP at .85.
         pytest.param(
-            choice((0.1, 0.5), relevance=(0.8, 0.3)),
+            make_choice((0.1, 0.5), relevance=(0.8, 0.3)),
             {"settings": PolicySettings(temperature=0.2, stop_score=0.85)},
             (0,),
             True,
             id="relevance and weight add up",
         ),
-        pytest.param(choice(WEIGHTS, stop_weight=0.4), {}, (0,), True, id="a learned STOP"),
-        pytest.param(choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False, id="a weaker STOP"),
-        pytest.param(choice(WEIGHTS), {"budget": 1}, (0,), False, id="the budget is not STOP"),
+        pytest.param(make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True, id="a learned STOP"),
+        pytest.param(
+            make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False, id="a weaker STOP"
+        ),
+        pytest.param(make_choice(WEIGHTS), {"budget": 1}, (0,), False, id="the budget is not STOP"),
     ],
 )
 def test_what_the_greedy_policy_follows(given, options, followed, stopped):
@@ -71,8 +74,8 @@ def test_what_the_greedy_policy_follows(given, options, followed, stopped):
 
 
 def test_temperature_sharpens_and_flattens_but_keeps_the_order():
-    cold = decide(choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
-    warm = decide(choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
+    cold = decide(make_choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
+    warm = decide(make_choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
     assert cold.probabilities == pytest.approx([1, 0, 0, 0], abs=1e-6)
     assert warm.probabilities == pytest.approx([0.25] * 4, abs=1e-3)
     assert cold.followed == warm.followed == (0, 1)
@@ -84,9 +87,9 @@ def test_routes_are_drawn_without_replacement_until_stop():
     P(a, b, STOP) = π(a) · π(b)/(1 - π(a)) · π(STOP)/(1 - π(a) - π(b)).
     """
     router = SoftmaxRouter(ONE, np.random.default_rng(20))
-    many = RoutingRequest("q", (choice(WEIGHTS),) * 20_000, 6)
+    many = RoutingRequest("q", (make_choice(WEIGHTS),) * 20_000, 6)
     samples = Counter(d.followed for d in router.route(many).decisions)
-    pi = decide(choice(WEIGHTS)).probabilities
+    pi = decide(make_choice(WEIGHTS)).probabilities
     for size in range(4):
         for followed in permutations(range(3), size):
             probability, left = 1.0, 1.0
@@ -98,7 +101,7 @@ def test_routes_are_drawn_without_replacement_until_stop():
 
 
 def test_sampling_repeats_with_its_seed():
-    request = RoutingRequest("q", (choice(WEIGHTS),) * 50, 6)
+    request = RoutingRequest("q", (make_choice(WEIGHTS),) * 50, 6)
     runs = [
         [
             d.followed
@@ -119,7 +122,7 @@ def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
     """Probabilities sum to 1 with STOP; what is followed beats STOP, best first, within budget."""
     relevance, weights = zip(*pairs, strict=True)
     settings = PolicySettings(temperature=temperature, stop_score=stop)
-    decision = decide(choice(weights, relevance), settings, budget)
+    decision = decide(make_choice(weights, relevance), settings, budget)
     scores = np.add(relevance, weights)
     followed = scores[list(decision.followed)]
     assert decision.probabilities.sum() == pytest.approx(1)

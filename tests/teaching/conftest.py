@@ -21,7 +21,6 @@ class Asker:
     """Asks a memory, and looks at what it keeps."""
 
     def __init__(self, memory: CrabPath) -> None:
-        """Ask ``memory``."""
         self.memory = memory
 
     def ask(self, text: str = QUESTION, namespace: str = "default", k: int = 10, **options):
@@ -88,7 +87,6 @@ def memory(open_memory) -> Iterator[CrabPath]:
 
 @pytest.fixture
 def asker(memory) -> Asker:
-    """Asks the memory of the test."""
     return Asker(memory)
 
 
@@ -105,7 +103,6 @@ def index_vectors() -> Callable[[CrabPath], None]:
 
 @pytest.fixture
 def asker_of() -> type[Asker]:
-    """Makes one who asks another memory."""
     return Asker
 
 

@@ -26,7 +26,7 @@ def secret(memory) -> str:
     return note
 
 
-def corpus(memory):
+def read_corpus(memory):
     """All that every namespace sees."""
     store = memory.store
     tables = ("terms", "names", "addresses", "references", "edges")
@@ -46,14 +46,14 @@ def corpus(memory):
 
 
 def test_nothing_shared_holds_a_note(memory, asker, index_vectors):
-    before, vectors = corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
+    before, vectors = read_corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
     note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
     index_vectors(memory)
-    assert corpus(memory) == before
+    assert read_corpus(memory) == before
     assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
     assert asker.found("ci hotfixes", "ann").count(note) == 1
     memory.forget(ids=note)
-    assert corpus(memory) == before
+    assert read_corpus(memory) == before
 
 
 @pytest.mark.parametrize("indexed", [False, True])

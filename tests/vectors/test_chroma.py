@@ -38,7 +38,6 @@ def index(tmp_path):
 
 
 def put(index, node_id="a", vector=X, **metadata):
-    """Write one record."""
     index.upsert([node_id], [vector], [""], [metadata])
 
 
@@ -200,11 +199,19 @@ def test_a_server_that_is_down_is_reported_as_unavailable(tmp_path, server):
     own.disconnect()
 
 
-def test_what_one_client_of_a_server_writes_another_sees(server):
+def test_what_one_client_of_a_server_writes_another_sees(server, monkeypatch):
+    """And a connection that breaks asks whether the server runs."""
     indexes = [ChromaIndex.from_client(server.client(), "shared") for _ in range(2)]
     for node_id, vector in (("a", X), ("b", Y)):
         put(indexes[0], node_id, vector)
         assert indexes[1].search(Y, 1) == [node_id]
+
+    def fail(**_asked):
+        raise ConnectionError
+
+    monkeypatch.setattr(indexes[0]._records, "query", fail)
+    with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
+        indexes[0].search(X, 1)
 
 
 def test_metadata_for_filters_is_what_chroma_takes(awkward):

@@ -49,7 +49,6 @@ def wreck(memory) -> None:
 
 
 def get_warnings(caplog) -> list[str]:
-    """What was logged as a warning."""
     return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
 
 
@@ -155,7 +154,6 @@ def test_a_failure_at_the_start(tmp_path, monkeypatch, failure, left):
     assert not [key for key in ChromaDirectory._known if key[1] == tmp_path]
 
 
-@pytest.mark.slow
 def test_collections_of_others_stay_where_they_are(tmp_path):
     """A directory that is shared with them is not set aside, but refused."""
     others = chromadb.PersistentClient(str(tmp_path / "v"))

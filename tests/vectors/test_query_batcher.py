@@ -16,7 +16,6 @@ class Model:
     """Embeds a text as its length; the first call waits until it may go on."""
 
     def __init__(self):
-        """Nothing was embedded yet."""
         self.batches, self.threads = [], set()
         self.go_on = threading.Event()
 
@@ -32,11 +31,10 @@ class Model:
 
 @pytest.fixture
 def model():
-    """A model that waits."""
     return Model()
 
 
-async def asked(model, batcher, texts):
+async def embed_together(model, batcher, texts):
     """All at once; the model goes on when all wait."""
     tasks = [asyncio.ensure_future(batcher.embed(text)) for text in texts]
     await asyncio.sleep(0.05)
@@ -46,16 +44,14 @@ async def asked(model, batcher, texts):
 
 async def test_what_waits_is_embedded_together(model):
     texts = ["a", "bb", "ccc", "dddd", "eeeee"]
-    vectors = await asked(model, QueryBatcher(model, 3), texts)
+    vectors = await embed_together(model, QueryBatcher(model, 3), texts)
     assert [vector.tolist() for vector in vectors] == [[1], [2], [3], [4], [5]]
     assert model.batches == [["a"], ["bb", "ccc", "dddd"], ["eeeee"]]
     assert len(model.threads) == 1
     assert threading.get_ident() not in model.threads
-
-
-async def test_one_bad_text_does_not_spoil_the_others(model):
-    found = await asked(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
-    assert isinstance(found[2], InvalidInputError)
+    model.go_on.clear()
+    found = await embed_together(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
+    assert isinstance(found[2], InvalidInputError)  # one bad text does not spoil the others
     assert [found[i].tolist() for i in (0, 1, 3)] == [[1], [2], [4]]
 
 
@@ -78,7 +74,8 @@ def test_every_event_loop_may_wait(model):
     assert [asyncio.run(batcher.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
 
 
-@pytest.mark.parametrize("given", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [True, False])
 async def test_the_local_model_gives_the_same_vectors(given, embeddings, monkeypatch):
     monkeypatch.setattr(module, "load_default_embeddings", minilm.load)
     embedder = Embedder(embeddings if given else None)
