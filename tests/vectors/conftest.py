@@ -109,7 +109,7 @@ def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Back
     elif request.param == "chroma-server":
         index = ChromaIndex.from_client(request.getfixturevalue("server").client(), name)
     elif request.param == "langchain-chroma":
-        client = chromadb.PersistentClient(path=str(chroma_place))
+        client = chromadb.PersistentClient(path=str(chroma_place / "theirs"))
         index = VectorStoreIndex(Chroma(name, Numbers(), client=client))
     else:
         index, where = VectorStoreIndex(InMemoryVectorStore(Numbers())), _predicate
