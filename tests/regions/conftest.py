@@ -31,7 +31,6 @@ class Planted(NamedTuple):
             assert receipt.status == "applied"
 
     def model(self, level=None):
-        """What the namespace has learned."""
         return self.memory.regions.mdp(level, namespace=self.namespace)
 
     def vector(self, place):

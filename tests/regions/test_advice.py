@@ -3,14 +3,12 @@
 from contextlib import contextmanager
 
 import pytest
-import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.rules.transitions import get_action_type
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.regions.success import log_odds
-from crabpath_retrievers.storage import sql_tools
 
 GOOD, BAD, OTHER = 0, 1, 2
 PAGE = "Page 5"  # which mentions page 6: a mention leads to an answer
@@ -33,7 +31,7 @@ def ask(planted, place, **options):
     return planted.memory.retrieve(PAGE, vector=planted.vector(place), **given)
 
 
-def advised(answer):
+def get_advice(answer):
     """Advice by kind of step; documents of one kind have the same."""
     found = {}
     for item in answer.turn.returned:
@@ -43,27 +41,7 @@ def advised(answer):
 
 
 @contextmanager
-def statements(memory):
-    """What is asked of the database, by hot cursors and through SQLAlchemy."""
-    seen, rows = [], sql_tools.CompiledSelect.rows
-
-    def noted(self, connection, parameters):
-        seen.append(self)
-        return rows(self, connection, parameters)
-
-    def told(*args):
-        seen.append(args[2])
-
-    engine = memory.store._reader
-    sa.event.listen(engine, "before_cursor_execute", told)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql_tools.CompiledSelect, "rows", noted)
-        yield seen
-    sa.event.remove(engine, "before_cursor_execute", told)
-
-
-@contextmanager
-def beside(planted, settings):
+def open_beside(planted, settings):
     """The same stores under other settings."""
     shared = planted.memory
     memory = CrabPath(Services(shared.store, shared.index, shared.embedder, settings=settings))
@@ -73,18 +51,13 @@ def beside(planted, settings):
         memory._services._release.detach()
 
 
-def counted_hubs(planted):
-    """The hubs of the finest level."""
-    return planted.memory._services.regions.hubs(planted.model().level)
-
-
 def test_mentions_are_advised_where_they_work(taught):
-    """And against where they fail: by what is beyond what a region does to all kinds of steps."""
-    good, bad = advised(ask(taught, GOOD)), advised(ask(taught, BAD))
+    good, bad = get_advice(ask(taught, GOOD)), get_advice(ask(taught, BAD))
     assert good["mention"] > 0.3 > -0.3 > bad["mention"]
     assert good["search"] < good["mention"]
     counted = taught.model()._region_counts
-    keys = dict(zip(counted_hubs(taught).ids, counted_hubs(taught).keys, strict=True))
+    hubs = taught.memory._services.regions.hubs(taught.model().level)
+    keys = dict(zip(hubs.ids, hubs.keys, strict=True))
     for place, found in ((GOOD, good), (BAD, bad)):
         here, any_ = (
             log_odds(counted.chances(keys[taught.hubs[place]]).success(action))
@@ -94,13 +67,9 @@ def test_mentions_are_advised_where_they_work(taught):
         assert found["mention"] == pytest.approx(here - any_, abs=1e-4)
 
 
-def test_where_nobody_went_there_is_none(taught):
-    """What is known of the whole namespace is no advice."""
-    assert set(advised(ask(taught, OTHER)).values()) == {0.0}
-
-
 def test_a_better_step_is_ranked_higher(taught):
-    """Documents behind a mention gain against those that were searched."""
+    """Where nobody went there is no advice: the namespace as a whole gives none."""
+    assert set(get_advice(ask(taught, OTHER)).values()) == {0.0}
     fresh = ask(taught, GOOD, namespace=f"{taught.namespace} fresh")
     node = next(item.node for item in fresh.turn.returned if get_action_type(item) == "mention")
     scores = [
@@ -112,11 +81,10 @@ def test_a_better_step_is_ranked_higher(taught):
 
 
 def test_a_fresh_namespace_is_not_advised(taught):
-    """By what another one has lived through; a frozen twin goes on as it was."""
     twin = f"{taught.namespace} twin"
     taught.memory.namespaces.freeze(twin)
     before = ask(taught, GOOD, namespace=twin)
-    assert set(advised(before).values()) == {0.0}
+    assert set(get_advice(before).values()) == {0.0}
     taught.live([GOOD], ["mention"], 1.0)
     after = ask(taught, GOOD, namespace=twin)
     assert [(i.node.id, i.score) for i in after.documents] == [
@@ -125,33 +93,18 @@ def test_a_fresh_namespace_is_not_advised(taught):
 
 
 def test_without_regions_there_is_no_advice(taught):
-    """The mechanism can be switched off, for asking and for learning."""
     before = sorted(taught.memory.store.regions.get_all_transitions(taught.namespace, 1))
-    with beside(taught, Settings(learning=LearningSettings(regions=False))) as plain:
+    with open_beside(taught, Settings(learning=LearningSettings(regions=False))) as plain:
         answer = ask(plain, GOOD, record=True)
-        assert set(advised(answer).values()) == {0.0}
+        assert set(get_advice(answer).values()) == {0.0}
         used = [answer.documents[0].node.id]
         assert plain.memory.record(Feedback(answer.turn.id, 1.0, used=used)).status == "applied"
     assert sorted(taught.memory.store.regions.get_all_transitions(taught.namespace, 1)) == before
 
 
 def test_a_type_of_task_has_advice_of_its_own(taught):
-    """Where it was seen; another type gets what holds for all."""
     taught.live([GOOD], ["mention"], -1.0, times=5, task="odd")
     taught.live([GOOD], ["search"], 1.0, times=5, task="odd")
-    plain = advised(ask(taught, GOOD))["mention"]
-    assert advised(ask(taught, GOOD, task_type="odd"))["mention"] < plain - 0.3
-    assert advised(ask(taught, GOOD, task_type="new"))["mention"] == pytest.approx(plain)
-
-
-def test_it_costs_one_statement(taught):
-    """Hubs are at hand after the first question."""
-    counts = []
-    for regions in (True, False):
-        settings = Settings(learning=LearningSettings(regions=regions))
-        with beside(taught, settings) as asked:
-            for _ in range(2):
-                with statements(asked.memory) as seen:
-                    ask(asked, GOOD)
-        counts.append(len(seen))
-    assert counts[0] - counts[1] == 1
+    plain = get_advice(ask(taught, GOOD))["mention"]
+    assert get_advice(ask(taught, GOOD, task_type="odd"))["mention"] < plain - 0.3
+    assert get_advice(ask(taught, GOOD, task_type="new"))["mention"] == pytest.approx(plain)

@@ -15,24 +15,24 @@ from crabpath_retrievers import (
 )
 
 
-@pytest.mark.parametrize("ask", ["assign", "assignments", "mdp"])
 @pytest.mark.parametrize(
     ("level", "error", "words"),
     [
         (9, NotFoundError, "level 9 has no hub: levels 1 to "),
         (10**30, NotFoundError, "has no hub"),
         (0, InvalidInputError, "level must be a whole number of at least 1, not 0"),
-        (-1, InvalidInputError, "not -1"),
         (True, InvalidInputError, "not True"),
         (1.0, InvalidInputError, "not 1.0"),
         ("1", InvalidInputError, "not '1'"),
     ],
 )
-def test_levels_that_are_none(atlas, ask, level, error, words):
-    """Whoever asks for them."""
-    given = ("some text", level) if ask == "assign" else (level,)
+def test_levels_that_are_none(atlas, level, error, words):
+    ask = atlas.regions
+    for call in (lambda: ask.assign("text", level), lambda: ask.assignments(level)):
+        with pytest.raises(error, match=words):
+            call()
     with pytest.raises(error, match=words):
-        getattr(atlas.regions, ask)(*given)
+        ask.mdp(level)
 
 
 @pytest.mark.parametrize(
@@ -42,26 +42,21 @@ def test_levels_that_are_none(atlas, ask, level, error, words):
         ([float("nan")] * 16, InvalidInputError, "must be a finite vector"),
         ([0.0] * 16, InvalidInputError, "not all zero"),
         (np.ones((16, 16)), InvalidInputError, "must be a finite vector"),
-        (None, InvalidInputError, "must be a finite vector"),
         ([], InvalidInputError, "must be a finite vector"),
-        ("", InvalidInputError, "a text must not be empty"),
         (" \n", InvalidInputError, "a text must not be empty"),
     ],
 )
 def test_vectors_and_texts_that_are_none(atlas, vector, error, words):
-    """None of them lies in a region."""
     with pytest.raises(error, match=words):
         atlas.regions.assign(vector)
 
 
 def test_odd_texts_lie_somewhere(atlas):
-    """Long ones, NUL, half characters."""
     known = set(atlas.regions.assignments().values())
     assert {atlas.regions.assign(t) for t in ("x" * 50_000, "a\x00b", "\ud83d", "検索 🦀")} <= known
 
 
 def test_small_memories_have_no_regions(tmp_path):
-    """They say so, and answer and learn without."""
     vectors = DeterministicFakeEmbedding(size=16)
     given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
     with CrabPath.open(tmp_path, **given) as memory:
@@ -79,7 +74,6 @@ def test_small_memories_have_no_regions(tmp_path):
 
 
 def test_another_embedder_is_refused(tmp_path):
-    """Its vectors would fall into regions that mean nothing."""
     one, other = DeterministicFakeEmbedding(size=16), DeterministicFakeEmbedding(size=17)
     with CrabPath.open(tmp_path, embeddings=one) as memory:
         memory.add_documents([Document(f"text {i}", id=f"n{i}") for i in range(60)])

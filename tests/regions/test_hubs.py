@@ -8,10 +8,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes import PublishStaged, StageNodes
-from crabpath_retrievers.core.graph import Node, compute_hub_level
-
-pytestmark = pytest.mark.both_databases
+from crabpath_retrievers.core.graph import compute_hub_level
 
 VECTORS = DeterministicFakeEmbedding(size=16)
 TEXTS = {f"n{i}": f"Sentence {i}" for i in range(110)}
@@ -19,12 +16,11 @@ HUBS = {node for node in TEXTS if compute_hub_level(node) >= 1}
 LATE = next(f"late{i}" for i in range(1000) if compute_hub_level(f"late{i}") == 1)
 
 
-def documents(ids):
-    """Documents with these ids."""
+def make_documents(ids):
     return [Document(TEXTS.get(node, node), id=node) for node in ids]
 
 
-def opened(place, **given):
+def open_over(place, **given):
     """A memory with vectors that mean nothing."""
     given.setdefault("vectors", InMemoryVectorStore(VECTORS))
     return CrabPath.open(place, embeddings=VECTORS, **given)
@@ -33,16 +29,9 @@ def opened(place, **given):
 @pytest.fixture
 def memory(location):
     """110 sentences, once on each database."""
-    with opened(location) as made:
-        made.add_documents(documents(TEXTS))
+    with open_over(location) as made:
+        made.add_documents(make_documents(TEXTS))
         yield made
-
-
-def published(ids):
-    """Changes that publish nodes."""
-    vector = np.array([1.0, 0.0], np.float32)
-    nodes = tuple(Node(id=i, content=i, vector=vector, document=i, source=i, digest=i) for i in ids)
-    return [StageNodes(nodes, ()), PublishStaged()]
 
 
 @pytest.fixture(scope="module")
@@ -55,43 +44,34 @@ def expected():
     }
 
 
+@pytest.mark.both_databases
 def test_every_chunk_is_in_the_region_of_its_nearest_hub(memory, expected):
-    """As a search by hand says; hubs lie in their own."""
-    found = memory.regions.assignments(1)
-    assert found == expected
-    assert set(found.values()) == HUBS
-    assert all(found[hub] == hub for hub in HUBS)
-
-
-def test_the_vector_the_text_and_the_node_lie_in_one_region(memory):
-    """Asked for one at a time they are where the whole table says."""
-    table = memory.regions.assignments()
+    """As a search by hand says, for the node, its vector and its text; hubs lie in their own."""
+    assert set(expected.values()) == HUBS == {hub for hub in HUBS if expected[hub] == hub}
+    assert memory.regions.assignments() == memory.regions.assignments(1) == expected
     stored = memory.store.catalog.vectors(list(TEXTS))
-    assert {node: memory.regions.assign(vector) for node, vector in stored.items()} == table
-    assert {node: memory.regions.assign(text) for node, text in TEXTS.items()} == table
+    assert {node: memory.regions.assign(vector) for node, vector in stored.items()} == expected
+    assert {node: memory.regions.assign(text) for node, text in TEXTS.items()} == expected
+    sizes = {
+        level: sum(compute_hub_level(node) >= level for node in TEXTS)
+        for level in range(1, 1 + max(map(compute_hub_level, TEXTS)))
+    }
+    assert memory.store.regions.sizes() == sizes
 
 
-def test_chroma_makes_the_same_regions(tmp_path, expected):
-    """Hubs are compared in the graph store, whatever index finds documents."""
-    with opened(tmp_path, vectors=None) as memory:
-        memory.add_documents(documents(TEXTS))
+@pytest.mark.parametrize("index", [None, InMemoryVectorStore(VECTORS)], ids=["chroma", "langchain"])
+def test_neither_index_nor_order_nor_batches_matter(tmp_path, expected, index):
+    ids = np.random.default_rng(9).permutation(list(TEXTS)).tolist()
+    with open_over(tmp_path, vectors=index) as memory:
+        for start in range(0, len(ids), 40):
+            memory.add_documents(make_documents(ids[start : start + 40]))
         assert memory.regions.assignments() == expected
 
 
-@pytest.mark.parametrize("batch", [9, 50])
-def test_neither_order_nor_batches_matter(tmp_path, expected, batch):
-    """Documents that come shuffled, few at a time."""
-    ids = np.random.default_rng(batch).permutation(list(TEXTS)).tolist()
-    with opened(tmp_path) as memory:
-        for start in range(0, len(ids), batch):
-            memory.add_documents(documents(ids[start : start + batch]))
-        assert memory.regions.assignments() == expected
-
-
+@pytest.mark.both_databases
 def test_a_new_hub_takes_over_what_is_nearer_to_it_and_hands_it_back(memory):
-    """Nobody else moves; without it all is as it was."""
     before = memory.regions.assignments()
-    memory.add_documents(documents([LATE]))
+    memory.add_documents(make_documents([LATE]))
     after = memory.regions.assignments()
     stored = {n: v.astype(float) for n, v in memory.store.catalog.vectors([*TEXTS, LATE]).items()}
     for node in TEXTS:
@@ -103,7 +83,6 @@ def test_a_new_hub_takes_over_what_is_nearer_to_it_and_hands_it_back(memory):
 
 
 def test_a_text_that_changes_moves_its_node(memory):
-    """Also where no hub changes with it, and the region of its node was looked up before."""
     node = next(n for n in TEXTS if n not in HUBS)
     hub = next(h for h in HUBS if h != memory.regions.assignments()[node])
 
@@ -119,38 +98,34 @@ def test_a_text_that_changes_moves_its_node(memory):
 
 
 def test_another_memory_on_the_store_notices_new_hubs(memory, location):
-    """The version of the hubs stands in the store."""
-    with opened(location) as other:
+    then = memory.store.regions.version()
+    with open_over(location) as other:
         before = other.regions.assign(LATE)
-        memory.add_documents(documents([LATE]))
+        memory.add_documents(make_documents([LATE]))
         assert other.regions.assign(LATE) == LATE != before
+        regions = other._services.regions
+        assert LATE in regions.hubs(1, then).ids  # a query that began before asks with its version
+        assert regions._cache.version == memory.store.regions.version() != then
         memory.forget(LATE)
         assert other.regions.assign(LATE) == before
 
 
-def test_only_hubs_change_the_version(memory):
-    """What else comes and goes costs nobody a reading of the hubs."""
-    version = memory.store.regions.version()
-    plain = next(f"plain{i}" for i in range(100) if not compute_hub_level(f"plain{i}"))
-    memory.add_documents(documents([plain]))
-    memory.forget(plain)
-    assert memory.store.regions.version() == version
-    memory.add_documents(documents([LATE]))
-    assert memory.store.regions.version() > version
-
-
-def test_notes_are_no_hubs(memory):
-    """Whatever their id; their coming and going changes no region of anybody."""
+def test_only_hubs_of_the_corpus_change_the_version(memory):
+    """What else comes and goes, notes of any id among it, costs nobody a reading of the hubs."""
     before, version = memory.regions.assignments(), memory.store.regions.version()
+    plain = next(f"plain{i}" for i in range(100) if not compute_hub_level(f"plain{i}"))
+    memory.add_documents(make_documents([plain]))
+    memory.forget(plain)
     for node in (LATE, "plain"):
         memory.teach(f"A fact about {node}.", id=node, namespace="ann")
     assert memory.regions.assignments() == before
     memory.forget([LATE, "plain"])
     assert memory.store.regions.version() == version
+    memory.add_documents(make_documents([LATE]))
+    assert memory.store.regions.version() > version
 
 
 def test_a_query_survives_hubs_that_go_meanwhile(memory):
-    """Sizes were read before all documents went, hubs are read after."""
     version = memory.store.regions.version()
     assert memory._services.regions.levels(version) == (1,)
     memory.forget(list(TEXTS))
@@ -159,41 +134,18 @@ def test_a_query_survives_hubs_that_go_meanwhile(memory):
     assert memory.regions.levels() == ()
 
 
-def test_an_older_reader_does_not_bring_back_older_hubs(memory):
-    """A query that began before a hub came may ask with the version of then."""
-    then = memory.store.regions.version()
-    memory.add_documents(documents([LATE]))
-    assert memory.regions.assign(LATE) == LATE
-    assert LATE in memory._services.regions.hubs(1, then).ids
-    assert memory._services.regions._cache.version == memory.store.regions.version()
-
-
 @pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
 def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
-    """Their regions are there all the same."""
     chosen = Settings().replace(region=RegionSettings(max_hubs=most))
-    with opened(tmp_path, settings=chosen) as memory:
-        memory.add_documents(documents(TEXTS))
+    with open_over(tmp_path, settings=chosen) as memory:
+        memory.add_documents(make_documents(TEXTS))
         assert (1 in memory.regions.levels()) == (most == len(HUBS))
         assert set(memory.regions.assignments(1)) == set(TEXTS)
 
 
 def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
-    """Two documents of the same text, both hubs."""
     first, second = [f"twin{i}" for i in range(500) if compute_hub_level(f"twin{i}")][:2]
-    with opened(tmp_path) as memory:
+    with open_over(tmp_path) as memory:
         memory.add_documents([Document("the same", id=node) for node in (first, second)])
         assert memory.regions.assignments(1) == {first: first, second: first}
         assert memory.regions.assign("the same", 1) == first
-
-
-def test_the_level_is_written_with_the_node(store):
-    """And counted by level; nodes of level 0 are no hubs."""
-    ids = [f"x{i}" for i in range(64)]
-    store.apply(published(ids))
-    sizes = store.regions.sizes()
-    top = max(map(compute_hub_level, ids))
-    assert sizes == {
-        lev: sum(compute_hub_level(i) >= lev for i in ids) for lev in range(1, top + 1)
-    }
-    assert [hub.id for hub in store.regions.hubs(1)] == [i for i in ids if compute_hub_level(i)]

@@ -17,46 +17,36 @@ def world(planted):
     return planted
 
 
-def test_transitions_are_counted(world):
-    """From the hall to the desk always; from there by taking back, by throwing the episode ends."""
-    model, hubs = world.model(), world.hubs
+def test_transitions_are_counted_and_every_action_is_credited(world):
+    """The last one too, with the outcome of its episode; ways from a step sum to one."""
+    model, (hall, desk, bin_, *_) = world.model(), world.hubs
     assert isinstance(model, RegionMDP)
-    assert model.transition_probability(hubs[HALL], "find", hubs[DESK]) == 1.0
-    assert model.transition_probability(hubs[DESK], "take", hubs[HALL]) == 1.0
-    assert model.transition_probability(hubs[DESK], "throw", None) == 1.0
-    assert model.transition_probability(hubs[DESK], "throw", hubs[BIN]) == 0.0
-    assert model.transition_probability(hubs[DESK], "find", hubs[DESK]) == 0.0
-
-
-def test_transitions_sum_to_one(world):
-    """Over all next regions and the end, for every step that was taken."""
-    world.live([DESK, DESK], ["take", "put"], 1.0, times=2)
-    world.live([DESK], ["take"], -1.0)
-    model = world.model()
-    for region in model.visited_regions:
-        for action in model.actions:
-            ways = [*world.hubs[:3], None]
-            total = sum(model.transition_probability(region, action, way) for way in ways)
-            taken = [s.trials for s in model.best_action(region) if s.action == action]
-            assert total == pytest.approx(1.0 if taken[0] else 0.0)
-
-
-def test_every_action_is_credited_the_last_one_too(world):
-    """Each with the outcome of its episode, wherever it was taken."""
-    model, hubs = world.model(), world.hubs
+    ways = {
+        (hall, "find"): {desk: 1.0},
+        (hall, "put"): {None: 1.0},
+        (desk, "take"): {hall: 1.0},
+        (desk, "throw"): {None: 1.0},
+        (desk, "find"): {},
+    }
+    for (region, action), expected in ways.items():
+        for way in (hall, desk, bin_, None):
+            chance = model.transition_probability(region, action, way)
+            assert chance == expected.get(way, 0.0)
     trials = {(r, s.action): s.trials for r in model.visited_regions for s in model.best_action(r)}
     assert {key: n for key, n in trials.items() if n} == {
-        (hubs[HALL], "find"): 9.0,
-        (hubs[DESK], "take"): 5.0,
-        (hubs[HALL], "put"): 5.0,
-        (hubs[DESK], "throw"): 4.0,
+        (hall, "find"): 9.0,
+        (desk, "take"): 5.0,
+        (hall, "put"): 5.0,
+        (desk, "throw"): 4.0,
     }
-    assert model.success_probability(hubs[HALL], "put") > 0.7
-    assert model.success_probability(hubs[DESK], "throw") < 0.3
+    assert model.success_probability(hall, "put") > 0.7
+    assert model.success_probability(desk, "throw") < 0.3
+    world.live([DESK], ["take"], -1.0)
+    assert model.transition_probability(desk, "take", hall) == pytest.approx(5 / 6)
+    assert model.transition_probability(desk, "take", None) == pytest.approx(1 / 6)
 
 
 def test_the_best_action_at_the_desk_is_to_take(world):
-    """By chance and by how often it is done; throwing comes with its chance of success."""
     first, *others = world.model().best_action(world.hubs[DESK])
     assert first.action == "take"
     assert (first.trials, first.success > 0.7) == (5.0, True)
@@ -66,28 +56,7 @@ def test_the_best_action_at_the_desk_is_to_take(world):
     assert {score.action for score in others} == {"find", "put", "throw"}
 
 
-def test_success_by_hand(planted):
-    """One region, one action, 4 of 5: three Beta posteriors with eight trials before each."""
-    planted.live([HALL], ["find"], 1.0, times=4)
-    planted.live([HALL], ["find"], -1.0)
-    every = (4 + 8 * 0.5) / (5 + 8)
-    find = (4 + 8 * every) / (5 + 8)
-    here = (4 + 8 * every) / (5 + 8)
-
-    def odds(p):
-        return p / (1 - p)
-
-    prior = odds(find) * odds(here) / odds(every)
-    prior /= 1 + prior
-    expected = (4 + 8 * prior) / (5 + 8)
-    model = planted.model()
-    assert model.success_probability(planted.hubs[HALL], "find") == pytest.approx(expected)
-    quality = (4 + 8 * (4 + 8 * 0.5) / 13) / 13
-    assert model.region_quality(planted.hubs[HALL]) == pytest.approx(quality)
-
-
 def test_a_region_that_nobody_saw_backs_off(world):
-    """To what is known of the namespace."""
     model = world.model()
     elsewhere, desk = world.hubs[9], world.hubs[DESK]
     assert elsewhere not in model.visited_regions
@@ -101,36 +70,27 @@ def test_a_region_that_nobody_saw_backs_off(world):
 
 def test_the_strategy_is_the_way_of_the_successes(world):
     """Find, take, put; with the probability of each next region."""
-    hubs = world.hubs
-    stages = world.model().strategy_for(hubs[DESK])
-    assert [(s.region, s.action) for s in stages] == [(hubs[DESK], "take"), (hubs[HALL], "put")]
-    assert (stages[0].next_region, stages[0].probability) == (hubs[HALL], 1.0)
-    assert (stages[1].next_region, stages[1].probability) == (None, 1.0)
+    hall, desk, *_ = world.hubs
+    stages = world.model().strategy_for(desk)
+    assert [(s.region, s.action) for s in stages] == [(desk, "take"), (hall, "put")]
+    assert [(s.next_region, s.probability) for s in stages] == [(hall, 1.0), (None, 1.0)]
     assert all(0 < stage.success < 1 for stage in stages)
-    assert len(world.model().strategy_for(hubs[DESK], most=1)) == 1
-
-
-def test_find_take_put_is_found_and_throwing_is_not(planted):
-    """As the documents tell it: three regions, one action fails."""
-    planted.live([HALL, DESK, BIN], ["find", "take", "put"], 1.0, times=5)
-    planted.live([HALL, DESK], ["find", "throw"], -1.0, times=5)
-    stages = planted.model().strategy_for(planted.hubs[HALL])
-    assert [stage.action for stage in stages] == ["find", "take", "put"]
-    values = planted.model().value_iteration()
-    assert values.actions[planted.hubs[DESK]] == "take"
-    assert values.values[planted.hubs[HALL]] > 0.5
+    assert len(world.model().strategy_for(desk, most=1)) == 1
+    values = world.model().value_iteration()
+    assert values.actions[desk] == "take"
+    assert set(values.values) == set(values.actions) == {hall, desk}
+    assert all(0 < value < 1 for value in values.values.values())
+    assert values.values != world.model().value_iteration(discount=0.2).values
 
 
 def test_a_strategy_that_goes_round_ends(planted):
     """No region twice."""
-    for _ in range(3):
-        planted.live([HALL, DESK, HALL, DESK, HALL], ["on"] * 5, 1.0)
+    planted.live([HALL, DESK, HALL, DESK, HALL], ["on"] * 5, 1.0, times=3)
     stages = planted.model().strategy_for(planted.hubs[HALL])
     assert [stage.region for stage in stages] == [planted.hubs[HALL], planted.hubs[DESK]]
 
 
 def test_two_types_of_tasks_want_opposite_actions(planted):
-    """In one region; a third type gets what holds for all."""
     for task, good, bad in (("keep", "take", "throw"), ("clean", "throw", "take")):
         planted.live([DESK], [good], 1.0, times=6, task=task)
         planted.live([DESK], [bad], -1.0, times=6, task=task)
@@ -148,7 +108,6 @@ def test_two_types_of_tasks_want_opposite_actions(planted):
 
 
 def test_a_strategy_for_a_task_new_to_the_region_is_that_of_all(planted):
-    """The task was met elsewhere."""
     planted.live([HALL], ["find"], 1.0, task="keep")
     planted.live([DESK], ["take"], 1.0)
     stages = planted.model().strategy_for(planted.hubs[DESK], "keep")
@@ -156,23 +115,13 @@ def test_a_strategy_for_a_task_new_to_the_region_is_that_of_all(planted):
 
 
 def test_one_action_that_succeeded_once_does_not_go_first(planted):
-    """Before one that mostly succeeds."""
     planted.live([DESK], ["take"], 1.0, times=8)
     planted.live([DESK], ["take"], -1.0, times=2)
     planted.live([DESK], ["jump"], 1.0)
     assert planted.model().best_action(planted.hubs[DESK])[0].action == "take"
 
 
-def test_values_are_chances(world):
-    """Of the visited regions alone; a discount of one's own is taken."""
-    found = world.model().value_iteration()
-    assert set(found.values) == set(found.actions) == {world.hubs[HALL], world.hubs[DESK]}
-    assert all(0 < value < 1 for value in found.values.values())
-    assert found.values != world.model().value_iteration(discount=0.2).values
-
-
 def test_a_model_follows_what_is_learned(world):
-    """It is read again when the namespace has learned; what is undone is gone."""
     model, desk = world.model(), world.hubs[DESK]
     before = model.success_probability(desk, "throw")
     receipt = world.memory.regions.learn_episode([desk], ["throw"], 1.0, namespace=world.namespace)
@@ -182,7 +131,6 @@ def test_a_model_follows_what_is_learned(world):
 
 
 def test_a_model_of_a_forgotten_namespace_knows_the_new_one(planted):
-    """Though both have learned once."""
     planted.live([DESK], ["take"], 1.0)
     model = planted.model()
     assert model.actions == ("take",)
@@ -192,7 +140,6 @@ def test_a_model_of_a_forgotten_namespace_knows_the_new_one(planted):
 
 
 def test_namespaces_do_not_see_each_other(world):
-    """Not even that there is anything."""
     model = world.memory.regions.mdp(namespace="nobody else")
     assert (model.visited_regions, model.actions) == ((), ())
     assert model.best_action(world.hubs[DESK]) == []
@@ -200,33 +147,26 @@ def test_namespaces_do_not_see_each_other(world):
     assert model.value_iteration().values == {}
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (lambda m, hub: m.best_action("no such"), "there is no region 'no such' on level 1"),
-        (lambda m, hub: m.best_action(""), "there is no region '' on level 1"),
-        (lambda m, hub: m.region_quality(None), "there is no region None"),
-        (lambda m, hub: m.strategy_for("x" * 999), "there is no region 'xxx"),
-        (lambda m, hub: m.success_probability(hub, "fly"), "no step 'fly' was ever taken"),
-        (
-            lambda m, hub: m.success_probability(hub, ""),
-            "known actions are: find, put, take, throw",
-        ),
-        (lambda m, hub: m.transition_probability(hub, "fly", None), "no step 'fly'"),
-        (lambda m, hub: m.transition_probability(hub, "find", "no"), "there is no region 'no'"),
-    ],
-)
-def test_unknown_regions_and_actions(world, asked, words):
+def test_unknown_regions_and_actions(world):
     """One sentence that tells where names come from."""
-    with pytest.raises(NotFoundError, match=words):
-        asked(world.model(), world.hubs[DESK])
+    model, hub = world.model(), world.hubs[DESK]
+    for call, words in (
+        (lambda: model.best_action("no such"), "there is no region 'no such' on level 1"),
+        (lambda: model.region_quality(None), "there is no region None"),
+        (lambda: model.strategy_for("x" * 999), "there is no region 'xxx"),
+        (lambda: model.success_probability(hub, "fly"), "no step 'fly' was ever taken"),
+        (lambda: model.success_probability(hub, ""), "actions are: find, put, take, throw"),
+        (lambda: model.transition_probability(hub, "fly", None), "no step 'fly'"),
+        (lambda: model.transition_probability(hub, "find", "no"), "there is no region 'no'"),
+    ):
+        with pytest.raises(NotFoundError, match=words):
+            call()
 
 
-@pytest.mark.parametrize("discount", [0, 1, 1.5, -0.1, float("nan"), "0.5", True])
-def test_discounts_that_are_none(world, discount):
-    """It must lie between 0 and 1."""
-    with pytest.raises(InvalidInputError, match="discount must be between 0 and 1"):
-        world.model().value_iteration(discount=discount)
+def test_discounts_that_are_none(world):
+    for discount in (0, 1, -0.1, float("nan"), "0.5", True):
+        with pytest.raises(InvalidInputError, match="discount must be between 0 and 1"):
+            world.model().value_iteration(discount=discount)
 
 
 def test_a_model_is_made_of_a_memory_and_learns(planted):
@@ -245,7 +185,6 @@ def test_a_model_is_made_of_a_memory_and_learns(planted):
 
 
 def test_the_chance_of_an_episode_is_the_mean_of_its_steps(planted):
-    """In log-odds; one that began as successes do is likelier than one that began as failures."""
     for action, reward in (("take", 1.0), ("throw", -1.0)):
         planted.live([0, 1], [action, "put"], reward, times=4)
     mdp, (first, second, *_) = planted.model(), planted.hubs

@@ -21,7 +21,7 @@ def prior():
     return Posterior.of(weights, strength=1.0)
 
 
-def shown(**columns):
+def make_matrix(**columns):
     """Features of shown documents, by column."""
     size = len(next(iter(columns.values())))
     matrix = np.zeros((size, len(FEATURES)))
@@ -30,33 +30,29 @@ def shown(**columns):
     return matrix
 
 
-def test_a_feature_of_what_was_used_gains(prior):
-    """One of two was used, and only it had a bridge."""
-    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    assert after.mean[BRIDGE] > 0
-    assert after.mean[SIMILARITY] == pytest.approx(2.0)
-
-
-def test_it_loses_when_what_was_not_used_had_it(prior):
-    """The same the other way round."""
-    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([0.0, 1.0]))
-    assert after.mean[BRIDGE] < 0
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_was_used_gains_and_what_was_not_loses(prior, sign):
+    used = np.array([1.0, 0.0])[::sign]
+    steps = [
+        prior.update(make_matrix(bridge=[1.0, 0.0]), used, weight).mean - prior.mean
+        for weight in (1.0, 0.5)
+    ]
+    assert sign * steps[0][BRIDGE] > sign * steps[1][BRIDGE] > 0  # less weight, smaller step
+    assert steps[0][SIMILARITY] == pytest.approx(0.0)
 
 
 def test_what_texts_say_of_themselves_keeps_its_worth(prior):
-    """Weights of the text, and of memories, stay; those of names and pointers move."""
     after = prior.update(
-        shown(**{name: [1.0, 0.0] for name in FEATURES if name != "similarity"}),
+        make_matrix(**{name: [1.0, 0.0] for name in FEATURES if name != "similarity"}),
         np.array([1.0, 0.0]),
     )
     moved = dict(zip(FEATURES, np.abs(after.mean - prior.mean), strict=True))
-    assert {name for name in FEATURES if moved[name] > 0.01} == CORPUS_FEATURES
+    assert {name for name in FEATURES if moved[name] > 0.01} == CORPUS_FEATURES < set(FEATURES)
     assert all(moved[name] == 0.0 for name in set(FEATURES) - CORPUS_FEATURES)
 
 
 def test_it_is_the_gradient_of_what_was_told(prior):
-    """One Newton step: the gradient of the log-likelihood over the precision, by differences."""
-    matrix, used = shown(bridge=[0.3, 0.8], name=[0.5, 0.0]), np.array([1.0, 0.0])
+    matrix, used = make_matrix(bridge=[0.3, 0.8], name=[0.5, 0.0]), np.array([1.0, 0.0])
 
     def likelihood(bridge):
         weights = prior.mean.copy()
@@ -71,44 +67,19 @@ def test_it_is_the_gradient_of_what_was_told(prior):
     )
 
 
-def test_a_surprise_moves_it_little(prior):
-    """An unlikely document that is called used is more likely a mistake than a discovery."""
-    expected, surprising = (
-        abs(prior.update(shown(bridge=[1.0], similarity=[s]), np.array([1.0])).mean[BRIDGE])
-        for s in (0.0, -4.0)
-    )
-    assert surprising < expected / 20
-
-
-def test_less_weight_is_a_smaller_step(prior):
-    """Feedback that counts half moves less."""
-    full, half = (
-        prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]), weight).mean[BRIDGE]
-        for weight in (1.0, 0.5)
-    )
-    assert 0 < half < full
-
-
 def test_many_steps_approach_the_frequency_with_which_a_feature_is_right(prior):
-    """Of what is used four times in five, with a tenth of it told wrong, seven in eight are."""
     posterior = prior
-    for turn in range(4000):
-        posterior = posterior.update(shown(bridge=[1.0]), np.array([float(turn % 5 != 0)]))
+    for turn in range(2000):
+        posterior = posterior.update(make_matrix(bridge=[1.0]), np.array([float(turn % 5 != 0)]))
     assert posterior.mean[BRIDGE] == pytest.approx(np.log(7), rel=0.05)
 
 
-def test_it_comes_back_as_it_was_stored(prior):
-    """Through plain data."""
-    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    again = Posterior.from_dict(after.to_dict(), prior)
-    np.testing.assert_array_equal(again.mean, after.mean)
-    np.testing.assert_array_equal(again.precision, after.precision)
-
-
-def test_features_of_another_release_keep_their_prior(prior):
-    """What was learned of known ones stays, an unknown one is passed over."""
-    taught = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+def test_it_is_stored_and_features_of_another_release_keep_their_prior(prior):
+    taught = prior.update(make_matrix(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     data = taught.to_dict()
+    again = Posterior.from_dict(data, prior)
+    np.testing.assert_array_equal(again.mean, taught.mean)
+    np.testing.assert_array_equal(again.precision, taught.precision)
     place = data["features"].index("name")
     data["features"][place] = "of another release"
     again = Posterior.from_dict(data, prior)
@@ -117,22 +88,12 @@ def test_features_of_another_release_keep_their_prior(prior):
     np.linalg.cholesky(again.precision)
 
 
-def test_the_last_lesson_is_taken_back_exactly(prior):
-    """What is left is the posterior before it."""
-    before = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    after = before.update(shown(bridge=[0.3, 0.9], name=[0.1, 0.2]), np.array([0.0, 1.0]))
-    again = remove_gain(after, encode_gain(before, after))
-    np.testing.assert_allclose(again.mean, before.mean, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(again.precision, before.precision, rtol=1e-7, atol=1e-9)
-
-
 @given(st.permutations(range(4)))
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lessons_are_taken_back_in_any_order(prior, order):
-    """Without all of them the prior is left; the evidence of the others stays in between."""
     taught, gains = prior, []
     for lesson in range(4):
-        matrix = shown(bridge=[0.2 * lesson, 0.5], name=[0.5, 0.1 * lesson])
+        matrix = make_matrix(bridge=[0.2 * lesson, 0.5], name=[0.5, 0.1 * lesson])
         former, taught = taught, taught.update(matrix, np.array([1.0, 0.0]))
         gains.append(encode_gain(former, taught))
     for lesson in order:
@@ -143,21 +104,14 @@ def test_lessons_are_taken_back_in_any_order(prior, order):
 
 
 def test_gains_of_another_release_stay(prior):
-    """Of other features it is not known which they were."""
-    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = prior.update(make_matrix(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     gain = zlib.compress(b"else" + zlib.decompress(encode_gain(prior, after))[4:])
     assert remove_gain(after, gain) is after
 
 
 def test_draws_spread_as_the_precision_says(prior):
-    """A well-known weight is drawn near its mean, others far from it."""
     rng = np.random.default_rng(0)
     drawn = prior.sample(rng, 2000)
     assert drawn[:, SIMILARITY].mean() == pytest.approx(2.0, abs=0.01)
     assert drawn[:, SIMILARITY].std() == pytest.approx(0.001, rel=0.1)
     assert drawn[:, BRIDGE].std() == pytest.approx(1.0, rel=0.1)
-
-
-def test_what_is_learned_is_a_feature():
-    """Its names are columns."""
-    assert set(FEATURES) > CORPUS_FEATURES

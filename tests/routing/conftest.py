@@ -10,20 +10,19 @@ from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 QUESTION = "Where is the harbour?"
 
 
-def pointer(key: int, weight: float, title: str = "") -> OutgoingEdge:
-    """A link to a node."""
+def make_pointer(key: int, weight: float, title: str = "") -> OutgoingEdge:
     head = NodeHead(key, f"n{key}", title or f"Title {key}", 0, np.zeros(2, dtype=np.float32))
     return OutgoingEdge(0, head, EdgeKind.LINK, weight, weight)
 
 
-def choice_of(scores, *, first=1, inhibited=()) -> RouterChoice:
+def make_choice(scores, *, first=1, inhibited=()) -> RouterChoice:
     """Habitual pointers to nodes ``first``, ``first + 1``, …; scores are r + w, half each."""
     half = np.array(scores) / 2
-    pointers = [pointer(first + i, w) for i, w in enumerate(half.tolist())]
+    pointers = [make_pointer(first + i, w) for i, w in enumerate(half.tolist())]
     return RouterChoice("n0", tuple(pointers), half, half, 0.0, tuple(inhibited))
 
 
-def texts_of(text="Text {id}."):
+def make_reader(text="Text {id}."):
     """Reads nodes whose text names them."""
 
     def read(ids):
@@ -34,20 +33,25 @@ def texts_of(text="Text {id}."):
 
 @pytest.fixture
 def request_of():
-    """Requests with the pointers of one or several nodes; see :func:`choice_of`."""
+    """Requests with the pointers of one or several nodes; see :func:`make_choice`."""
 
     def make(*scores, text="Text {id}.", query=QUESTION, **fields):
         firsts = np.cumsum([1, *[len(own) for own in scores]])
-        choices = [choice_of(s, first=int(f)) for s, f in zip(scores, firsts, strict=False)]
-        return RoutingRequest(query, tuple(choices), 6, read=texts_of(text), **fields)
+        choices = [make_choice(s, first=int(f)) for s, f in zip(scores, firsts, strict=False)]
+        return RoutingRequest(query, tuple(choices), 6, read=make_reader(text), **fields)
 
     return make
 
 
 @pytest.fixture
+def three(request_of):
+    """Three unclear pointers of one node; the policy follows the first."""
+    return request_of((0.7, 0.55, 0.5))
+
+
+@pytest.fixture
 def pointer_of():
-    """Pointers by key, weight and title."""
-    return pointer
+    return make_pointer
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def pages():
     return [hub, *made]
 
 
-def right_shares(memory):
+def measure_right_shares(memory):
     """Share of right steps among the first five documents, by round; told which were right."""
     shares = []
     for _ in range(ROUNDS):
@@ -61,10 +61,9 @@ def right_shares(memory):
 
 @pytest.mark.parametrize("model", ["simulated:0.3", "simulated:1", None])
 def test_wrong_steps_disappear(pages, embeddings, model):
-    """With a router that errs, with one that only tosses coins, and without one."""
     router = None if model is None else ChatModelRouter(load_chat_model(model))
     with CrabPath.open(embeddings=embeddings, router=router) as memory:
         memory.add_documents(pages)
-        shares = right_shares(memory)
+        shares = measure_right_shares(memory)
     assert shares[0] < 0.8
     assert shares[-1] > 0.9

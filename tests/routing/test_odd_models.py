@@ -6,19 +6,18 @@ import time
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 
 SECOND = '{"follow": [2], "drop": [], "stop": true, "reason": "r"}'
 
 
-class Odd(BaseChatModel):
+class OddModel(BaseChatModel):
     """Says one thing, after a while; its structured output is whatever it is given."""
 
     message: Any = AIMessage(SECOND)
@@ -36,49 +35,35 @@ class Odd(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self.message)])
 
     def with_structured_output(self, schema, **options):
-        """Whatever it is given, else none."""
         if self.structured is None:
             return super().with_structured_output(schema, **options)
         return RunnableLambda(lambda _: self.structured)
 
 
-@pytest.fixture
-def three(request_of):
-    """Three unclear pointers of one node; the policy follows the first."""
-    return request_of((0.7, 0.55, 0.5))
-
-
 def route(model, request, **settings):
-    """What a router makes of a request."""
     return ChatModelRouter(model, RouterSettings(prices=(1, 1), **settings)).route(request)
 
 
 @pytest.mark.parametrize(
-    "told",
+    ("counts", "output"),
     [
-        {"input_tokens": None, "output_tokens": None},
-        {"input_tokens": float("nan"), "output_tokens": float("inf")},
-        {"input_tokens": "12", "output_tokens": "3"},
-        {"input_tokens": -5, "output_tokens": -1},
-        {},
+        ({"input_tokens": None, "output_tokens": None}, 16),
+        ({"input_tokens": float("nan"), "output_tokens": float("inf")}, 16),
+        ({"input_tokens": "12", "output_tokens": "3"}, 16),
+        ({"input_tokens": -5, "output_tokens": -1}, 16),
+        ({}, 16),
+        ({"input_tokens": 112.0, "output_tokens": 3.0, "total_tokens": 115.0}, 3),
     ],
 )
-def test_counts_that_are_none_are_estimated(three, told):
+def test_counts_are_whole_numbers_or_estimated(three, counts, output):
     """A turn can be stored, and its cost added up."""
     message = AIMessage(SECOND)
-    message.usage_metadata = told
-    routed = route(Odd(message=message), three)
+    message.usage_metadata = counts
+    routed = route(OddModel(message=message), three)
     assert routed.decisions[0].followed == (1,)
-    assert (routed.usage.input_tokens > 100, routed.usage.output_tokens) == (True, 16)
+    assert (routed.usage.input_tokens > 100, routed.usage.output_tokens) == (True, output)
+    assert isinstance(routed.usage.output_tokens, int)
     json.dumps(routed.usage.cost_usd, allow_nan=False)
-
-
-def test_counts_are_whole_numbers(three):
-    """Also where a model gives them as others."""
-    message = AIMessage(SECOND)
-    message.usage_metadata = {"input_tokens": 12.0, "output_tokens": 3.0, "total_tokens": 15.0}
-    used = route(Odd(message=message), three).usage
-    assert str((used.input_tokens, used.output_tokens)) == "(12, 3)"
 
 
 @pytest.mark.parametrize(
@@ -87,6 +72,7 @@ def test_counts_are_whole_numbers(three):
         [{"type": "reasoning", "reasoning": "hm {"}, {"type": "text", "text": SECOND}],
         f"<think>{{maybe}} the {{first}}? </think>{SECOND}",
         f'First I thought {{"follow": [1], "stop": true}}, but: {SECOND}',
+        'Sure:\n```json\n{"follow": [2], "stop": true}\n```\nThat one.',
         '{"follow": [2.0], "stop": true}',
         '{"follow": 2, "stop": true}',
         '{"follow": [2], "drop": null, "stop": true, "reason": null}',
@@ -95,8 +81,8 @@ def test_counts_are_whole_numbers(three):
     ],
 )
 def test_what_is_meant_is_understood(three, content):
-    """Blocks, thoughts before the answer, nulls, other numbers, an end that is missing."""
-    routed = route(Odd(message=AIMessage(content)), three, max_retries=0)
+    """Blocks, thoughts before the answer, fences, nulls, other numbers, an end that is missing."""
+    routed = route(OddModel(message=AIMessage(content)), three, max_retries=0)
     assert routed.decisions[0].followed == (1,)
 
 
@@ -115,7 +101,7 @@ def test_what_is_meant_is_understood(three, content):
 def test_an_endless_answer_costs_no_time(three, content):
     """It is not read to the end, and the policy decides."""
     begun = time.perf_counter()
-    routed = route(Odd(message=AIMessage(content)), three, max_retries=0)
+    routed = route(OddModel(message=AIMessage(content)), three, max_retries=0)
     assert time.perf_counter() - begun < 1
     assert (routed.decisions[0].followed, routed.usage.failures) == ((0,), 1)
 
@@ -132,15 +118,14 @@ def test_an_endless_answer_costs_no_time(three, content):
     ],
 )
 def test_structured_output_of_other_shapes(three, structured, followed):
-    """Plain data counts as well; where there is nothing in it the policy decides."""
-    routed = route(Odd(structured=structured), three, max_retries=0)
+    routed = route(OddModel(structured=structured), three, max_retries=0)
     assert routed.decisions[0].followed == followed
 
 
 def test_leaving_all_to_experience_is_an_answer(three):
     """As the instructions say: it is no failure, and never opens the circuit."""
     text = '{"follow": [], "drop": [], "stop": false, "reason": "unsure"}'
-    router = ChatModelRouter(Odd(message=AIMessage(text)))
+    router = ChatModelRouter(OddModel(message=AIMessage(text)))
     for _ in range(4):
         routed = router.route(three)
     assert (routed.notes, routed.usage.failures, router.state) == (("unsure",), 0, "closed")
@@ -148,8 +133,7 @@ def test_leaving_all_to_experience_is_an_answer(three):
 
 
 def test_without_room_for_a_candidate_nothing_is_asked(three):
-    """The budget holds, and the turn says why."""
-    model = Odd()
+    model = OddModel()
     routed = route(model, three, max_input_tokens=100)
     assert (model.asked, routed.usage.calls) == (0, 0)
     assert routed.notes == ("not asked: no candidate fits into 100 tokens",)
@@ -158,9 +142,9 @@ def test_without_room_for_a_candidate_nothing_is_asked(three):
 def test_a_model_that_cannot_be_awaited_keeps_no_thread_of_the_loop(three):
     """Others go on working in its threads, and the loop ends without waiting for the model."""
 
-    async def many() -> float:
+    async def ask_often() -> float:
         settings = RouterSettings(timeout=0.2, max_retries=0, max_failures=50)
-        router = ChatModelRouter(Odd(seconds=4.0), settings)
+        router = ChatModelRouter(OddModel(seconds=4.0), settings)
         routed = await asyncio.gather(*[router.aroute(three) for _ in range(40)])
         assert all("no answer within 0.2 s" in one.notes[0] for one in routed)
         begun = time.perf_counter()
@@ -168,28 +152,18 @@ def test_a_model_that_cannot_be_awaited_keeps_no_thread_of_the_loop(three):
         return time.perf_counter() - begun
 
     begun = time.perf_counter()
-    assert asyncio.run(many()) < 0.5
+    assert asyncio.run(ask_often()) < 0.5
     assert time.perf_counter() - begun < 3
 
 
 async def test_a_model_that_cannot_be_awaited_is_asked(three):
-    """Its answer and its errors come through."""
-    assert (await ChatModelRouter(Odd()).aroute(three)).decisions[0].followed == (1,)
-    failing = await ChatModelRouter(Odd(message=None)).aroute(three)
+    assert (await ChatModelRouter(OddModel()).aroute(three)).decisions[0].followed == (1,)
+    failing = await ChatModelRouter(OddModel(message=None)).aroute(three)
     assert failing.notes[0].startswith("failed: ")
-
-
-@pytest.mark.parametrize("wrap", ["bind", "with_config", "with_retry", "with_fallbacks"])
-def test_a_wrapped_model_is_refused(wrap):
-    """One sentence says what to pass."""
-    model = FakeListChatModel(responses=[SECOND])
-    given = getattr(model, wrap)(*([[model]] if wrap == "with_fallbacks" else []))
-    with pytest.raises(InvalidInputError, match="pass a BaseChatModel itself, without bind"):
-        ChatModelRouter(given)
 
 
 def test_an_answer_that_was_cut_off_says_what_to_do(three):
     """A reasoning model spends its tokens on thoughts."""
     message = AIMessage("", response_metadata={"finish_reason": "length"})
-    routed = route(Odd(message=message), three)
+    routed = route(OddModel(message=message), three)
     assert "raise output_tokens, or set it to None" in routed.notes[0]

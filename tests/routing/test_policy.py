@@ -24,7 +24,7 @@ ONE = PolicySettings(temperature=1.0, stop_score=0.0)
 NUMBER = st.floats(-1, 1)
 
 
-def choice(weights, relevance=None, stop_weight=0.0):
+def make_choice(weights, relevance=None, stop_weight=0.0):
     """A choice between pointers with these weights, irrelevant unless said otherwise."""
     vector = np.array([1, 0], dtype=np.float32)
     pointers = tuple(
@@ -36,93 +36,72 @@ def choice(weights, relevance=None, stop_weight=0.0):
 
 
 def decide(one, settings=ONE, budget=6, rng=None):
-    """What a router decides for one choice."""
     (decision,) = SoftmaxRouter(settings, rng).route(RoutingRequest("q", (one,), budget)).decisions
     return decision
 
 
 def test_probabilities_are_those_of_the_document():
     """The worked example of the OpenClawBrain paper §3."""
-    decision = decide(choice(WEIGHTS))
+    decision = decide(make_choice(WEIGHTS))
     assert decision.probabilities == pytest.approx(EXPECTED, abs=5e-4)
     assert decision.decided_by == "policy"
 
 
-def test_greedy_follows_exactly_what_beats_stop():
-    """Best first: .5 and .3 beat STOP at 0, -.2 does not."""
-    decision = decide(choice((0.3, -0.2, 0.5)))
-    assert decision.followed == (2, 0)
-    assert decision.stopped
-
-
-def test_relevance_and_weight_add_up():
-    """Of r + w = .9 and .5 + .3 = .8 against STOP at .85, only the first is followed."""
-    settings = PolicySettings(temperature=0.2, stop_score=0.85)
-    assert decide(choice((0.1, 0.5), relevance=(0.8, 0.3)), settings).followed == (0,)
-
-
-def test_a_learned_weight_of_stop_moves_the_bar():
-    """STOP at .4 silences .3, STOP at -.3 lets -.2 pass."""
-    assert decide(choice(WEIGHTS, stop_weight=0.4)).followed == (0,)
-    assert decide(choice(WEIGHTS, stop_weight=-0.3)).followed == (0, 1, 2)
-
-
-def test_the_budget_cuts_the_choice_and_is_not_stop():
-    """Only the best is followed, and the record does not say that STOP ended it."""
-    decision = decide(choice(WEIGHTS), budget=1)
-    assert decision.followed == (0,)
-    assert not decision.stopped
+@pytest.mark.parametrize(
+    ("given", "options", "followed", "stopped"),
+    [
+        pytest.param(
+            make_choice((0.3, -0.2, 0.5)), {}, (2, 0), True, id="what beats STOP, best first"
+        ),
+        # r + w = .9 and .5 + .3 = .8 against STOP at .85.
+        pytest.param(
+            make_choice((0.1, 0.5), relevance=(0.8, 0.3)),
+            {"settings": PolicySettings(temperature=0.2, stop_score=0.85)},
+            (0,),
+            True,
+            id="relevance and weight add up",
+        ),
+        pytest.param(make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True, id="a learned STOP"),
+        pytest.param(
+            make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False, id="a weaker STOP"
+        ),
+        pytest.param(make_choice(WEIGHTS), {"budget": 1}, (0,), False, id="the budget is not STOP"),
+    ],
+)
+def test_what_the_greedy_policy_follows(given, options, followed, stopped):
+    decision = decide(given, **options)
+    assert (decision.followed, decision.stopped) == (followed, stopped)
 
 
 def test_temperature_sharpens_and_flattens_but_keeps_the_order():
-    """A low temperature puts all on the best, a high one makes all four alike."""
-    cold = decide(choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
-    warm = decide(choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
+    cold = decide(make_choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
+    warm = decide(make_choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
     assert cold.probabilities == pytest.approx([1, 0, 0, 0], abs=1e-6)
     assert warm.probabilities == pytest.approx([0.25] * 4, abs=1e-3)
     assert cold.followed == warm.followed == (0, 1)
 
 
-@pytest.fixture(scope="module")
-def samples():
-    """What a sampling router followed in 20,000 equal choices."""
-    rng = np.random.default_rng(20)
-    many = RoutingRequest("q", (choice(WEIGHTS),) * 20_000, 6)
-    return Counter(d.followed for d in SoftmaxRouter(ONE, rng).route(many).decisions)
-
-
-def within(count, total, probability, errors):
-    """Whether a count lies within so many standard errors √(p(1-p)/n) of its probability."""
-    return abs(count / total - probability) <= errors * np.sqrt(
-        probability * (1 - probability) / total
-    )
-
-
-def test_first_choices_are_drawn_with_the_probabilities_of_the_policy(samples):
-    """Each action, STOP among them, comes first as often as π says, within 3 standard errors."""
-    pi = decide(choice(WEIGHTS)).probabilities
-    first = Counter(followed[0] if followed else 3 for followed in samples.elements())
-    assert all(within(first[action], 20_000, pi[action], 3) for action in range(4))
-
-
-def test_routes_are_drawn_without_replacement_until_stop(samples):
+def test_routes_are_drawn_without_replacement_until_stop():
     """Each of the 16 sequences comes as often as Plackett–Luce says, within 4 standard errors.
 
     P(a, b, STOP) = π(a) · π(b)/(1 - π(a)) · π(STOP)/(1 - π(a) - π(b)).
     """
-    pi = decide(choice(WEIGHTS)).probabilities
+    router = SoftmaxRouter(ONE, np.random.default_rng(20))
+    many = RoutingRequest("q", (make_choice(WEIGHTS),) * 20_000, 6)
+    samples = Counter(d.followed for d in router.route(many).decisions)
+    pi = decide(make_choice(WEIGHTS)).probabilities
     for size in range(4):
         for followed in permutations(range(3), size):
             probability, left = 1.0, 1.0
             for action in (*followed, 3):
                 probability *= pi[action] / left
                 left -= pi[action]
-            assert within(samples[followed], 20_000, probability, 4), followed
+            error = np.sqrt(probability * (1 - probability) / 20_000)
+            assert abs(samples[followed] / 20_000 - probability) <= 4 * error, followed
 
 
 def test_sampling_repeats_with_its_seed():
-    """An equal seed gives equal decisions, so that exploration can be repeated."""
-    request = RoutingRequest("q", (choice(WEIGHTS),) * 50, 6)
+    request = RoutingRequest("q", (make_choice(WEIGHTS),) * 50, 6)
     runs = [
         [
             d.followed
@@ -143,7 +122,7 @@ def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
     """Probabilities sum to 1 with STOP; what is followed beats STOP, best first, within budget."""
     relevance, weights = zip(*pairs, strict=True)
     settings = PolicySettings(temperature=temperature, stop_score=stop)
-    decision = decide(choice(weights, relevance), settings, budget)
+    decision = decide(make_choice(weights, relevance), settings, budget)
     scores = np.add(relevance, weights)
     followed = scores[list(decision.followed)]
     assert decision.probabilities.sum() == pytest.approx(1)
@@ -156,7 +135,6 @@ def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.floats(-1e6, 1e6))
 def test_softmax_is_stable_and_ignores_a_common_shift(logits, shift):
-    """Large values neither overflow nor change the result when all are moved alike."""
     sizes = np.array([len(logits)])
     plain = action_probabilities(np.array(logits), sizes)
     assert plain.sum() == pytest.approx(1)

@@ -1,11 +1,13 @@
-"""Memories that can be taught: with side collections in Chroma, and without, on both databases."""
+"""Memories that can be taught: with side collections in Chroma and without, on both databases."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
+from tables import nodes
 
 from crabpath_retrievers import CrabPath, Settings
 
@@ -19,7 +21,6 @@ class Asker:
     """Asks a memory, and looks at what it keeps."""
 
     def __init__(self, memory: CrabPath) -> None:
-        """Ask ``memory``."""
         self.memory = memory
 
     def ask(self, text: str = QUESTION, namespace: str = "default", k: int = 10, **options):
@@ -50,26 +51,30 @@ class Asker:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With side collections in Chroma; without them where both databases are meant."""
+    """Without side collections; with those of Chroma where vectors are moved into them."""
     if "open_memory" in metafunc.fixturenames:
-        slow = () if metafunc.definition.get_closest_marker("both_databases") else pytest.mark.slow
-        others = [pytest.param(name, marks=slow) for name in ("sqlite", "postgresql")]
-        metafunc.parametrize("open_memory", ["chroma", *others], indirect=True)
+        moved = "index_vectors" in metafunc.fixturenames
+        both = metafunc.definition.get_closest_marker("both_databases")
+        fast = {"sqlite": True, "postgresql": both, "chroma": moved}
+        kinds = [pytest.param(k, marks=() if v else pytest.mark.slow) for k, v in fast.items()]
+        metafunc.parametrize("open_memory", kinds, indirect=True)
 
 
 @pytest.fixture
 def open_memory(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
     """Opens the memory of the test with settings, as often as wanted."""
-    chroma, path = request.param == "chroma", str(tmp_path / "memory")
-    place = request.getfixturevalue("postgres_store") if request.param == "postgresql" else path
-    index = None if chroma else InMemoryVectorStore(VECTORS)
+    kind, place = request.param, str(tmp_path / "memory")
+    if kind == "postgresql":
+        place = request.getfixturevalue("postgres_store")
+    index = None if kind == "chroma" else InMemoryVectorStore(VECTORS)
 
     def open_memory(**settings) -> CrabPath:
         given = Settings(**settings)
-        return CrabPath.open(place, embeddings=VECTORS, vectors=index, settings=given)
+        memory = CrabPath.open(place, embeddings=VECTORS, vectors=index, settings=given)
+        if not memory.info()["nodes"]:
+            memory.add_documents(DOCUMENTS)
+        return memory
 
-    with open_memory() as memory:
-        memory.add_documents(DOCUMENTS)
     return open_memory
 
 
@@ -82,11 +87,33 @@ def memory(open_memory) -> Iterator[CrabPath]:
 
 @pytest.fixture
 def asker(memory) -> Asker:
-    """Asks the memory of the test."""
     return Asker(memory)
 
 
 @pytest.fixture
+def index_vectors() -> Callable[[CrabPath], None]:
+    """Moves vectors of notes and episodes into their side collections, where there are any."""
+
+    def move(memory: CrabPath) -> None:
+        memory._services.notes.catch_up()
+        memory._services.episodes.catch_up()
+
+    return move
+
+
+@pytest.fixture
 def asker_of() -> type[Asker]:
-    """Makes one who asks another memory."""
     return Asker
+
+
+@pytest.fixture
+def authority(memory) -> Callable[..., list[int]]:
+    """The authority of nodes as it is stored."""
+
+    def read(*ids: str) -> list[int]:
+        with memory.store.open_reader() as connection:
+            query = sa.select(nodes.c.id, nodes.c.authority).where(nodes.c.id.in_(ids))
+            stored = {node: rank for node, rank in connection.execute(query)}
+        return [stored[node] for node in ids]
+
+    return read

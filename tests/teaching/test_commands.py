@@ -3,16 +3,20 @@
 import json
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.vectors import embedder
 
 TEXT = "Never skip CI for hotfixes."
 
 
 @pytest.fixture
 def cli(tmp_path, monkeypatch):
-    """Runs a command beside a memory of one document."""
+    """Runs a command beside a memory of one document, under vectors that mean nothing."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    monkeypatch.setattr(embedder, "load_default_embeddings", lambda: vectors)
     (tmp_path / "deploy.md").write_text("# Deploying\n\nWatch the pipeline.\n")
     monkeypatch.chdir(tmp_path)
 
@@ -23,63 +27,40 @@ def cli(tmp_path, monkeypatch):
     return run
 
 
-def read(result):
-    """The JSON that a command printed."""
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def test_teach_ask_and_correct(cli):
+def test_teach_ask_correct_and_forget(cli):
     """A note answers its question; a correction comes before what it corrects."""
-    question = "May I skip the pipeline?"
-    answer = read(cli("query", question, "-k", "1", "--json"))
-    (document,) = answer["documents"]
-    given = ("--query", question, "--related", document["id"], "--title", "Rules", "--json")
-    note = read(cli("teach", TEXT, *given))["id"]
-    assert read(cli("teach", TEXT, *given))["id"] == note
-    found = read(cli("query", question, "-k", "2", "--json"))
-    assert [item["id"] for item in found["documents"]] == [note, document["id"]]
 
-    fixed = read(cli("correct", "Only on Sundays.", "--turn", answer["turn_id"], "--json"))["id"]
-    again = read(cli("query", question, "-k", "3", "--json"))["documents"]
+    def read(*arguments):
+        result = cli(*arguments, "--json")
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    question = "May I skip the pipeline?"
+    answer = read("query", question, "-k", "1")
+    (document,) = answer["documents"]
+    given = ("--query", question, "--related", document["id"], "--title", "Rules")
+    note = read("teach", TEXT, *given)["id"]
+    assert read("teach", TEXT, *given)["id"] == note
+    found = read("query", question, "-k", "2")
+    assert [item["id"] for item in found["documents"]] == [note, document["id"]]
+    fixed = read("correct", "Only on Sundays.", "--turn", answer["turn_id"])["id"]
+    again = read("query", question, "-k", "3")["documents"]
     assert again[0]["id"] == fixed  # what was told last of this question
     assert note not in {item["id"] for item in again[:2]}
-    assert read(cli("info", "--json"))["notes"] == 2
-    assert read(cli("forget", note, "--json"))["removed"] == 1
+    assert read("info")["notes"] == 2
+    assert read("forget", note)["removed"] == 1
 
-
-def test_directives_and_namespaces(cli):
-    """A directive of ann's is not shown to others."""
-    told = read(
-        cli(
-            "teach",
-            TEXT,
-            "--kind",
-            "directive",
-            "--authority",
-            "constitutional",
-            "-n",
-            "ann",
-            "--id",
-            "ci",
-            "--json",
-        )
-    )
-    assert told == {"id": "ci"}
+    rank = ("--kind", "directive", "--authority", "constitutional")
+    assert read("teach", TEXT, *rank, "-n", "ann", "--id", "ci") == {"id": "ci"}
     for namespace, expected in (("ann", True), ("bob", False)):
-        found = read(cli("query", TEXT, "-n", namespace, "--json"))["documents"]
+        found = read("query", TEXT, "-n", namespace)["documents"]
         assert ("ci" in {item["id"] for item in found}) is expected
-
-
-def test_for_people(cli):
-    """One line says where it is kept."""
     assert "Kept as teaching:" in cli("teach", TEXT).output
     assert "Kept as correction:" in cli("correct", TEXT, "--query", "May I?").output
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_unusable_input_is_one_sentence_and_exit_code_2(cli):
+    for arguments in (
         ("teach", ""),
         ("teach", TEXT, "--kind", "correction"),
         ("teach", TEXT, "--authority", "divine"),
@@ -87,10 +68,6 @@ def test_for_people(cli):
         ("correct", TEXT, "--turn", "never"),
         ("correct", TEXT, "--wrong", "nowhere"),
         ("teach", TEXT, "--store", "nowhere"),
-    ],
-)
-def test_unusable_input(cli, arguments):
-    """One sentence and exit code 2."""
-    result = cli(*arguments)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("Error:")
+    ):
+        result = cli(*arguments)
+        assert (result.exit_code, result.stderr[:6]) == (2, "Error:"), arguments

@@ -26,7 +26,7 @@ def secret(memory) -> str:
     return note
 
 
-def corpus(memory):
+def read_corpus(memory):
     """All that every namespace sees."""
     store = memory.store
     tables = ("terms", "names", "addresses", "references", "edges")
@@ -45,35 +45,32 @@ def corpus(memory):
     )
 
 
-def test_nothing_shared_holds_a_note(memory, asker):
-    """Term statistics, names, edges, ids and the index of documents stay as they were."""
-    before, vectors = corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
+def test_nothing_shared_holds_a_note(memory, asker, index_vectors):
+    before, vectors = read_corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
     note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
-    memory._services.notes.catch_up()
-    assert corpus(memory) == before
+    index_vectors(memory)
+    assert read_corpus(memory) == before
     assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
     assert asker.found("ci hotfixes", "ann").count(note) == 1
     memory.forget(ids=note)
-    assert corpus(memory) == before
+    assert read_corpus(memory) == before
 
 
-@pytest.mark.parametrize("asked", [TEXT, QUESTION, "CI", f"CI\n{TEXT}"])
 @pytest.mark.parametrize("indexed", [False, True])
-def test_another_namespace_never_finds_it(memory, asker, secret, asked, indexed):
+def test_another_namespace_never_finds_it(memory, asker, secret, index_vectors, indexed):
     """Neither by its words, nor by its question, name, id or metadata."""
     if indexed:
-        memory._services.notes.catch_up()
-        memory._services.episodes.catch_up()
+        index_vectors(memory)
     memory.teach("Something else.", namespace="bob")
-    for namespace in ("bob", "never seen"):
-        found = asker.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
-        assert secret not in found
-        assert set("abc") <= set(found)
-    assert secret in asker.found(asked, "ann")
+    for asked in (TEXT, QUESTION, "CI", f"CI\n{TEXT}"):
+        for namespace in ("bob", "never seen"):
+            found = asker.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
+            assert secret not in found
+            assert set("abc") <= set(found)
+        assert secret in asker.found(asked, "ann")
 
 
 def test_reads_by_id_and_key_are_scoped(memory, secret):
-    """The corpus alone is what one sees without a namespace."""
     store = memory.store
     ann, bob = store.walk.get_clock("ann").key, store.walk.get_clock("bob").key
     (key,) = store.learned.keys([secret]).values()
@@ -82,41 +79,25 @@ def test_reads_by_id_and_key_are_scoped(memory, secret):
         assert store.walk.get_nodes([secret], [key], namespace=namespace) == []
         assert store.catalog.documents([secret], namespace=namespace) == {}
     assert store.catalog.find_chunks(ids=[secret], documents=["", secret], sources=[""]) == []
+    source = store.learned.keys(["a"])["a"]
+    delta = WeightDelta(source, key, EdgeKind.CO_USED, 0.9)
+    store.apply([AdjustWeights("bob", (delta,))])  # even an edge of one's own is no pointer to it
+    frontier = store.walk.get_outgoing_edges([source], store.walk.get_clock("bob"))
+    assert key not in {pointer.target.key for pointer in frontier.pointers}
 
 
-def test_an_overlay_edge_to_a_foreign_note_is_no_pointer(memory, secret):
-    """Even if one stood in the overlay of another namespace."""
-    keys = memory.store.learned.keys(["a", secret])
-    delta = WeightDelta(keys["a"], keys[secret], EdgeKind.CO_USED, 0.9)
-    memory.store.apply([AdjustWeights("bob", (delta,))])
-    frontier = memory.store.walk.get_outgoing_edges([keys["a"]], memory.store.walk.get_clock("bob"))
-    assert keys[secret] not in {pointer.target.key for pointer in frontier.pointers}
-
-
-@pytest.mark.parametrize(
-    "tell",
-    [
-        lambda memory, note: memory.teach("t", related=[note], namespace="bob"),
-        lambda memory, note: memory.correct("t", wrong=[note], namespace="bob"),
-        lambda memory, note: memory.learning.anchor(note, namespace="bob"),
-    ],
-)
-def test_a_foreign_note_cannot_be_named(memory, secret, tell):
-    """For others it does not exist."""
-    with pytest.raises(NotFoundError, match="there is no document or note"):
-        tell(memory, secret)
-
-
-def test_a_foreign_id_is_taken(memory, secret):
-    """It cannot be replaced, and its text is not told."""
+def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret):
+    """Its id is taken, and its text is not told."""
+    for call in (
+        lambda: memory.teach("t", related=[secret], namespace="bob"),
+        lambda: memory.correct("t", wrong=[secret], namespace="bob"),
+        lambda: memory.learning.anchor(secret, namespace="bob"),
+    ):
+        with pytest.raises(NotFoundError, match="there is no document or note"):
+            call()
     with pytest.raises(InvalidInputError, match="is taken") as error:
         memory.teach("t", id=secret, namespace="bob")
     assert TEXT not in str(error.value)
-    assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
-
-
-def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
-    """Nothing is changed, neither the note nor the documents."""
     with pytest.raises(InvalidInputError, match="belongs to a note") as error:
         memory.add_documents([Document("x", id=secret)])
     assert not isinstance(error.value, DuplicateIdError)
@@ -124,7 +105,6 @@ def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
 
 
 def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
-    """A staged document is published whatever was taught meanwhile, and counts once."""
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))
@@ -137,22 +117,17 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
 
 
 def test_full_cleanup_keeps_notes(memory, asker, secret):
-    """What is not given again is removed, but it was never a document."""
+    facts = memory.info()
+    assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
     memory.add_documents([Document("Only this.", id="z")], cleanup="full")
     assert memory.info()["nodes"] == 1
     assert secret in asker.found(TEXT, "ann")
 
 
-def test_statistics_count_notes_apart(memory, secret):
-    """Documents and sources are counted without them."""
-    facts = memory.info()
-    assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
-
-
-def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret):
-    """Rows and vectors; those of others stay."""
+@pytest.mark.both_databases
+def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret, index_vectors):
     kept = memory.teach(TEXT, namespace="bob")
-    memory._services.notes.catch_up()
+    index_vectors(memory)
     key = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
     assert memory.store.notes.get_facts([secret]) == []
@@ -166,7 +141,6 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret):
 
 
 def test_feedback_about_a_note_stays_in_its_namespace(memory, asker, secret):
-    """It is credited like a document, and leads nobody else to it."""
     turn = asker.ask(QUESTION, "ann").turn.id
     assert memory.record(Feedback(turn, 1.0, used=[secret, "b"])).status == "applied"
     assert memory.store.notes.get_facts([secret])[0].uses == 1
@@ -174,7 +148,6 @@ def test_feedback_about_a_note_stays_in_its_namespace(memory, asker, secret):
 
 
 def test_a_filter_hides_notes(memory, asker):
-    """They have none of the metadata of documents; nothing about them is asked of the index."""
     memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
     note = memory.teach(TEXT, query=QUESTION)
     condition = (
@@ -187,7 +160,6 @@ def test_a_filter_hides_notes(memory, asker):
 
 
 def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch):
-    """Its queries take as many statements as before anybody was taught, and search one index."""
     statements, searched = [], []
     rows, of = sql_tools.CompiledSelect.rows, NamespaceCollections.of
     monkeypatch.setattr(

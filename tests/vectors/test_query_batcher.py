@@ -16,7 +16,6 @@ class Model:
     """Embeds a text as its length; the first call waits until it may go on."""
 
     def __init__(self):
-        """Nothing was embedded yet."""
         self.batches, self.threads = [], set()
         self.go_on = threading.Event()
 
@@ -32,61 +31,54 @@ class Model:
 
 @pytest.fixture
 def model():
-    """A model that waits."""
     return Model()
 
 
-async def asked(model, gathering, texts):
+async def embed_together(model, batcher, texts):
     """All at once; the model goes on when all wait."""
-    tasks = [asyncio.ensure_future(gathering.embed(text)) for text in texts]
+    tasks = [asyncio.ensure_future(batcher.embed(text)) for text in texts]
     await asyncio.sleep(0.05)
     model.go_on.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_what_waits_is_embedded_together(model):
-    """The first alone, as nobody waited then; the others in parts, in order, by one thread."""
     texts = ["a", "bb", "ccc", "dddd", "eeeee"]
-    vectors = await asked(model, QueryBatcher(model, 3), texts)
+    vectors = await embed_together(model, QueryBatcher(model, 3), texts)
     assert [vector.tolist() for vector in vectors] == [[1], [2], [3], [4], [5]]
     assert model.batches == [["a"], ["bb", "ccc", "dddd"], ["eeeee"]]
     assert len(model.threads) == 1
     assert threading.get_ident() not in model.threads
-
-
-async def test_one_bad_text_does_not_spoil_the_others(model):
-    """Its own caller gets the error."""
-    found = await asked(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
-    assert isinstance(found[2], InvalidInputError)
+    model.go_on.clear()
+    found = await embed_together(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
+    assert isinstance(found[2], InvalidInputError)  # one bad text does not spoil the others
     assert [found[i].tolist() for i in (0, 1, 3)] == [[1], [2], [4]]
 
 
 async def test_who_does_not_wait_any_more_is_left_out(model):
-    """A cancelled query costs nothing."""
-    gathering = QueryBatcher(model, 3)
-    first = asyncio.ensure_future(gathering.embed("a"))
-    gone = asyncio.ensure_future(gathering.embed("bb"))
+    batcher = QueryBatcher(model, 3)
+    first = asyncio.ensure_future(batcher.embed("a"))
+    gone = asyncio.ensure_future(batcher.embed("bb"))
     await asyncio.sleep(0.05)
     gone.cancel()
     await asyncio.sleep(0.05)
     model.go_on.set()
     assert (await first).tolist() == [1]
-    assert (await gathering.embed("ccc")).tolist() == [3]
+    assert (await batcher.embed("ccc")).tolist() == [3]
     assert model.batches == [["a"], ["ccc"]]
 
 
 def test_every_event_loop_may_wait(model):
-    """Also one after the other in one thread."""
     model.go_on.set()
-    gathering = QueryBatcher(model, 3)
-    assert [asyncio.run(gathering.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
+    batcher = QueryBatcher(model, 3)
+    assert [asyncio.run(batcher.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
-async def test_the_local_model_gives_the_same_vectors(given, monkeypatch):
-    """Embedded together or alone."""
+async def test_the_local_model_gives_the_same_vectors(given, embeddings, monkeypatch):
     monkeypatch.setattr(module, "load_default_embeddings", minilm.load)
-    embedder = Embedder(minilm.load() if given else None)
+    embedder = Embedder(embeddings if given else None)
     texts = [f"What is the capital of country number {i}?" for i in range(12)]
     together = await asyncio.gather(*[embedder.aquery(text) for text in texts])
     for text, vector in zip(texts, together, strict=True):

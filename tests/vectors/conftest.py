@@ -24,11 +24,9 @@ class Numbers(Embeddings):
     """Reads a vector off a text such as ``"1 0 0.5"``, so that every index sees the same ones."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector per text."""
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """The numbers of the text, scaled to length 1."""
         return to_unit_vector([float(number) for number in text.split()]).tolist()
 
 
@@ -54,7 +52,6 @@ class Backend:
 
 
 def vector(text: str) -> np.ndarray:
-    """The unit vector that a text of numbers stands for."""
     return to_unit_vector(Numbers().embed_query(text))
 
 
@@ -67,6 +64,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
     started.stop()
 
 
+@pytest.fixture(scope="session")
+def chroma_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory of Chroma that stays open for all tests; each uses a collection of its own."""
+    place = tmp_path_factory.mktemp("chroma")
+    opened = ChromaIndex.open_directory(place)
+    yield place
+    opened.close()
+
+
+@pytest.fixture
+def awkward() -> dict[str, object]:
+    """Metadata that a store would refuse: values that it cannot hold, keys that it reserves."""
+    values = {"nested": {"a": 1}, "none": None, "mixed": [1, "a"], "whole and real": [1, 1.0]}
+    numbers = {"huge": 2**70, "beyond": 2**63, "endless": float("inf"), "nan": float("nan")}
+    lists = {"empty": [], "huge list": [2**63], "nan list": [float("nan")]}
+    return {**values, **numbers, **lists, "": 1, "#tag": 1, "$cost": 1, "chroma:document": "a"}
+
+
 def _equals(key: str, value: str) -> dict[str, str]:
     return {key: value}
 
@@ -75,18 +90,26 @@ def _predicate(key: str, value: str) -> Callable[[Any], bool]:
     return lambda document: document.metadata.get(key) == value
 
 
-@pytest.fixture(params=["chroma", "chroma-server", "langchain-chroma", "langchain-memory"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+KINDS = [
+    "chroma",
+    pytest.param("chroma-server", marks=pytest.mark.slow),
+    "langchain-chroma",
+    "langchain-memory",
+]
+
+
+@pytest.fixture(params=KINDS)
+def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Backend]:
     """An empty index of each kind."""
     name = f"test-{uuid.uuid4().hex}"
     index: VectorIndex
     where: Callable[[str, str], Any] = _equals
     if request.param == "chroma":
-        index = ChromaIndex.open_directory(tmp_path)
+        index = ChromaIndex.open_directory(chroma_place, name)
     elif request.param == "chroma-server":
         index = ChromaIndex.from_client(request.getfixturevalue("server").client(), name)
     elif request.param == "langchain-chroma":
-        client = chromadb.PersistentClient(path=str(tmp_path))
+        client = chromadb.PersistentClient(path=str(chroma_place / "theirs"))
         index = VectorStoreIndex(Chroma(name, Numbers(), client=client))
     else:
         index, where = VectorStoreIndex(InMemoryVectorStore(Numbers())), _predicate

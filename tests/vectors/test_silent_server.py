@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def expect_within(seconds: float) -> Iterator[None]:
     """What is inside takes no longer."""
     start = time.monotonic()
     yield
@@ -36,7 +36,6 @@ def proxy(server) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("given", ["url", "client"])
 def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
-    """Through a URL and through a client that has no timeout of its own; feedback is kept."""
     name, client = f"t{uuid.uuid4().hex}", None
     if given == "url":
         vectors = f"http://127.0.0.1:{proxy.port}/{name}"
@@ -49,14 +48,14 @@ def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
         memory.add_documents([Document("The sky is blue.", id="a")])
         turn = memory.retrieve("sky").turn.id
         proxy.silent.set()
-        with within(1.5), pytest.raises(StoreUnavailableError, match="cannot be reached"):
+        with expect_within(1.5), pytest.raises(StoreUnavailableError, match="cannot be reached"):
             memory.retrieve("sky")
-        with within(1.5):
+        with expect_within(1.5):
             assert memory.record(Feedback(turn, 1.0)).status in {"applied", "waiting"}
         proxy.silent.clear()
         assert memory.retrieve("sky").documents
         proxy.silent.set()
-        with within(1.5):
+        with expect_within(1.5):
             memory.close()
     proxy.silent.clear()
     if client is not None:
@@ -65,9 +64,8 @@ def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
 
 
 def test_a_server_that_is_silent_from_the_start_is_unavailable(proxy, tmp_path):
-    """Opening says so within the limit; chromadb itself would wait for ever."""
     proxy.silent.set()
-    with within(2.0), pytest.raises(StoreUnavailableError, match="did not answer within"):
+    with expect_within(2.0), pytest.raises(StoreUnavailableError, match="did not answer within"):
         CrabPath.open(
             tmp_path,
             embeddings=DeterministicFakeEmbedding(size=16),

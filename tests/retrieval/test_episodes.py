@@ -1,0 +1,147 @@
+"""Episodes: successes that similar questions recall, forgotten with their namespace."""
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.vectors.embedder import to_unit_vector
+
+ASKED = "Which orchard grows the crimson apple variety"
+OTHER_WORDS = "something with other words entirely different"
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+        yield memory
+
+
+def learn(memory, namespace, query="what is it?"):
+    """A success that used one document; its vector is searchable at once."""
+    answer = memory.retrieve(query, k=3, namespace=namespace)
+    memory.record(Feedback(answer.turn.id, 1.0, used=["b"]))
+    memory._services.episodes.catch_up()
+
+
+def count_near(memory, namespace, query="what is it?"):
+    """How many episodes a query recalls."""
+    clock = memory.store.walk.get_clock(namespace)
+    return len(memory._services.episodes.near(memory.embedder.query(query), clock.key))
+
+
+def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
+    """Its collection is deleted, those of others stay, and nothing is kept under its old key."""
+    for namespace in ("ann", "bob"):
+        learn(memory, namespace)
+    before = memory.store.walk.get_clock("ann").key
+    memory.forget(namespace="ann")
+    assert memory.index.beside(f"episodes-{before}").count() == 0
+    assert count_near(memory, "bob") == 1
+    learn(memory, "ann", "something else entirely?")
+    assert memory.store.walk.get_clock("ann").key > before
+    assert count_near(memory, "ann") == 1
+
+
+def test_forgetting_a_namespace_that_never_learned_opens_no_collection(memory):
+    memory.retrieve("what is it?", namespace="ann")
+    memory.forget(namespace="ann")
+    assert not memory._services.episodes._collections.open_namespaces
+
+
+@pytest.mark.parametrize("how", ["undo", "forget"])
+@pytest.mark.parametrize("kind", ["episodes", "notes"])
+def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeypatch, kind, how):
+    turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
+    memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
+    indexed = getattr(memory._services, kind)
+    key, upsert = memory.store.walk.get_clock("ann").key, indexed._collections.upsert
+
+    def take_back_first(entries):
+        if how == "undo":
+            memory.undo(turn_id=turn.id)
+        else:
+            memory.forget(namespace="ann")
+        upsert(entries)
+
+    monkeypatch.setattr(indexed._collections, "upsert", take_back_first)
+    store = memory.store
+    assert store.learned.count_unindexed_episodes() or store.notes.count_unindexed()
+    indexed.catch_up()
+    assert memory.index.beside(f"{kind}-{key}").count() == 0
+
+
+def test_feedback_searches_again_only_after_other_feedback(memory, monkeypatch):
+    """Else what the retrieval recalled is still all that there is; a success is added to it."""
+    learn(memory, "default", "something else?")
+    key = memory.store.walk.get_clock("default").key
+    index = memory._services.episodes._collections.of(key)
+    searches, search = [], index.search
+    monkeypatch.setattr(index, "search", lambda *given: searches.append(given) or search(*given))
+    first, second = (memory.retrieve("what is it?", k=3).turn.id for _ in range(2))
+    for turn, count in ((first, 0), (second, 1)):
+        searches.clear()
+        memory.record(Feedback(turn, 1.0, used=["b"]))
+        assert len(searches) == count
+    assert sorted(e.turns for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
+
+
+def test_few_queries_are_kept_at_hand(memory, monkeypatch):
+    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._CACHED", 2)
+    learn(memory, "default")
+    for number in range(5):
+        memory.retrieve(f"question {number}?")
+    assert len(memory._services.episodes._nearest_ids) == 2
+
+
+def turn_towards(base, cosine):
+    """A unit vector at this cosine to another one."""
+    other = np.zeros_like(base)
+    other[int(np.argmin(np.abs(base)))] = 1.0
+    other -= (other @ base) * base
+    return to_unit_vector(cosine * base + np.sqrt(1 - cosine**2) * other / np.linalg.norm(other))
+
+
+BOTH_WAYS = {"a": (0.0, -1.0), "b": (0.0, 1.0), "c": (0.0, -1.0)}
+
+
+@pytest.mark.parametrize(
+    ("used", "text", "cosine", "idf", "expected"),
+    [
+        pytest.param(["b"], ASKED, 1.0, None, BOTH_WAYS, id="the same: for and against"),
+        pytest.param(["b"], OTHER_WORDS, 0.8, None, {"b": (0.5, 0.0)}, id="similar: only for"),
+        pytest.param(None, OTHER_WORDS, 0.8, None, {}, id="a bare outcome: no similar question"),
+        pytest.param(
+            ["b"], "Which orchard grows crimson apple", 0.5, None, BOTH_WAYS, id="nearly its words"
+        ),
+        pytest.param(["b"], "Which grows", 0.5, {"which": 0.5, "grows": 1.0}, {}, id="common"),
+        pytest.param(
+            ["b"],
+            "Which orchard has Zanzibar Xyzzy Quux",
+            0.5,
+            {"orchard": 5.0},
+            {},
+            id="words unknown to the corpus count as the rarest",
+        ),
+        pytest.param(["b"], "unrelated words of another matter", 0.3, None, {}, id="far"),
+    ],
+)
+def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, expected):
+    """For every document what similar questions say, and what the same question says."""
+    memory.record(Feedback(memory.retrieve(ASKED, k=3).turn.id, 1.0, used=used))
+    vector = turn_towards(to_unit_vector(memory.embedder.query(ASKED)), cosine)
+    words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
+    recalled = memory._services.episodes.recall(
+        EpisodeQuery(text, vector, words), memory.store.walk.get_clock("default")
+    )
+    assert recalled == {node: pytest.approx(said, abs=0.02) for node, said in expected.items()}
+
+
+def test_a_bare_outcome_speaks_for_all_documents_of_the_same_question(memory):
+    memory.record(Feedback(memory.retrieve(ASKED, k=3).turn.id, 1.0))
+    returned = memory.retrieve(ASKED, k=3).turn.returned
+    assert [item.features["again"] > 0 for item in returned] == [True] * 3

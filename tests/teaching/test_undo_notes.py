@@ -1,0 +1,176 @@
+"""Undoing feedback that made a note: the note goes with it, unless others taught it too."""
+
+import pytest
+import sqlalchemy as sa
+from tables import nodes, overlay, weight_changes
+
+from crabpath_retrievers import Feedback
+from crabpath_retrievers.config import LearningSettings, NoteSettings
+from crabpath_retrievers.learning.rules.notes import make_note_id
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.storage.write.apply import Writer
+
+RIGHT = "Strawberries are red as well."
+QUESTION = "Which fruit is red?"
+NOTE = make_note_id("correction", "default", RIGHT)
+ONCE = LearningSettings(neurogenesis=True, policy_gradient=False, hebbian=False)
+
+
+def give_correction(memory, query=QUESTION):
+    """Ask, then correct what came; returns the id of the feedback."""
+    turn = memory.retrieve(query, k=4).turn.id
+    return memory.record(Feedback(turn, -1.0, correction=RIGHT)).feedback_id
+
+
+def count_questions(memory):
+    """How many episodes recall notes."""
+    key = memory.store.walk.get_clock("default").key
+    return sum(e.startswith("note-") for e in memory.store.learned.episode_ids(key))
+
+
+@pytest.mark.both_databases
+def test_the_note_of_a_correction_goes(memory, asker, index_vectors):
+    """With edges, episode and vectors; the answer is as it was."""
+    before = asker.found()
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    assert NOTE in asker.found()
+    assert memory.undo(feedback).status == "undone"
+    assert asker.found() == before
+    assert (asker.facts(NOTE), asker.weights(), memory.info()["notes"]) == (None, {}, 0)
+    assert count_questions(memory) == 0
+    clock = memory.store.walk.get_clock("default")
+    assert clock.notes == 0
+    if memory._services.notes._collections.available:
+        for side in (memory._services.notes._collections, memory._services.episodes._collections):
+            assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
+
+
+def test_undone_beside_the_process_that_has_the_index(memory, asker, index_vectors):
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    assert StandaloneLearner(memory.store).history.undo(feedback, None, None).status == "undone"
+    assert NOTE not in asker.found()
+    assert memory.info()["notes"] == 0
+
+
+@pytest.mark.parametrize("taught_first", [True, False])
+def test_what_somebody_taught_as_well_stays(memory, asker, taught_first):
+    if taught_first:
+        memory.correct(RIGHT)
+    feedback = give_correction(memory)
+    if not taught_first:
+        memory.correct(RIGHT)
+    memory.undo(feedback)
+    assert asker.facts(NOTE).feedback is None
+    assert NOTE in asker.found(RIGHT)
+
+
+@pytest.mark.parametrize("undone", [0, 1])
+def test_the_same_correction_in_two_feedbacks(memory, asker, undone):
+    """The note stays until both are undone, and answers the question of the other one alone."""
+    first = give_correction(memory)
+    weights = asker.weights()
+    feedbacks = [first, give_correction(memory, "Which berry?")]
+    assert count_questions(memory) == 2
+    memory.undo(feedbacks[undone])
+    assert asker.facts(NOTE).feedback == feedbacks[1 - undone]
+    assert count_questions(memory) == 1
+    if undone == 1:
+        assert asker.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
+    memory.undo(feedbacks[1 - undone])
+    assert (asker.facts(NOTE), asker.weights(), count_questions(memory)) == (None, {}, 0)
+
+
+def test_a_success_that_only_used_the_note_does_not_keep_it(memory, asker):
+    feedback = give_correction(memory)
+    later = memory.record(Feedback(asker.ask().turn.id, 1.0, used=[NOTE])).feedback_id
+    memory.undo(feedback)
+    assert asker.facts(NOTE) is None
+    assert memory.undo(later).status == "undone"
+
+
+def test_a_use_is_taken_back(memory, asker):
+    memory.teach("Cherries are red.", id="n")
+    ids = [
+        memory.record(Feedback(asker.ask().turn.id, 1.0, used=["n"])).feedback_id for _ in range(2)
+    ]
+    for feedback, left in ((None, 2), (ids[0], 1), (ids[1], 0)):
+        if feedback:
+            memory.undo(feedback)
+        assert asker.facts("n").uses == left
+
+
+def test_what_neurogenesis_made_goes(open_memory, asker_of, monkeypatch):
+    monkeypatch.setattr(
+        "crabpath_retrievers.learning.rules.notes.find_closed_gate", lambda *_: None
+    )
+    with open_memory(learning=ONCE, note=NoteSettings(min_words=1)) as memory:
+        turn = memory.retrieve(QUESTION, k=4).turn.id
+        memory.record(Feedback(turn, 1.0, answer="Apples.", used=[], feedback_id="f"))
+        assert memory.info()["notes"] == 1
+        memory.undo("f")
+        assert memory.info()["notes"] == 0
+        assert asker_of(memory).weights() == {}
+
+
+def test_every_weight_has_a_change_and_no_change_outlives_its_weight(memory):
+    """Also where a note was replaced, or taught twice; a forgotten namespace keeps nothing."""
+    memory.teach("One.", id="n", related=["a", "b"])
+    memory.teach("Two.", id="n", related=["b", "c"])
+    memory.teach("Two.", id="n", related=["c"])
+    give_correction(memory)
+
+    def edges():
+        with memory.store.open_reader() as connection:
+            return [
+                {tuple(row) for row in connection.execute(sa.select(*columns))}
+                for table in (overlay, weight_changes)
+                for columns in [(table.c.source, table.c.target, table.c.kind)]
+            ]
+
+    weights, changes = edges()
+    assert weights == changes != set()
+    memory.forget(namespace="default")
+    assert (edges(), memory.info()["notes"]) == ([set(), set()], 0)
+
+
+def test_a_restored_snapshot_has_the_notes_of_then(memory, asker, index_vectors):
+    """Later ones go, with all that came with them; those that were undone since come back."""
+    memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    known, kept = asker.found(), memory.namespaces.snapshot()
+    memory.undo(feedback)
+    memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
+    memory.teach("Cherries are black.", id="old", query=QUESTION)
+    index_vectors(memory)
+    memory.namespaces.restore(kept)
+    assert asker.found() == known
+    assert "new" not in asker.found("Limes are green.")
+    assert asker.facts("new") is None
+    old = memory.store.catalog.documents(["old"], namespace=1)["old"]
+    assert old.content == "Cherries are red."
+    assert (memory.info()["notes"], count_questions(memory)) == (2, 2)
+    assert asker.weights()["old", "a", "taught"] == pytest.approx(0.6, rel=1e-3)
+    assert memory.undo(feedback).note.startswith("it was undone before")
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, asker, forgotten):
+    """What was forgotten is kept nowhere; an id that somebody else has by now stays theirs."""
+    memory.teach("Cherries are red.", id="x", query=QUESTION, related=["a"])
+    memory.teach("Plums are blue.", id="other", namespace="ann")
+    kept = memory.namespaces.snapshot()
+    if forgotten:
+        memory.forget(ids=["x"])
+    else:
+        with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
+            writer = Writer(connection, memory.store._fulltext)
+            writer._notes._delete_where(nodes.c.id == "x")
+        memory.teach("Plums are ripe.", id="x", namespace="ann")
+    memory.namespaces.restore(kept)
+    assert asker.weights() == {}
+    assert "x" not in asker.found()
+    assert "other" in asker.found(namespace="ann")
+    assert ("x" in asker.found(namespace="ann")) is not forgotten

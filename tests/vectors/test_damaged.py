@@ -1,0 +1,172 @@
+"""An embedded Chroma that is damaged while it is used, or when it is opened."""
+
+import shutil
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import chromadb
+import chromadb_rust_bindings
+import numpy as np
+import pytest
+from chromadb.errors import InternalError
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.chroma_directory import ChromaDirectory
+
+PLAIN = DeterministicFakeEmbedding(size=16)
+X = np.array([1, 0, 0], dtype=np.float32)
+DOCUMENTS = [Document(f"Passage {n}", id=f"d{n}") for n in range(30)]
+FULL = "error returned from database: (code: 13) database or disk is full"
+
+
+class PanicException(BaseException):
+    """As Chroma's engine raises it."""
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """A memory with a note and thirty documents."""
+    with CrabPath.open(tmp_path / "m", embeddings=PLAIN) as opened:
+        opened.add_documents(DOCUMENTS, progress=None)
+        opened.teach("Bees keep Ann.", namespace="ann")
+        yield opened
+
+
+def find_broken(memory) -> list[Path]:
+    """What was set aside."""
+    return sorted(Path(memory.index._directory.path).glob("broken-*"))
+
+
+def wreck(memory) -> None:
+    """Chroma's catalogue is overwritten beneath an open memory."""
+    file = memory.index._directory.path / "chroma.sqlite3"
+    file.write_bytes(b"\xa5" * file.stat().st_size)
+
+
+def get_warnings(caplog) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+
+
+def test_questions_are_answered(memory, caplog):
+    """One rebuild and one warning for all threads; what cannot be read is kept privately.
+
+    A torn index can claim terabytes: a file of holes is not kept, so that a backup ends.
+    """
+    segment = memory.index._directory.path / "8d9f4c62-5f0a-4c8e-9a57-0d2f9a3b7c11"
+    segment.mkdir()
+    with (segment / "data_level0.bin").open("wb") as file:
+        file.truncate(2**40)
+    wreck(memory)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda n: memory.retrieve(f"Passage {n}", k=30), range(6)))
+    assert [answer.documents[0].node.id for answer in answers] == [f"d{n}" for n in range(6)]
+    assert memory.index.count() == 30
+    (kept,) = find_broken(memory)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert (kept / "chroma.sqlite3").is_file()
+    assert not (kept / segment.name / "data_level0.bin").exists()
+    (warning,) = get_warnings(caplog)
+    assert f"set aside in {kept}: they are indexed again from the graph store" in warning
+    found = memory.retrieve("Bees keep Ann.", namespace="ann").documents
+    assert found[0].node.content == "Bees keep Ann."
+    memory.close()
+    caplog.clear()
+    with CrabPath.open(kept.parent.parent, embeddings=PLAIN) as again:
+        assert again.index.count() == 30
+    assert get_warnings(caplog) == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_ingest_goes_on(memory, deleted):
+    """With what it was about to publish; a directory that is gone is made again, and locked."""
+    if deleted:
+        shutil.rmtree(memory.index._directory.path)
+    else:
+        wreck(memory)
+    memory.add_documents([Document("Passage new", id="new")], progress=None)
+    assert memory.index.find_existing(["new", "d0", "d29"]) == {"new", "d0", "d29"}
+    assert memory.retrieve("Passage 7", k=1).documents[0].node.id == "d7"
+    assert not memory.store.catalog.has_unfinished_ingest()
+    assert (memory.index._directory.path / "crabpath.lock").exists()
+
+
+def test_only_the_latest_is_kept(memory, monkeypatch):
+    moments = iter(["20260101T000000", "20260101T000001"])
+    monkeypatch.setattr("time.strftime", lambda _: next(moments))
+    for _ in range(2):
+        wreck(memory)
+        memory.retrieve("Passage 7")
+    assert [one.name for one in find_broken(memory)] == ["broken-20260101T000001"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (InternalError("something else"), "something else"),
+        (PanicException("something else"), "something else"),
+        (InternalError(FULL), "is full: make room"),
+    ],
+)
+def test_other_faults_set_nothing_aside(memory, monkeypatch, failure, message):
+    def fail(**_asked):
+        raise failure
+
+    monkeypatch.setattr(memory.index._records, "query", fail)
+    with pytest.raises(StoreError, match=message):
+        memory.retrieve("Passage 7")
+    assert find_broken(memory) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "left"),
+    [
+        pytest.param(InternalError(FULL), 1, id="full: as soon as there is room"),
+        pytest.param(PanicException("index out of bounds"), 0, id="panic: begun anew"),
+    ],
+)
+def test_a_failure_at_the_start(tmp_path, monkeypatch, failure, left):
+    """Chroma keeps a system that never started; a panic sets aside what is there."""
+    index = ChromaIndex.open_directory(tmp_path)
+    index.upsert(["a"], [X], [""], [{}])
+    index.close()
+    real, failures = chromadb_rust_bindings.Bindings, iter([failure])
+
+    def fail_once(*given, **named):
+        if error := next(failures, None):
+            raise error
+        return real(*given, **named)
+
+    monkeypatch.setattr(chromadb_rust_bindings, "Bindings", fail_once)
+    if left:
+        with pytest.raises(StoreError, match="is full: make room"):
+            ChromaIndex.open_directory(tmp_path)
+    index = ChromaIndex.open_directory(tmp_path)
+    assert index.count() == left
+    assert len(list(tmp_path.glob("broken-*"))) == 1 - left
+    index.upsert(["b"], [X], [""], [{}])
+    assert "b" in index.search(X, 2)
+    index.close()
+    assert not [key for key in ChromaDirectory._known if key[1] == tmp_path]
+
+
+def test_collections_of_others_stay_where_they_are(tmp_path):
+    """A directory that is shared with them is not set aside, but refused."""
+    others = chromadb.PersistentClient(str(tmp_path / "v"))
+    others.create_collection("mine").upsert(["x"], [[1.0, 0.0]])
+    others.close()
+    many = [Document(f"Passage {n}", id=f"d{n}") for n in range(1100)]
+    with CrabPath.open(tmp_path / "m", embeddings=PLAIN, vectors=tmp_path / "v") as memory:
+        memory.add_documents(many, split=False, progress=None)
+        memory.retrieve("Passage 7")
+    for file in (tmp_path / "v").glob("*/header.bin"):
+        file.write_bytes(b"")
+    with pytest.raises(StoreError, match=r"others keep collections there \(mine\)"):
+        CrabPath.open(tmp_path / "m", embeddings=PLAIN, vectors=tmp_path / "v")
+    elsewhere = tmp_path / "elsewhere"
+    with CrabPath.open(tmp_path / "m", embeddings=PLAIN, vectors=elsewhere, reindex=True) as memory:
+        assert memory.index.count() == 1100
