@@ -59,7 +59,6 @@ def live(memory, trial, policies, sessions, *, user="ann"):
 
 
 def sessions_of(trial, arm, number):
-    """The first sessions of an arm."""
     return list(itertools.islice((n for n in itertools.count() if trial.arm(n) == arm), number))
 
 
@@ -95,7 +94,6 @@ def test_a_harmful_one_is_rolled_back(memory):
 
 
 def answers(memory, namespace):
-    """What a namespace would answer now; nothing is recorded."""
     asked = [
         memory.retrieve(f"How do I restart {t}?", namespace=namespace, record=False) for t in THINGS
     ]
@@ -115,7 +113,6 @@ def test_arms_never_see_what_the_other_learned(memory, fresh):
 
 
 async def test_a_langchain_retriever_takes_the_options(memory):
-    """Sync and async: the turn carries session and arm."""
     trial = Trial.start(memory, "hosts", settings=SMALL)
     retriever = CrabPathRetriever(memory=memory)
     for arm in ("control", "treatment"):
@@ -131,7 +128,6 @@ async def test_a_langchain_retriever_takes_the_options(memory):
 
 
 async def test_the_nearest_are_the_nearest(memory):
-    """Whatever was learned; and the turn is one of the trial."""
     trial = Trial.start(memory, "knn", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(2))
     question = "How do I restart payroll?"

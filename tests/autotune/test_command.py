@@ -11,21 +11,18 @@ from crabpath_retrievers.config import LearningSettings
 
 @pytest.fixture
 def place(open_memory, tmp_path):
-    """The directory of a memory in which Ann has asked once."""
     with open_memory(learning=LearningSettings(half_life=500.0, apply="external")) as memory:
         memory.retrieve("question1", namespace="ann")
     return tmp_path / "memory"
 
 
 def run(place, *arguments):
-    """Exit code and output."""
     given = ["tune", *arguments, "--store", str(place), "--namespace", "ann"]
     done = CliRunner().invoke(app, given)
     return done.exit_code, " ".join(done.output.split())
 
 
 def test_set_look_reset_and_undo(place):
-    """The settings of the server are where knobs start."""
     code, output = run(place, "set", "reflex=0.9", "promotion_threshold=3", "--json")
     told = json.loads(output)
     assert code == 0
@@ -54,7 +51,6 @@ def test_set_look_reset_and_undo(place):
     ],
 )
 def test_unusable_input_is_told(place, given, says):
-    """In a sentence, and nothing is set."""
     code, output = run(place, *given)
     assert code == 2
     assert says in output

@@ -14,12 +14,10 @@ LONGER, STRONGER = ("dormant_pct", "half_life", 1), ("dormant_pct", "hebbian_rat
 
 
 def turned(report, past, knobs=KNOBS, before=(), rules=RULES):
-    """Knobs that are turned, in order of preference."""
     return [one.knob for one in decide_adjustments([*before, report], knobs, past, rules)]
 
 
 def test_what_helped_is_preferred_and_what_failed_comes_last(found):
-    """The order of the table holds only while nothing is known."""
     report = found(dormant_pct=0.99)
     assert turned(report, TuningHistory()) == ["half_life", "hebbian_rate"]
     assert turned(report, TuningHistory({STRONGER: (1.0, 0.0)})) == ["hebbian_rate", "half_life"]
@@ -66,7 +64,6 @@ def test_what_becomes_of_a_turn_is_learned(found, later, counts):
 
 
 def test_what_is_known_fades(found):
-    """A turn that failed is tried again some day."""
     past = TuningHistory({LONGER: (0.0, 4.0)})
     assert past.help_probability(LONGER) < RULES.min_success_chance
     for _ in range(10):
@@ -99,13 +96,11 @@ def test_the_brake_where_three_metrics_left_their_range(found):
 
 
 def test_no_brake_that_mends_nothing(found):
-    """What was good differs in a knob that has nothing to do with it."""
     past = TuningHistory(good=GoodState(OTHER.replace(reflex=0.8), 0, 25))
     assert turned(found(dormant_pct=1.0), past, OTHER) == ["half_life", "hebbian_rate"]
 
 
 def test_without_anything_good_knobs_are_turned_step_by_step(found):
-    """Nothing to go back to, or it is what stands."""
     report = found(dormant_pct=1.0)
     assert turned(report, TuningHistory(), OTHER) == ["half_life", "hebbian_rate"]
     assert turned(report, TuningHistory(good=GoodState(OTHER, 0, 25)), OTHER) == [
@@ -140,5 +135,4 @@ def test_what_is_good(found):
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"state": [1]}', "null"])
 def test_a_past_that_cannot_be_read_is_forgotten(text):
-    """It begins anew."""
     assert TuningHistory.from_json(text) == TuningHistory()

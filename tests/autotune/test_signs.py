@@ -66,13 +66,11 @@ def test_every_sign_is_one():
 
 @pytest.mark.parametrize("value", [0.5, None])
 def test_what_is_well_or_not_judged_turns_nothing(found, value):
-    """``in_range`` None is no illness."""
     report = found({"dormant_pct": (0.4, 0.6)}, dormant_pct=value)
     assert decide_adjustments([report], MIDDLE, TuningHistory(), AutotuneSettings()) == []
 
 
 def test_no_knob_brings_back_what_the_index_lost(found):
-    """It is for the doctor."""
     assert (
         decide_adjustments([found(orphan_nodes=3.0)], MIDDLE, TuningHistory(), AutotuneSettings())
         == []
@@ -80,7 +78,6 @@ def test_no_knob_brings_back_what_the_index_lost(found):
 
 
 def test_two_knobs_at_once_at_most(found):
-    """Or as many as is set, each of them once."""
     report = found(avg_nodes_fired_per_query=0.0, dormant_pct=0.99, cross_file_edge_pct=0.0)
     for most in (1, 2, 4):
         turned = decide_adjustments(
@@ -93,7 +90,6 @@ def test_two_knobs_at_once_at_most(found):
 @pytest.mark.parametrize("direction", [-1, 1])
 @pytest.mark.parametrize("knob", KNOBS)
 def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
-    """From the middle in small steps to the rail, and no further."""
     rules = AutotuneSettings.preset(preset)
     low, high = rules.rails[knob]
     value, steps = getattr(MIDDLE, knob) if preset == "default" else (low + high) / 2, 0
@@ -115,7 +111,6 @@ def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
 
 
 def test_the_half_life_rises_as_in_the_paper():
-    """The half-lives in the CrabPath paper: 20, 30, 40, 53."""
     rules, value, seen = AutotuneSettings.preset("paper"), 20.0, []
     while value is not None:
         seen.append(round(value))
@@ -138,20 +133,17 @@ def test_the_half_life_rises_as_in_the_paper():
     ],
 )
 def test_knobs_beyond_their_rails_are_refused(values, says):
-    """In one sentence."""
     with pytest.raises(InvalidInputError, match=says) as told:
         AutotuneSettings().validate_knobs(values)
     assert "\n" not in str(told.value)
 
 
 def test_an_unknown_preset_is_refused():
-    """The message names those that there are."""
     with pytest.raises(InvalidInputError, match="unknown preset"):
         AutotuneSettings.preset("fast")
 
 
 def test_knobs_that_start_beyond_their_rails_are_refused():
-    """Where they are to be turned; else the rails concern nobody."""
     paper = AutotuneSettings.preset("paper").replace(enabled=True)
     with pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"):
         Settings(autotune=paper)
