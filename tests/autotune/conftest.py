@@ -20,17 +20,13 @@ _SIZE = 128
 
 
 class Words(Embeddings):
-    """A text as the words that it has: what shares words is near."""
-
     def embed_query(self, text: str) -> list[float]:
-        """Counts of words by their hash."""
         vector = np.full(_SIZE, 1e-3)
         for word in text.lower().replace(".", " ").replace("?", " ").split():
             vector[zlib.crc32(word.encode()) % _SIZE] += 1.0
         return [float(value) for value in vector / np.linalg.norm(vector)]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The same for each."""
         return [self.embed_query(text) for text in texts]
 
 
@@ -78,13 +74,11 @@ def opened_at(place: Path, *, index: InMemoryVectorStore | None = None, **settin
 
 @pytest.fixture
 def open_memory(tmp_path) -> Callable[..., CrabPath]:
-    """Opens one with settings, on SQLite."""
     return partial(opened_at, tmp_path / "memory")
 
 
 @pytest.fixture
 def open_memory_anywhere(location: str) -> Callable[..., CrabPath]:
-    """The same, once on each database."""
     return partial(opened_at, location)
 
 

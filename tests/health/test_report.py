@@ -22,19 +22,16 @@ LN2 = math.log(2)
 
 
 def report(measured, settings=None):
-    """What is said of it."""
     return assess_health(
         measured, settings or HealthSettings(), namespace="ann", turn=3, created=1.0
     )
 
 
 def edges(reflex=0, habitual=0, dormant=0, **more):
-    """A tally of so many edges."""
     return EdgeTally({Tier.REFLEX: reflex, Tier.HABITUAL: habitual, Tier.DORMANT: dormant}, **more)
 
 
 def turns(*facts):
-    """Ten times each of these turns."""
     return [TurnFacts(*fact) for fact in facts for _ in range(10)]
 
 
@@ -99,7 +96,6 @@ def turns(*facts):
     ],
 )
 def test_each_metric(name, measured, value, in_range):
-    """Its value and whether it is well."""
     metric = report(HealthMeasurements(**measured))[name]
     assert (metric.value, metric.in_range) == (value, in_range)
 
@@ -130,28 +126,24 @@ def test_an_empty_memory_is_not_ill():
     ],
 )
 def test_what_cannot_be_judged(name, measured, note):
-    """It is told and left out of the count."""
     metric = report(HealthMeasurements(**measured))[name]
     assert metric.in_range is None
     assert note in metric.note
 
 
 def test_one_is_enough_where_that_is_said():
-    """Small memories may be judged, too."""
     measured = HealthMeasurements(turns=[TurnFacts(0, 4, 9)])
     metric = report(measured, HealthSettings(min_observations=1))["avg_nodes_fired_per_query"]
     assert metric.in_range is False
 
 
 def test_ends_of_a_range_are_in_it():
-    """Of both."""
     for share in OURS["proto_promotion_rate"]:
         measured = HealthMeasurements(pairs=100, promoted=int(share * 100))
         assert report(measured)["proto_promotion_rate"].in_range is True
 
 
 def test_a_report_survives_json():
-    """Nothing in it is NaN or infinite."""
     found = report(
         HealthMeasurements(turns=turns((3, 4, 9)), tokens=90, nodes=99, sampled=9, missing=1)
     )
@@ -160,14 +152,12 @@ def test_a_report_survives_json():
 
 
 def test_tiers_are_told_for_all_edges():
-    """As many as there are, not as were looked at."""
     found = report(HealthMeasurements(structure=edges(1, 2, 3, share=0.5), learned=edges(4)))
     assert found.edges["structure"] == {"reflex": 2, "habitual": 4, "dormant": 6, "inhibitory": 0}
     assert found.edges["learned"]["reflex"] == 4
 
 
 def test_an_unknown_metric():
-    """It is told which there are."""
     with pytest.raises(InvalidInputError, match="is not a health metric: use one of avg_nodes"):
         report(HealthMeasurements())["bounce_rate"]
 
@@ -191,7 +181,6 @@ ROW = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True,
     ],
 )
 def test_tiers_are_those_after_decay(row, tier):
-    """As a walk sees the edge now."""
     assert count_edges([row], 1.0, TierSettings()).tiers[tier] == 1
 
 

@@ -66,9 +66,10 @@ def bag() -> Bag:
 @pytest.fixture
 def opening(location: str, bag: Bag, tmp_path: Path) -> Callable[..., CrabPath]:
     """Opens one and the same memory, with a real Chroma."""
+    index = InMemoryVectorStore(bag)
 
     def opened(**options: Any) -> CrabPath:
-        return CrabPath.open(location, embeddings=bag, vectors=str(tmp_path / "chroma"), **options)
+        return CrabPath.open(location, embeddings=bag, vectors=index, **options)
 
     return opened
 
