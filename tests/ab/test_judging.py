@@ -139,7 +139,6 @@ def test_shares_that_cannot_be(share):
 
 
 def test_the_papers_numbers():
-    """Default sizes and fail rule of the design."""
     settings = TrialSettings()
     assert (settings.directional_turns, settings.decisive_turns) == (500, 2000)
     assert (settings.fail_ratio, settings.fail_checkpoints) == (1.2, 2)

@@ -8,12 +8,12 @@ import pytest
 from ab_turns import SMALL, turn_of
 
 from crabpath_retrievers.ab import Trial, TrialSettings
-from crabpath_retrievers.ab.state import assign_arm
 from crabpath_retrievers.core.changes import ForgetNamespace, KeepFeedback, SetFrozen
 from crabpath_retrievers.core.changes.maintenance import KeepTrial
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
+
 
 @pytest.fixture
 def trial(store):
@@ -140,14 +140,6 @@ def test_the_fail_rule_rolls_back(trial, ask):
     assert [row["payload"]["state"]["status"] for row in journal][:2] == ["rolled_back", "running"]
 
 
-def test_exactly_at_the_bound_it_goes_on(trial, ask):
-    for _ in range(2):
-        ask(trial, "c", [1.0] * 5 + [-1.0] * 5, arm="control")
-        ask(trial, "x", [1.0] * 4 + [-1.0] * 6, arm="treatment")
-        assert not trial.checkpoint().worse
-    assert trial.status == "running"
-
-
 def test_a_checkpoint_waits_for_turns_and_for_feedback(store, ask):
     """None below its number of turns in either arm, none of turns that may still be corrected."""
     trial = Trial.start(store, "slow", settings=SMALL.replace(feedback_seconds=60.0))
@@ -193,20 +185,29 @@ def test_what_comes_after_the_end_does_not_count(trial, ask, store):
 def test_begun_twice_it_is_one(store, trial):
     """With the same share; another one would move sessions between arms."""
     assert Trial.start(store, "t").state == trial.state
-    with pytest.raises(InvalidInputError, match=r"was started with share 0\.5"):
-        Trial.start(store, "t", share=0.6)
-    with pytest.raises(InvalidInputError, match="was started with"):
-        Trial.start(store, "t", settings=TrialSettings())
 
 
-def test_an_unknown_trial(store, trial):
-    with pytest.raises(NotFoundError, match=r"no trial 'x' in this store: it has t$"):
-        Trial.open(store, "x")
-
-
-def test_an_unknown_arm(trial):
-    with pytest.raises(InvalidInputError, match="arm must be control or treatment"):
-        trial.options("ann", "s", arm="both")
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda t: Trial.start(t._store, "t", share=0.6), InvalidInputError, r"with share 0\.5"),
+        (
+            lambda t: Trial.start(t._store, "t", settings=TrialSettings()),
+            InvalidInputError,
+            "was started with",
+        ),
+        (
+            lambda t: Trial.open(t._store, "x"),
+            NotFoundError,
+            "no trial 'x' in this store: it has t$",
+        ),
+        (lambda t: t.options("ann", "s", arm="both"), InvalidInputError, "control or treatment"),
+    ],
+    ids=["share", "settings", "name", "arm"],
+)
+def test_what_a_trial_is_not_is_refused(trial, call, error, says):
+    with pytest.raises(error, match=says):
+        call(trial)
 
 
 @pytest.mark.both_databases
@@ -259,7 +260,3 @@ def test_forgetting_a_user_leaves_the_trial(trial, ask, store):
     ask(trial, "s", [1.0], arm="treatment")
     store.apply([ForgetNamespace(namespace) for namespace in trial.namespaces("ann").values()])
     assert trial.report().control.turns + trial.report().treatment.turns == 0
-
-
-def test_arms_of_the_trial_are_those_of_the_hash(trial):
-    assert all(trial.arm(n) == assign_arm("t", 0.5, n) for n in range(50))

@@ -22,7 +22,6 @@ def run(*given):
 
 
 def read(*given, code=0):
-    """The JSON that a command prints."""
     result = run(*given, "--json")
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
@@ -87,7 +86,6 @@ def test_health_by_the_settings_of_the_server(place):
 
 
 def test_health_at_a_url(postgres_url, tmp_path):
-    """With the directory of its vectors, and without."""
     with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
         memory.add_documents([Document("Zebra.", id="z")], progress=None)
     assert read("health", postgres_url)["metrics"][-1]["value"] is None

@@ -68,12 +68,10 @@ def use(place, act):
 
 
 def add_zebra(memory):
-    """A chunk without pointers is no fault."""
     memory.add_documents([Document("Zebra.", id="z")], cleanup=None, progress=None)
 
 
 def replace_chroma(place):
-    """An empty Chroma that was made in its place."""
     shutil.rmtree(place.path / "vectors")
     client = chromadb.PersistentClient(str(place.path / "vectors"))
     client.create_collection("other")
@@ -270,7 +268,6 @@ def test_pages_in_the_middle_are_overwritten(place):
 
 @pytest.mark.slow
 def test_a_process_that_lets_nobody_else_read(place):
-    """It takes five seconds to give up."""
     with closing(sqlite3.connect(place.path / "graph.sqlite", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
@@ -304,7 +301,6 @@ def test_vectors_that_are_missing_and_surplus(place):
 
 @pytest.mark.parametrize("kind", ["episodes", "notes"])
 def test_collections_that_are_lost(place, kind):
-    """What waits to be indexed is not missed."""
     use(place, lambda memory: memory.teach("Bees keep Ann.", namespace="ann"))
     assert look(place) == {}
     place.sql(f"UPDATE crabpath_{kind} SET indexed = 1")
@@ -354,7 +350,6 @@ def test_the_files_say_what_chroma_says(tmp_path):
 
 
 def test_a_queue_that_was_not_taken_over(place):
-    """As a kill right after a write leaves it."""
     with closing(sqlite3.connect(place.path / "vectors" / "chroma.sqlite3")) as chroma, chroma:
         (topic,) = chroma.execute("SELECT DISTINCT topic FROM embeddings_queue").fetchone()
         row = "INSERT INTO embeddings_queue(operation, topic, id) VALUES"
@@ -365,8 +360,6 @@ def test_a_queue_that_was_not_taken_over(place):
 
 
 class Broken(DeterministicFakeEmbedding):
-    """An embedder whose service is away."""
-
     def embed_documents(self, texts):
         msg = "no key"
         raise RuntimeError(msg)
@@ -411,7 +404,6 @@ def test_postgresql(postgres_url, tmp_path):
 
 
 def test_a_database_that_is_down():
-    """Its password is not shown."""
     diagnosis = examine("postgresql+psycopg://me:secret@127.0.0.1:1/x")
     (finding,) = diagnosis.findings
     assert "cannot be reached" in finding.message
@@ -420,7 +412,6 @@ def test_a_database_that_is_down():
 
 
 def test_the_url_of_a_file(place):
-    """Its directory may be called otherwise."""
     url = f"sqlite:///{place.path / 'graph.sqlite'}"
     assert look(url, vectors=place.path / "vectors") == {}
     assert "no memory at" in find_only("sqlite:////nowhere/at/all.db", "place", "error").message

@@ -76,7 +76,6 @@ def test_a_memory_that_forgets_too_fast_is_ill():
 
 
 def test_chunks_that_the_vector_index_lost_are_orphans(place):
-    """As many as it lost, asked through Chroma."""
     with place.open() as memory:
         assert memory.maintenance.health()["orphan_nodes"].value == 0.0
         memory.index.delete(["d3", "d4"])

@@ -179,8 +179,14 @@ def test_a_lost_database(place, how):
     assert found(place) == []
 
 
-@pytest.mark.parametrize("name", ["", "/team"])
-@pytest.mark.parametrize("lost", ["some", "all", "strangers", "episodes", "nothing of it"])
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        *(("", lost) for lost in ("some", "all", "strangers", "episodes", "nothing of it")),
+        ("/team", "all"),
+        ("/team", "episodes"),
+    ],
+)
 def test_a_server(server, location, name, lost):
     """By its URL, also in a collection of another name, on both databases."""
     url = f"http://127.0.0.1:{server.port}{name}"

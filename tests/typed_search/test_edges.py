@@ -14,7 +14,6 @@ def ids(listed):
 
 
 def test_neighbours_come_strongest_first_whatever_their_sign(graph, join):
-    """Of the types asked for; and from the other end."""
     join(("d1", "d2", 0.4), ("d1", "d3", -0.9), ("d4", "d1", 0.2))
     join(("d1", "d5", 0.6), kind="temporal")
     listed = graph.neighbors("d1", [SUCCESS, "temporal"])
@@ -46,15 +45,6 @@ def test_an_edge_is_undone_by_its_id(memory, graph, join, namespace):
         memory.graph.add_edge("d1", "d2", "temporal", 0.5, namespace="bob", edge_id=namespace)
     assert memory.undo(namespace).status == "undone"
     assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.4)
-
-
-def test_a_snapshot_brings_edges_back(memory, graph, join, namespace):
-    join(("d1", "d2", 0.4))
-    kept = memory.namespaces.snapshot(namespace)
-    join(("d1", "d3", 0.8), ("d1", "d2", -0.5))
-    memory.namespaces.restore(kept, namespace=namespace)
-    (only,) = graph.neighbors("d1", SUCCESS)
-    assert (only.id, only.weight) == ("d2", pytest.approx(0.4))
 
 
 def test_a_frozen_namespace_learns_no_edge(memory, graph, namespace):

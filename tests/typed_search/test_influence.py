@@ -33,7 +33,6 @@ def watched(location):
 
 
 def edges(memory):
-    """Weights by their ends."""
     return {
         (node, one.id): one.weight
         for node in "ABC"
@@ -63,7 +62,6 @@ def test_numbers_of_influence_are_checked(graph, options):
 
 
 def test_influence_is_off_by_default(graph):
-    """A dry run may look; there is nothing to find."""
     assert graph.find_influence(dry_run=True) == []
     with pytest.raises(ConfigurationError, match="influence=True"):
         graph.find_influence()

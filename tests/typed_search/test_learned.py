@@ -12,7 +12,6 @@ QUERY = "text 5 word5"
 
 
 def typed(memory, namespace="default"):
-    """Stored weights of typed edges, by keys and kind."""
     key = memory.store.walk.get_clock(namespace).key
     columns = (s.overlay.c.source, s.overlay.c.target, s.overlay.c.kind, s.overlay.c.weight)
     query = sa.select(*columns).where(s.overlay.c.namespace == key, s.overlay.c.kind.in_(TYPED))
@@ -68,7 +67,6 @@ def test_use_is_found_by_its_edges(memory, graph, namespace):
 
 @pytest.mark.parametrize("outcome", [1.0, -1.0])
 def test_an_outcome_alone_moves_only_regions(memory, graph, namespace, outcome):
-    """Between hubs, with its sign."""
     judge(memory, QUERY, outcome, used=False, namespace=namespace)
     listed = graph.neighbors(memory.regions.assign(QUERY), "region_transition")
     assert listed
@@ -89,7 +87,6 @@ def test_outcomes_alone_add_up_and_turn_around(memory, graph, namespace):
 
 
 def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory, graph, namespace):
-    """Within the window and the namespace."""
     first = judge(memory, QUERY, 1.0, namespace=namespace)
     other = judge(memory, "text 40 word40", 1.0, namespace=f"{namespace}-other")
     second = judge(memory, "text 60 word60", 1.0, namespace=namespace)
@@ -99,7 +96,6 @@ def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory, graph, n
 
 @pytest.mark.parametrize("window", [{"window_turns": 1}, {"window_seconds": 1e-9}])
 def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, window):
-    """One turn in between, or no time at all."""
     with open_memory(**window) as memory:
         first = judge(memory, QUERY, 1.0)
         memory.retrieve("text 70")
@@ -114,7 +110,6 @@ def test_what_a_failure_used_is_not_followed_on(memory, graph, namespace):
 
 
 def test_switched_off_nothing_is_made(open_memory):
-    """Neither by turns nor by episodes."""
     with open_memory(typed=False) as memory:
         judge(memory, QUERY, 1.0)
         judge(memory, QUERY, -1.0, used=False)

@@ -44,7 +44,6 @@ def test_what_an_edge_leads_to_is_found_and_scored_by_the_formula(graph, join, o
 
 
 def test_each_type_speaks_once_and_edges_below_zero_lower(graph, join, others):
-    """One success and one failure: their sum decides."""
     target = others[1]
     join((others[0], target, 0.5))
     join((others[0], target, -0.8), kind="caused_failure")
@@ -104,7 +103,6 @@ def test_use_raises_success_and_recency_which_then_fades_by_turn(memory, graph, 
 
 
 def test_a_followed_failure_takes_from_the_reward(memory, graph, namespace):
-    """What exp(-decay) leaves."""
     turn = memory.retrieve(QUERY, k=4, namespace=namespace).turn
     memory.record(Feedback(turn.id, -1.0, used=["d5"]))
     assert 0.7 <= factors_of(graph, "d5").reward < 1
@@ -186,6 +184,5 @@ async def test_every_search_takes_any_text_or_vector_and_records_no_turn(
 
 
 def test_an_empty_memory_finds_nothing(memory):
-    """It has no regions either."""
     with CrabPath.open(embeddings=memory.embedder.embeddings) as empty:
         assert [getattr(empty.graph, name)(QUERY, 3) for name in SEARCHES] == [[], [], []]
