@@ -24,18 +24,18 @@ def run(place, *arguments):
 
 def test_set_look_reset_and_undo(place):
     code, output = run(place, "set", "reflex=0.9", "promotion_threshold=3", "--json")
-    told = json.loads(output)
+    shown = json.loads(output)
     assert code == 0
-    assert told["knobs"] == {
+    assert shown["knobs"] == {
         "half_life": 500.0,
         "promotion_threshold": 3,
         "hebbian_rate": 0.1,
         "reflex": 0.9,
     }
-    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == told["knobs"]
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == shown["knobs"]
     assert "half_life 500" in run(place, "run")[1]
-    assert json.loads(run(place, "show", "--json")[1])["knobs"] == told["knobs"]
-    done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", told["run"]])
+    assert json.loads(run(place, "show", "--json")[1])["knobs"] == shown["knobs"]
+    done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", shown["run"]])
     assert done.exit_code == 0
     assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["reflex"] == 0.8
     assert "promotion_threshold 2" in run(place, "reset")[1]
@@ -50,7 +50,7 @@ def test_set_look_reset_and_undo(place):
         (["set", "promotion_threshold=2.5"], "must be a whole number from 2"),
     ],
 )
-def test_unusable_input_is_told(place, given, says):
+def test_unusable_input_is_refused(place, given, says):
     code, output = run(place, *given)
     assert code == 2
     assert says in output

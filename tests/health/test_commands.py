@@ -89,6 +89,9 @@ def test_health_at_a_url(postgres_url, tmp_path):
     with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
         memory.add_documents([Document("Zebra.", id="z")], progress=None)
     assert read("health", postgres_url)["metrics"][-1]["value"] is None
+    left_out = "Left out chunks without a vector: a URL does not say"
+    assert left_out in " ".join(run("health", postgres_url).output.split())
+    assert "Left out" not in run("health", postgres_url, "--vectors", tmp_path / "v").output
     assert read("health", postgres_url, "--vectors", tmp_path / "v")["metrics"][-1]["value"] == 0.0
 
 

@@ -219,15 +219,3 @@ def test_a_server(server, location, name, lost):
     assert found(location, vectors=url) == []
     with CrabPath.open(location, embeddings=PLAIN, vectors=url) as memory:
         assert memory.index.count() == 30
-
-
-def test_health_says_what_it_leaves_out(server, postgres_url):
-    """A URL does not say where the vectors are; with theirs nothing is left out."""
-    url = f"http://127.0.0.1:{server.port}/health"
-    with CrabPath.open(postgres_url, embeddings=PLAIN, vectors=url) as memory:
-        fill(memory, 5)
-    done = CliRunner().invoke(app, ["health", postgres_url])
-    assert "Left out chunks without a vector: a URL does not say" in " ".join(done.output.split())
-    done = CliRunner().invoke(app, ["health", postgres_url, "--vectors", url])
-    assert done.exit_code == 0
-    assert "Left out" not in done.output
