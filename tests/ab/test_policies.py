@@ -153,9 +153,9 @@ def test_the_command(memory, tmp_path):
     trial = Trial.start(memory, "cli", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(3))
     assert "cli: running, share 0.5" in ran("list")
-    told = json.loads(ran("checkpoint", "cli", "--json"))
-    assert told["control"]["turns"] + told["treatment"]["turns"] == 9
-    assert told["comparisons"][0]["metric"] == "correction_rate"
+    printed = json.loads(ran("checkpoint", "cli", "--json"))
+    assert printed["control"]["turns"] + printed["treatment"]["turns"] == 9
+    assert printed["comparisons"][0]["metric"] == "correction_rate"
     shown = ran("report", "cli")
     assert "correction_rate_by_lag" in shown
     ran("report", "nobody", code=2)
