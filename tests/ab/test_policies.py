@@ -6,13 +6,12 @@ import json
 import pytest
 from ab_turns import SMALL
 from langchain_core.documents import Document
+from maintained import Bag
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers.cli import app
-
-pytestmark = pytest.mark.slow
 
 QUESTION = "How do I restart {}?"
 THINGS = ("payroll", "billing", "search")
@@ -27,9 +26,9 @@ SETTINGS = TrialSettings(
 
 
 @pytest.fixture
-def memory(tmp_path, embeddings):
+def memory(tmp_path):
     """Of each thing an outdated page, which is nearest, and the page that is right."""
-    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+    with CrabPath.open(tmp_path / "memory", embeddings=Bag()) as opened:
         for thing in THINGS:
             pages = {
                 f"old {thing}": f"How do I restart {thing}? Restart {thing} with the old script.",
@@ -62,6 +61,7 @@ def sessions_of(trial, arm, number):
     return list(itertools.islice((n for n in itertools.count() if trial.arm(n) == arm), number))
 
 
+@pytest.mark.slow
 def test_the_better_one_is_promoted(memory):
     """Learning against a frozen namespace: it is corrected less, and the command says so."""
     trial = Trial.start(memory, "learning", settings=SETTINGS)
@@ -80,6 +80,7 @@ def test_the_better_one_is_promoted(memory):
     assert trial.namespace("ann", sessions[0]) == "ann#learning"
 
 
+@pytest.mark.slow
 def test_a_harmful_one_is_rolled_back(memory):
     """Shown only the nearest page, which is outdated: two checkpoints end it."""
     trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
