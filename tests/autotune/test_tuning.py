@@ -113,6 +113,15 @@ def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
         assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
+def test_the_brake_names_no_snapshot_where_none_was_kept(open_well):
+    with open_well() as memory:
+        (mine,) = memory.namespaces.snapshots("ann")
+        memory.namespaces.delete_snapshot(mine.id, namespace="ann")
+        let_all_fade(memory)
+        report = memory.maintenance.tune("ann")
+        assert (report.brake_applied, report.snapshot, report.restored) == (True, None, False)
+
+
 def test_the_brake_goes_back_to_the_snapshot_that_it_kept(open_memory):
     with open_memory(autotune=AUTOTUNE.replace(restore_snapshot=True)) as memory:
         stream(memory, 50)
