@@ -1,7 +1,6 @@
 """The fail rule, the bootstrap and the verdict, by hand."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -33,7 +32,6 @@ SETTINGS = TrialSettings(directional_turns=10, decisive_turns=20, min_sessions=2
     ],
 )
 def test_the_bound_itself_is_not_worse(control, treatment, ratio, worse):
-    """Above it is, in whole numbers."""
     assert is_worse(control, treatment, ratio) is worse
 
 
@@ -42,7 +40,6 @@ def test_the_bound_itself_is_not_worse(control, treatment, ratio, worse):
     [((), False), ((1,), False), ((1, 1), True), ((1, 0, 1), False), ((1, 1, 0), False)],
 )
 def test_two_in_a_row(row, failed):
-    """One alone does not fail; a good one between begins again."""
     seen = [TrialCheckpoint(0, 1, 1, 1, 1, 1, bool(worse)) for worse in row]
     assert has_failed(seen, 2) is failed
 
@@ -64,24 +61,20 @@ def test_pairs_know_what_arms_alone_do_not():
 
 @pytest.mark.parametrize("values", [([], []), ([1.0], [1.0]), ([], [1.0, 2.0]), ([1.0], [2.0, 3])])
 def test_no_interval_of_one_session(values):
-    """Nothing, not NaN."""
     assert estimate_interval(*values, SETTINGS, paired=False) == (None, None)
 
 
 def test_equal_arms_have_an_interval():
-    """No variance is no failure."""
     assert estimate_interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
 
 
 def test_sessions_in_both_arms_are_paired():
-    """A replay; in the order of their names in both arms."""
     both = [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}]
     users = [{"a": "u", "b": "u"}] * 2
     assert pair_units(both, users, 2) == ("session", [1.0, 2.0], [3.0, 4.0])
 
 
 def test_users_in_both_arms_are_paired():
-    """By the mean of their sessions."""
     arms = [{"a": 1.0, "b": 3.0, "c": 5.0}, {"d": 7.0, "e": 8.0}]
     users = [{"a": "u", "b": "u", "c": "v"}, {"d": "u", "e": "v"}]
     assert pair_units(arms, users, 2) == ("user", [2.0, 5.0], [7.0, 8.0])
@@ -95,7 +88,6 @@ def test_few_pairs_are_none():
 
 
 def comparison(metric="correction_rate", low=-2.0, high=-1.0, *, enough=True):
-    """A comparison with this interval."""
     better = "lower" if metric == "correction_rate" else "higher"
     return Comparison(metric, better, "none", 9, 9, 2.0, 1.0, -1.0, low, high, enough)
 
@@ -113,7 +105,6 @@ def comparison(metric="correction_rate", low=-2.0, high=-1.0, *, enough=True):
     ],
 )
 def test_what_an_interval_proves(metric, ends, proven):
-    """Nothing while it holds 0."""
     assert comparison(metric, *ends).proven == proven
 
 
@@ -141,24 +132,13 @@ def test_verdicts(turns, given, verdict):
     assert decide_verdict(state, turns, given)[0] == verdict
 
 
-def test_the_state_as_text():
-    """It comes back as it was."""
-    seen = TrialCheckpoint(0.0, 1.0, 10, 1, 10, 3, worse=True)
-    state = replace(
-        TrialState.new("t", 0.5, SETTINGS, fresh=True), status="rolled_back", checkpoints=(seen,)
-    )
-    assert TrialState.from_json(state.to_json()) == state
-
-
 @pytest.mark.parametrize("share", [-0.01, 1.01, math.nan, math.inf, "half", None, True])
 def test_shares_that_cannot_be(share):
-    """One sentence."""
     with pytest.raises(InvalidInputError, match="share must be a number from 0 to 1"):
         TrialState.new("t", share, SETTINGS, fresh=False)
 
 
 def test_the_papers_numbers():
-    """Default sizes and fail rule of the design."""
     settings = TrialSettings()
     assert (settings.directional_turns, settings.decisive_turns) == (500, 2000)
     assert (settings.fail_ratio, settings.fail_checkpoints) == (1.2, 2)

@@ -6,13 +6,12 @@ import json
 import pytest
 from ab_turns import SMALL
 from langchain_core.documents import Document
+from maintained import Bag
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.ab import Trial, TrialSettings, aretrieve_nearest, retrieve_nearest
 from crabpath_retrievers.cli import app
-
-pytestmark = pytest.mark.slow
 
 QUESTION = "How do I restart {}?"
 THINGS = ("payroll", "billing", "search")
@@ -27,9 +26,9 @@ SETTINGS = TrialSettings(
 
 
 @pytest.fixture
-def memory(tmp_path, embeddings):
+def memory(tmp_path):
     """Of each thing an outdated page, which is nearest, and the page that is right."""
-    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+    with CrabPath.open(tmp_path / "memory", embeddings=Bag()) as opened:
         for thing in THINGS:
             pages = {
                 f"old {thing}": f"How do I restart {thing}? Restart {thing} with the old script.",
@@ -59,10 +58,10 @@ def live(memory, trial, policies, sessions, *, user="ann"):
 
 
 def sessions_of(trial, arm, number):
-    """The first sessions of an arm."""
     return list(itertools.islice((n for n in itertools.count() if trial.arm(n) == arm), number))
 
 
+@pytest.mark.slow
 def test_the_better_one_is_promoted(memory):
     """Learning against a frozen namespace: it is corrected less, and the command says so."""
     trial = Trial.start(memory, "learning", settings=SETTINGS)
@@ -81,6 +80,7 @@ def test_the_better_one_is_promoted(memory):
     assert trial.namespace("ann", sessions[0]) == "ann#learning"
 
 
+@pytest.mark.slow
 def test_a_harmful_one_is_rolled_back(memory):
     """Shown only the nearest page, which is outdated: two checkpoints end it."""
     trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
@@ -95,7 +95,6 @@ def test_a_harmful_one_is_rolled_back(memory):
 
 
 def answers(memory, namespace):
-    """What a namespace would answer now; nothing is recorded."""
     asked = [
         memory.retrieve(f"How do I restart {t}?", namespace=namespace, record=False) for t in THINGS
     ]
@@ -115,7 +114,6 @@ def test_arms_never_see_what_the_other_learned(memory, fresh):
 
 
 async def test_a_langchain_retriever_takes_the_options(memory):
-    """Sync and async: the turn carries session and arm."""
     trial = Trial.start(memory, "hosts", settings=SMALL)
     retriever = CrabPathRetriever(memory=memory)
     for arm in ("control", "treatment"):
@@ -131,7 +129,6 @@ async def test_a_langchain_retriever_takes_the_options(memory):
 
 
 async def test_the_nearest_are_the_nearest(memory):
-    """Whatever was learned; and the turn is one of the trial."""
     trial = Trial.start(memory, "knn", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(2))
     question = "How do I restart payroll?"
@@ -157,9 +154,9 @@ def test_the_command(memory, tmp_path):
     trial = Trial.start(memory, "cli", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(3))
     assert "cli: running, share 0.5" in ran("list")
-    told = json.loads(ran("checkpoint", "cli", "--json"))
-    assert told["control"]["turns"] + told["treatment"]["turns"] == 9
-    assert told["comparisons"][0]["metric"] == "correction_rate"
+    printed = json.loads(ran("checkpoint", "cli", "--json"))
+    assert printed["control"]["turns"] + printed["treatment"]["turns"] == 9
+    assert printed["comparisons"][0]["metric"] == "correction_rate"
     shown = ran("report", "cli")
     assert "correction_rate_by_lag" in shown
     ran("report", "nobody", code=2)

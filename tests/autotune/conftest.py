@@ -1,8 +1,10 @@
 """Reports on health as they are wanted, and a small memory whose vectors mean something."""
 
+import shutil
 import zlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,17 +20,13 @@ _SIZE = 128
 
 
 class Words(Embeddings):
-    """A text as the words that it has: what shares words is near."""
-
     def embed_query(self, text: str) -> list[float]:
-        """Counts of words by their hash."""
         vector = np.full(_SIZE, 1e-3)
         for word in text.lower().replace(".", " ").replace("?", " ").split():
             vector[zlib.crc32(word.encode()) % _SIZE] += 1.0
         return [float(value) for value in vector / np.linalg.norm(vector)]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The same for each."""
         return [self.embed_query(text) for text in texts]
 
 
@@ -64,24 +62,41 @@ HEALTH = HealthSettings(
 )
 
 
-def opened_at(place: str, **settings) -> CrabPath:
-    """A memory of these pages."""
-    given = Settings(**{"health": HEALTH, **settings})
-    words = Words()
-    memory = CrabPath.open(
-        place, embeddings=words, vectors=InMemoryVectorStore(words), settings=given
-    )
-    memory.add_documents(PAGES, split=False, progress=None)
+def opened_at(place: Path, *, index: InMemoryVectorStore | None = None, **settings) -> CrabPath:
+    """A memory of these pages; with an ``index`` the pages are there already."""
+    words, given = Words(), Settings(**{"health": HEALTH, **settings})
+    vectors = index or InMemoryVectorStore(words)
+    memory = CrabPath.open(str(place), embeddings=words, vectors=vectors, settings=given)
+    if index is None:
+        memory.add_documents(PAGES, split=False, progress=None)
     return memory
 
 
 @pytest.fixture
 def open_memory(tmp_path) -> Callable[..., CrabPath]:
-    """Opens one with settings, on SQLite."""
-    return partial(opened_at, str(tmp_path / "memory"))
+    return partial(opened_at, tmp_path / "memory")
 
 
 @pytest.fixture
 def open_memory_anywhere(location: str) -> Callable[..., CrabPath]:
-    """The same, once on each database."""
     return partial(opened_at, location)
+
+
+@pytest.fixture(scope="session")
+def grow(tmp_path_factory) -> Callable[..., Callable[..., CrabPath]]:
+    """Lets a memory live once; what it returns opens copies of it with settings."""
+
+    def grow(live: Callable[[CrabPath], None], **settings) -> Callable[..., CrabPath]:
+        place: Path = tmp_path_factory.mktemp("grown")
+        with opened_at(place / "memory", **settings) as memory:
+            live(memory)
+            index = memory.index._store
+
+        def open_copy(**changed) -> CrabPath:
+            copy = tmp_path_factory.mktemp("copy") / "memory"
+            shutil.copytree(place / "memory", copy)
+            return opened_at(copy, index=index, **{**settings, **changed})
+
+        return open_copy
+
+    return grow

@@ -11,34 +11,31 @@ from crabpath_retrievers.config import LearningSettings
 
 @pytest.fixture
 def place(open_memory, tmp_path):
-    """The directory of a memory in which Ann has asked once."""
     with open_memory(learning=LearningSettings(half_life=500.0, apply="external")) as memory:
         memory.retrieve("question1", namespace="ann")
     return tmp_path / "memory"
 
 
 def run(place, *arguments):
-    """Exit code and output."""
     given = ["tune", *arguments, "--store", str(place), "--namespace", "ann"]
     done = CliRunner().invoke(app, given)
     return done.exit_code, " ".join(done.output.split())
 
 
 def test_set_look_reset_and_undo(place):
-    """The settings of the server are where knobs start."""
     code, output = run(place, "set", "reflex=0.9", "promotion_threshold=3", "--json")
-    told = json.loads(output)
+    shown = json.loads(output)
     assert code == 0
-    assert told["knobs"] == {
+    assert shown["knobs"] == {
         "half_life": 500.0,
         "promotion_threshold": 3,
         "hebbian_rate": 0.1,
         "reflex": 0.9,
     }
-    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == told["knobs"]
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == shown["knobs"]
     assert "half_life 500" in run(place, "run")[1]
-    assert json.loads(run(place, "show", "--json")[1])["knobs"] == told["knobs"]
-    done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", told["run"]])
+    assert json.loads(run(place, "show", "--json")[1])["knobs"] == shown["knobs"]
+    done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", shown["run"]])
     assert done.exit_code == 0
     assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["reflex"] == 0.8
     assert "promotion_threshold 2" in run(place, "reset")[1]
@@ -53,8 +50,7 @@ def test_set_look_reset_and_undo(place):
         (["set", "promotion_threshold=2.5"], "must be a whole number from 2"),
     ],
 )
-def test_unusable_input_is_told(place, given, says):
-    """In a sentence, and nothing is set."""
+def test_unusable_input_is_refused(place, given, says):
     code, output = run(place, *given)
     assert code == 2
     assert says in output

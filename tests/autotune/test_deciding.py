@@ -1,46 +1,100 @@
-"""What helped is preferred, what failed is left; the brake goes back to what was good."""
+"""Which knobs are turned, which way and how far; what helped is preferred, what failed is left."""
 
 import pytest
 
-from crabpath_retrievers.config import AutotuneSettings
-from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers import Settings
+from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
+from crabpath_retrievers.config.autotune import KNOBS, Knobs
+from crabpath_retrievers.config.health import PAPER
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
-from crabpath_retrievers.maintenance.autotune.decide import BRAKE, GoodState
+from crabpath_retrievers.maintenance.autotune.decide import BRAKE, GoodState, step_knob
 
 RULES = AutotuneSettings()
-KNOBS = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
+MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
 OTHER = Knobs(half_life=20.0, promotion_threshold=4, hebbian_rate=0.02, reflex=0.88)
 LONGER, STRONGER = ("dormant_pct", "half_life", 1), ("dormant_pct", "hebbian_rate", 1)
+# The direction of each knob that makes more of what was learned.
+MORE = {"half_life": 1, "promotion_threshold": -1, "hebbian_rate": 1, "reflex": -1}
+CASES = [
+    ("avg_nodes_fired_per_query", ("low",), ("half_life", "hebbian_rate")),
+    ("avg_nodes_fired_per_query", ("high",), ("reflex", "hebbian_rate")),
+    ("cross_file_edge_pct", ("low", "high"), ("promotion_threshold", "half_life")),
+    ("reflex_pct", ("low", "high"), ("reflex", "hebbian_rate")),
+    ("proto_promotion_rate", ("low", "high"), ("promotion_threshold",)),
+    ("context_compression", ("low", "high"), ("reflex", "promotion_threshold")),
+    ("reconvergence_rate", ("high",), ("promotion_threshold", "half_life")),
+    ("dormant_pct", ("low", "high"), ("half_life", "hebbian_rate")),
+]
 
 
-def turned(report, past, knobs=KNOBS, before=(), rules=RULES):
-    """Knobs that are turned, in order of preference."""
-    return [one.knob for one in decide_adjustments([*before, report], knobs, past, rules)]
+def decide(*reports, knobs=MIDDLE, past=None, rules=RULES):
+    return decide_adjustments(list(reports), knobs, past or TuningHistory(), rules)
 
 
-def test_what_helped_is_preferred_and_what_failed_comes_last(found):
-    """The order of the table holds only while nothing is known."""
-    report = found(dormant_pct=0.99)
-    assert turned(report, TuningHistory()) == ["half_life", "hebbian_rate"]
-    assert turned(report, TuningHistory({STRONGER: (1.0, 0.0)})) == ["hebbian_rate", "half_life"]
-    assert turned(report, TuningHistory({LONGER: (0.0, 2.0)})) == ["hebbian_rate", "half_life"]
-    assert turned(report, TuningHistory({LONGER: (0.0, 4.0)})) == ["hebbian_rate"]
-    assert turned(report, TuningHistory({LONGER: (0.0, 4.0), STRONGER: (0.0, 4.0)})) == []
+def turned(report, past=None, knobs=MIDDLE):
+    return [one.knob for one in decide(report, knobs=knobs, past=past)]
 
 
-def test_of_two_wishes_for_one_knob_the_more_promising_wins(found):
+@pytest.mark.parametrize(
+    ("metric", "side", "knobs"),
+    [(metric, side, knobs) for metric, sides, knobs in CASES for side in sides],
+)
+def test_a_metric_beyond_its_range_turns_its_knobs(found, metric, side, knobs):
+    """Too low it wants more of what was learned; but where less is dormant, less is learned."""
+    way = 1 if side == "high" else -1
+    learned = way if metric == "dormant_pct" else -way
+    adjusted = decide(found({**PAPER, metric: (0.4, 0.6)}, **{metric: 0.5 + 0.3 * way}))
+    assert {one.knob: one.direction for one in adjusted} == {k: learned * MORE[k] for k in knobs}
+    assert {one.metric for one in adjusted} == {metric}
+    for one in adjusted:
+        assert (one.after - one.before) * one.direction > 0
+        assert one.before == getattr(MIDDLE, one.knob)
+        assert metric in one.why
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"dormant_pct": 0.5},
+        {"dormant_pct": None},  # not judged is no illness
+        {"orphan_nodes": 3.0},  # no knob brings back what the index lost
+    ],
+)
+def test_what_turns_nothing(found, values):
+    assert decide(found({"dormant_pct": (0.4, 0.6)}, **values)) == []
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_so_many_knobs_at_once_at_most(found, most):
+    report = found(avg_nodes_fired_per_query=0.0, dormant_pct=0.99, cross_file_edge_pct=0.0)
+    adjusted = decide(report, rules=AutotuneSettings(max_changes=most))
+    assert len(adjusted) == len({one.knob for one in adjusted}) == most
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [
+        ({}, ["half_life", "hebbian_rate"]),
+        ({STRONGER: (1.0, 0.0)}, ["hebbian_rate", "half_life"]),
+        ({LONGER: (0.0, 2.0)}, ["hebbian_rate", "half_life"]),
+        ({LONGER: (0.0, 4.0)}, ["hebbian_rate"]),
+        ({LONGER: (0.0, 4.0), STRONGER: (0.0, 4.0)}, []),
+    ],
+)
+def test_what_helped_is_preferred_and_what_failed_comes_last(found, past, expected):
+    assert turned(found(dormant_pct=0.99), TuningHistory(past)) == expected
+
+
+@pytest.mark.parametrize(
+    ("past", "direction"), [({}, 1), ({("cross_file_edge_pct", "half_life", -1): (2.0, 0.0)}, -1)]
+)
+def test_of_two_wishes_for_one_knob_the_more_promising_wins(found, past, direction):
     """Too few fire and too much crosses: both want the half-life, in opposite directions."""
     paper = {"cross_file_edge_pct": (0.0, 0.15)}
     report = found(paper, avg_nodes_fired_per_query=0.0, cross_file_edge_pct=0.9)
-    rules = AutotuneSettings(max_changes=4)
-
-    def direction(past):
-        return {
-            one.knob: one.direction for one in decide_adjustments([report], KNOBS, past, rules)
-        }["half_life"]
-
-    assert direction(TuningHistory()) == 1
-    assert direction(TuningHistory({("cross_file_edge_pct", "half_life", -1): (2.0, 0.0)})) == -1
+    adjusted = decide(report, past=TuningHistory(past), rules=AutotuneSettings(max_changes=4))
+    assert {one.knob: one.direction for one in adjusted}["half_life"] == direction
 
 
 @pytest.mark.parametrize(
@@ -57,8 +111,8 @@ def test_of_two_wishes_for_one_knob_the_more_promising_wins(found):
 def test_what_becomes_of_a_turn_is_learned(found, later, counts):
     """Nearer to the range is a success, unless another metric has left its own."""
     first = found(dormant_pct=0.98)
-    adjusted = decide_adjustments([first], KNOBS, TuningHistory(), AutotuneSettings(max_changes=1))
-    past = TuningHistory().after(first, KNOBS, adjusted, 25, RULES)
+    adjusted = decide_adjustments([first], MIDDLE, TuningHistory(), AutotuneSettings(max_changes=1))
+    past = TuningHistory().after(first, MIDDLE, adjusted, 25, RULES)
     known = past.score_pending(found(**later), RULES)
     assert known.evidence.get(LONGER) == counts
     assert known.pending == ()
@@ -66,7 +120,6 @@ def test_what_becomes_of_a_turn_is_learned(found, later, counts):
 
 
 def test_what_is_known_fades(found):
-    """A turn that failed is tried again some day."""
     past = TuningHistory({LONGER: (0.0, 4.0)})
     assert past.help_probability(LONGER) < RULES.min_success_chance
     for _ in range(10):
@@ -76,7 +129,7 @@ def test_what_is_known_fades(found):
 
 def test_the_brake_at_brain_death(found):
     """Everything is dormant: back to the knobs of the last good state, all of them at once."""
-    past = TuningHistory(good=GoodState(KNOBS, 0, 25))
+    past = TuningHistory(good=GoodState(MIDDLE, 0, 25))
     adjusted = decide_adjustments([found(dormant_pct=1.0)], OTHER, past, RULES)
     assert {one.knob: one.after for one in adjusted} == {"half_life": 200.0, "hebbian_rate": 0.06}
     assert {one.metric for one in adjusted} == {BRAKE}
@@ -85,46 +138,37 @@ def test_the_brake_at_brain_death(found):
 
 def test_the_brake_where_three_metrics_left_their_range(found):
     """Counted from the best of the last reports; two are not enough, and old ones do not count."""
-    past = TuningHistory(good=GoodState(KNOBS, 0, 25))
+    past = TuningHistory(good=GoodState(MIDDLE, 0, 25))
     two = found(reflex_pct=0.9, proto_promotion_rate=0.99)
     three = found(reflex_pct=0.9, proto_promotion_rate=0.99, dormant_pct=0.97)
-    assert {one.metric for one in decide_adjustments([found(), three], OTHER, past, RULES)} == {
-        BRAKE
-    }
-    assert BRAKE not in {
-        one.metric for one in decide_adjustments([found(), two], OTHER, past, RULES)
-    }
-    long_ago = [found(), *[three] * RULES.window_reports, three]
-    assert BRAKE not in {one.metric for one in decide_adjustments(long_ago, OTHER, past, RULES)}
+
+    def brakes(*reports):
+        adjusted = decide(*reports, knobs=OTHER, past=past)
+        return BRAKE in {one.metric for one in adjusted}
+
+    assert brakes(found(), three)
+    assert not brakes(found(), two)
+    assert not brakes(found(), *[three] * RULES.window_reports, three)
 
 
-def test_no_brake_that_mends_nothing(found):
-    """What was good differs in a knob that has nothing to do with it."""
-    past = TuningHistory(good=GoodState(OTHER.replace(reflex=0.8), 0, 25))
+@pytest.mark.parametrize("good", [None, OTHER, OTHER.replace(reflex=0.8)])
+def test_without_anything_to_go_back_to_knobs_are_turned_step_by_step(found, good):
+    """Nothing was good, or it stands, or it differs in what has nothing to do with it."""
+    past = TuningHistory(good=GoodState(good, 0, 25) if good else None)
     assert turned(found(dormant_pct=1.0), past, OTHER) == ["half_life", "hebbian_rate"]
-
-
-def test_without_anything_good_knobs_are_turned_step_by_step(found):
-    """Nothing to go back to, or it is what stands."""
-    report = found(dormant_pct=1.0)
-    assert turned(report, TuningHistory(), OTHER) == ["half_life", "hebbian_rate"]
-    assert turned(report, TuningHistory(good=GoodState(OTHER, 0, 25)), OTHER) == [
-        "half_life",
-        "hebbian_rate",
-    ]
 
 
 def test_rest_after_a_brake(found):
     """One look passes, so that it can take effect; then knobs are turned again."""
-    dead, past = found(dormant_pct=1.0), TuningHistory(good=GoodState(KNOBS, 0, 25))
+    dead, past = found(dormant_pct=1.0), TuningHistory(good=GoodState(MIDDLE, 0, 25))
     adjusted = decide_adjustments([dead], OTHER, past, RULES)
     past = past.after(dead, OTHER, adjusted, 50, RULES).score_pending(dead, RULES)
-    assert decide_adjustments([dead], KNOBS, past, RULES) == []
-    past = past.after(dead, KNOBS, [], 75, RULES)
+    assert decide_adjustments([dead], MIDDLE, past, RULES) == []
+    past = past.after(dead, MIDDLE, [], 75, RULES)
     assert past.good is not None
     past = past.score_pending(dead, RULES)
     assert turned(dead, past) == ["half_life", "hebbian_rate"]
-    assert past.after(dead, KNOBS, [], 100, RULES).good is None
+    assert past.after(dead, MIDDLE, [], 100, RULES).good is None
 
 
 def test_what_is_good(found):
@@ -132,13 +176,72 @@ def test_what_is_good(found):
     well, worse = found(), found(reflex_pct=0.9)
     past = TuningHistory().after(worse, OTHER, [], 25, RULES)
     assert past.good == GoodState(OTHER, 1, 25)
-    past = past.after(well, KNOBS, [], 50, RULES)
-    assert past.good == GoodState(KNOBS, 0, 50)
+    past = past.after(well, MIDDLE, [], 50, RULES)
+    assert past.good == GoodState(MIDDLE, 0, 50)
     assert past.after(worse, OTHER, [], 75, RULES).good == past.good
-    assert TuningHistory().after(found(dormant_pct=1.0), KNOBS, [], 25, RULES).good is None
+    assert TuningHistory().after(found(dormant_pct=1.0), MIDDLE, [], 25, RULES).good is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"state": [1]}', "null"])
 def test_a_past_that_cannot_be_read_is_forgotten(text):
-    """It begins anew."""
     assert TuningHistory.from_json(text) == TuningHistory()
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("direction", [-1, 1])
+@pytest.mark.parametrize("knob", KNOBS)
+def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
+    rules = AutotuneSettings.preset(preset)
+    low, high = rules.rails[knob]
+    value, steps = getattr(MIDDLE, knob) if preset == "default" else (low + high) / 2, 0
+    value = int(value) if knob == "promotion_threshold" else value
+    while (after := step_knob(knob, direction, value, rules)) is not None:
+        assert low <= after <= high
+        assert (after - value) * direction > 0
+        if knob == "half_life":
+            most = max(rules.min_half_life_step, value * (rules.half_life_factor - 1))
+            assert abs(after - value) <= most + 1e-6
+        if knob == "promotion_threshold":
+            assert isinstance(after, int)
+            assert abs(after - value) == 1
+        value, steps = after, steps + 1
+    assert value == (high if direction > 0 else low)
+    assert 0 < steps < 20
+
+
+def test_the_half_life_rises_as_in_the_paper():
+    rules, value, seen = AutotuneSettings.preset("paper"), 20.0, []
+    while value is not None:
+        seen.append(round(value))
+        value = step_knob("half_life", 1, value, rules)
+    assert seen[:4] == [20, 30, 40, 53]
+    assert seen[-1] == 200
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"half_life": 19.9}, "half_life must be a number from 20 to 4000, not 19.9"),
+        ({"half_life": float("nan")}, "half_life must be a number"),
+        ({"promotion_threshold": 1}, "promotion_threshold must be a whole number from 2"),
+        ({"promotion_threshold": 2.5}, "promotion_threshold must be a whole number from 2"),
+        ({"hebbian_rate": 0.13}, "hebbian_rate must be a number from 0.01 to 0.12, not 0.13"),
+        ({"reflex": True}, "reflex must be a number from 0.8 to 0.95, not True"),
+        ({"reflex": "much"}, "reflex must be a number from 0.8 to 0.95, not 'much'"),
+        ({"speed": 1.0}, "there is no knob 'speed': use half_life"),
+    ],
+)
+def test_knobs_beyond_their_rails_are_refused(values, says):
+    with pytest.raises(InvalidInputError, match=says) as raised:
+        AutotuneSettings().validate_knobs(values)
+    assert "\n" not in str(raised.value)
+
+
+def test_presets_and_knobs_that_start_beyond_their_rails_are_refused():
+    with pytest.raises(InvalidInputError, match="unknown preset"):
+        AutotuneSettings.preset("fast")
+    paper = AutotuneSettings.preset("paper").replace(enabled=True)
+    with pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"):
+        Settings(autotune=paper)
+    assert Settings(autotune=paper, learning=LearningSettings(half_life=80.0)).autotune.enabled
+    assert Settings(tiers=TierSettings(reflex=0.6)).tiers.reflex == 0.6

@@ -9,7 +9,7 @@ import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
-from crabpath_retrievers.config.settings import _parse_or_ignore, apply_knobs, load_knobs
+from crabpath_retrievers.config.settings import _parse_or_ignore
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.changes.maintenance import SetKnobs
 from crabpath_retrievers.core.graph import EdgeKind
@@ -17,7 +17,6 @@ from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreEr
 
 
 def together(memory, number, namespace="ann"):
-    """A success that used both pages of a topic."""
     turn = memory.retrieve(f"question{number} guide{number}", k=12, namespace=namespace).turn
     memory.record(Feedback(turn.id, 1.0, used=[f"a{number}", f"b{number}"], namespace=namespace))
 
@@ -30,7 +29,7 @@ def joint(memory, number, namespace="ann"):
 
 
 def test_the_learner_reads_them(open_memory_anywhere):
-    """Ann's half-life, step and threshold are hers; Bob's are those of the settings."""
+    """Ann's half-life, step and threshold are hers, and go with her; Bob's are the settings'."""
     with open_memory_anywhere() as memory:
         memory.maintenance.set_knobs("ann", half_life=40, hebbian_rate=0.05, promotion_threshold=3)
         for name in ("ann", "bob"):
@@ -43,10 +42,13 @@ def test_the_learner_reads_them(open_memory_anywhere):
         ann, bob = (memory.store.walk.get_clock(name).exponent for name in ("ann", "bob"))
         assert ann == pytest.approx(3 * math.log(2) / 40)
         assert bob == pytest.approx(2 * math.log(2) / 2000)
+        memory.maintenance.set_knobs("bob", reflex=0.82)
+        memory.forget(namespace="ann")
+        assert memory.maintenance.knobs("ann") == memory.settings.knobs
+        assert memory.maintenance.knobs("bob").reflex == 0.82
 
 
 def test_the_walk_and_health_read_them(open_memory):
-    """The same weight is a reflex or not, by whose bar it is measured."""
     with open_memory() as memory:
         keys = memory.store.learned.keys(["a1", "b9"])
         delta = WeightDelta(keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
@@ -65,7 +67,6 @@ def test_the_walk_and_health_read_them(open_memory):
 
 
 def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
-    """And again once they are put back."""
     with open_memory_anywhere(learning=LearningSettings(half_life=500.0)) as memory:
         assert memory.maintenance.knobs("ann").half_life == 500.0
         run = memory.maintenance.set_knobs("ann", reflex=0.9)
@@ -81,7 +82,6 @@ def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
 
 
 def test_what_is_beyond_the_rails_changes_nothing(open_memory):
-    """Neither that knob nor the others."""
     with open_memory() as memory:
         with pytest.raises(InvalidInputError, match="reflex must be a number from"):
             memory.maintenance.set_knobs("ann", half_life=100, reflex=0.99)
@@ -91,9 +91,10 @@ def test_what_is_beyond_the_rails_changes_nothing(open_memory):
         assert memory.store.learned.get_tuning("ann") == (None, None)
 
 
-def test_every_change_is_journaled(open_memory_anywhere):
-    """With what turned it; what changes nothing is not."""
+def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere):
+    """What changes nothing is not journaled; of the second one nothing is written."""
     with open_memory_anywhere() as memory:
+        before = memory.store.learned.get_tuning("ann")
         for _ in range(2):
             memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
@@ -102,16 +103,9 @@ def test_every_change_is_journaled(open_memory_anywhere):
         assert row.namespace == "ann"
         assert json.loads(row.inverse)["before"] is None
         assert json.loads(json.loads(row.inverse)["after"]) == {"half_life": 100.0}
-
-
-def test_two_that_turn_at_once(open_memory_anywhere):
-    """The second one is told, and nothing of its own is written."""
-    with open_memory_anywhere() as memory:
-        before = memory.store.learned.get_tuning("ann")
-        memory.store.apply([SetKnobs("1", "ann", '{"reflex": 0.9}', None, before)])
         with pytest.raises(ConflictError, match="met another change"):
-            memory.store.apply([SetKnobs("2", "ann", '{"reflex": 0.95}', None, before)])
-        assert memory.maintenance.knobs("ann").reflex == 0.9
+            memory.store.apply([SetKnobs("2", "ann", '{"half_life": 200}', None, before)])
+        assert memory.maintenance.knobs("ann").half_life == 100.0
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"half_life": 0}', '{"speed": 1}', '{"reflex": 2}'])
@@ -124,35 +118,24 @@ def test_damaged_knobs(open_memory, text, caplog):
             memory.maintenance.knobs("ann")
         together(memory, 1)
         assert memory.store.learned.get_state("ann").version == 1
-        assert apply_knobs(memory.settings, text) == memory.settings
         assert "ignored" in caplog.text
         memory.maintenance.reset_knobs("ann")
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
-
-
-def test_they_go_with_their_namespace(open_memory):
-    """And it starts anew."""
-    with open_memory() as memory:
-        memory.maintenance.set_knobs("ann", reflex=0.9)
-        memory.maintenance.set_knobs("bob", reflex=0.82)
-        memory.forget(namespace="ann")
-        assert memory.maintenance.knobs("ann").reflex == 0.8
-        assert memory.maintenance.knobs("bob").reflex == 0.82
 
 
 def test_narrower_rails_later_leave_what_stands(open_memory):
     """A knob that was set before is used; it is turned back only step by step."""
     with open_memory() as memory:
         memory.maintenance.set_knobs("ann", half_life=100)
-        text = memory.store.learned.get_tuning("ann")[0]
-        narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
-        assert load_knobs(text, memory.settings).half_life == 100.0
+        index = memory.index._store
+    narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
+    with open_memory(index=index, autotune=narrow) as memory:
+        assert memory.maintenance.knobs("ann").half_life == 100.0
         with pytest.raises(InvalidInputError):
-            narrow.validate_knobs({"half_life": 100})
+            memory.maintenance.set_knobs("ann", half_life=100)
 
 
 def test_no_query_more_on_the_way_of_an_answer(open_memory):
-    """Tuned knobs come with the clock that a query reads anyway."""
     with open_memory() as memory:
 
         def statements():

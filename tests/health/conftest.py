@@ -18,7 +18,6 @@ class Place:
     """The directory of a memory with forty pages, each of which mentions the next one."""
 
     def __init__(self, path: Path) -> None:
-        """Work in a directory."""
         self.path = path
 
     def sql(self, *statements: str) -> list:
@@ -28,11 +27,9 @@ class Place:
         return rows[-1]
 
     def open(self) -> CrabPath:
-        """The memory."""
         return CrabPath.open(self.path, embeddings=PLAIN)
 
     def files(self) -> dict[str, bytes]:
-        """Every file with its contents."""
         return {
             str(file.relative_to(self.path)): file.read_bytes()
             for file in self.path.rglob("*")
@@ -62,6 +59,5 @@ def built(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def place(built, tmp_path) -> Place:
-    """A copy of it."""
     shutil.copytree(built, tmp_path / "memory")
     return Place(tmp_path / "memory")

@@ -13,32 +13,25 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.cli.maintenance import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
-from crabpath_retrievers.learning.standalone import (
-    parse_settings,
-    publish_settings,
-    read_published_settings,
-)
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
 
 def run(*given):
-    """What a command prints and how it ends."""
     return CliRunner().invoke(app, [str(part) for part in given])
 
 
 def read(*given, code=0):
-    """The JSON that a command prints."""
     result = run(*given, "--json")
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
 
 
-def test_health_in_json(place):
-    """The report of the library, and those before it; orphans are known from files."""
+def test_health_for_programs_and_people(place):
+    """The report of the library, and those before it; people see a sparkline of each metric."""
     first, second = (read("health", place.path, "-n", "ann") for _ in range(2))
     assert [metric["name"] for metric in first["metrics"]] == list(METRICS)
-    assert first["metrics"][-1]["value"] == 0.0
+    assert first["metrics"][-1]["value"] == 0.0  # orphans are known from files
     assert (first["history"], len(second["history"])) == ([], 1)
     assert second["history"][0]["metrics"] == first["metrics"]
     with place.open() as memory:
@@ -46,12 +39,7 @@ def test_health_in_json(place):
         assert len(memory.maintenance.health_history("ann")) == 2
     assert list(report["metrics"]) == second["metrics"]
     assert (report["edges"], report["turn"]) == (second["edges"], 1)
-
-
-def test_health_for_people(place):
-    """Every metric with its value, its range and a sparkline; what is not well says why."""
-    for _ in range(3):
-        shown = run("health", "--store", place.path, "--namespace", "ann")
+    shown = run("health", "--store", place.path, "--namespace", "ann")
     assert shown.exit_code == 0
     assert all(name in shown.stdout for name in METRICS)
     assert "▁▁▁" in shown.stdout
@@ -60,13 +48,16 @@ def test_health_for_people(place):
 
 
 def test_health_is_bad_and_the_exit_code_good(place):
-    """It is a measurement; a memory that is ill still answers."""
+    """It is a measurement; a memory that is ill still answers. Without vectors it is not judged."""
     with place.open() as memory:
         memory.index.delete(["d1"])
     shown = run("health", place.path)
     assert shown.exit_code == 0
     assert "✗" in shown.stdout
     assert "1 of 40 are not in the vector index" in shown.stdout
+    shutil.rmtree(place.path / "vectors")
+    orphans = read("health", place.path)["metrics"][-1]
+    assert (orphans["value"], orphans["in_range"]) == (None, None)
 
 
 def test_health_beside_the_process_that_serves(place):
@@ -79,57 +70,51 @@ def test_health_beside_the_process_that_serves(place):
 
 
 def test_health_by_the_settings_of_the_server(place):
-    """Ranges that a serving process has published hold for the command."""
+    """What a serving process has published holds for the command."""
     ranges = {"reflex_pct": (0.5, 0.6)}
     given = Settings(
-        health=HealthSettings(ranges=ranges, min_observations=1),
+        health=HealthSettings(ranges=ranges, min_observations=1, max_reports=1),
         learning=LearningSettings(apply="external"),
     )
     CrabPath.open(place.path, embeddings=PLAIN, settings=given).close()
-    report = {metric["name"]: metric for metric in read("health", place.path)["metrics"]}
+    for _ in range(3):
+        shown = read("health", place.path, "-n", "ann")
+    report = {metric["name"]: metric for metric in shown["metrics"]}
     assert (report["reflex_pct"]["low"], report["reflex_pct"]["in_range"]) == (0.5, False)
     assert report["dormant_pct"]["high"] == 0.95
-
-
-def test_settings_of_health_are_published_whole(store):
-    """Ranges survive JSON."""
-    given = Settings(health=HealthSettings(ranges={"orphan_nodes": (0.0, 3.0)}, max_reports=7))
-    publish_settings(store, given)
-    assert parse_settings(read_published_settings(store)).health == given.health
-
-
-def test_health_without_vectors(place):
-    """Orphans are not judged; the rest is."""
-    shutil.rmtree(place.path / "vectors")
-    orphans = read("health", place.path)["metrics"][-1]
-    assert (orphans["value"], orphans["in_range"]) == (None, None)
+    assert len(shown["history"]) == 1
 
 
 def test_health_at_a_url(postgres_url, tmp_path):
-    """With the directory of its vectors, and without."""
     with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
         memory.add_documents([Document("Zebra.", id="z")], progress=None)
     assert read("health", postgres_url)["metrics"][-1]["value"] is None
+    left_out = "Left out chunks without a vector: a URL does not say"
+    assert left_out in " ".join(run("health", postgres_url).output.split())
+    assert "Left out" not in run("health", postgres_url, "--vectors", tmp_path / "v").output
     assert read("health", postgres_url, "--vectors", tmp_path / "v")["metrics"][-1]["value"] == 0.0
 
 
-@pytest.mark.parametrize("given", [("none",), ("none", "--json")])
-def test_health_of_nothing(tmp_path, given):
-    """Looking creates nothing."""
-    result = run("health", tmp_path / given[0], *given[1:])
-    assert result.exit_code == 2
-    assert "there is no memory" in result.stderr
+def test_looking_at_nothing_creates_nothing(tmp_path):
+    for options in ((), ("--json",)):
+        result = run("health", tmp_path / "none", *options)
+        assert result.exit_code == 2
+        assert "there is no memory" in result.stderr
+    assert read("doctor", tmp_path / "none", code=1)["findings"][0]["check"] == "place"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor_finds_nothing_broken(place):
-    """Another embedder than the commands' own is worth a warning; the exit code is 0."""
+    """Another embedder than the commands' own is worth a warning; markup is only a name."""
     found = read("doctor", place.path)
     assert (found["broken"], len(found["checked"])) == (False, 15)
     assert [one["severity"] for one in found["findings"]] == ["warning"]
     shown = run("doctor", "--store", place.path)
     assert shown.exit_code == 0
     assert "1 found in 15 checks" in " ".join(shown.stdout.split())
+    with place.open() as memory:
+        memory.namespaces.freeze("[red]ann")
+    assert "learn nothing: [red]ann" in " ".join(run("doctor", place.path).stdout.split())
 
 
 def test_doctor_finds_something_broken(place):
@@ -148,19 +133,6 @@ def test_doctor_finds_something_broken(place):
     assert not read("doctor", place.path)["broken"]
 
 
-def test_doctor_of_nothing(tmp_path):
-    """What is not there is broken, too, and is not made."""
-    assert read("doctor", tmp_path / "none", code=1)["findings"][0]["check"] == "place"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_doctor_shows_names_as_they_are(place):
-    """Markup in the name of a namespace is only a name."""
-    with place.open() as memory:
-        memory.namespaces.freeze("[red]ann")
-    assert "learn nothing: [red]ann" in " ".join(run("doctor", place.path).stdout.split())
-
-
 @pytest.mark.parametrize(
     ("values", "drawn"),
     [
@@ -172,5 +144,4 @@ def test_doctor_shows_names_as_they_are(place):
     ],
 )
 def test_sparklines(values, drawn):
-    """The least is the lowest bar, the greatest the highest, nothing is a gap."""
     assert sparkline(values) == drawn

@@ -25,7 +25,6 @@ MANY = 1100  # enough for Chroma to write HNSW files
 
 
 def fill(memory: CrabPath, count: int) -> None:
-    """Documents, a note and an episode."""
     pages = [Document(f"Passage {n}", id=f"d{n}") for n in range(count)]
     memory.add_documents(pages, split=False, progress=None)
     turn = memory.retrieve("Passage 3", namespace="ann").turn
@@ -46,13 +45,11 @@ def filled(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def place(filled, tmp_path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(filled, tmp_path / "memory"))
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[ChromaServer]:
-    """A Chroma server."""
     started = ChromaServer(tmp_path_factory.mktemp("chroma"))
     yield started
     started.disconnect()
@@ -60,7 +57,6 @@ def server(tmp_path_factory) -> Iterator[ChromaServer]:
 
 
 def found(place, **given) -> list[Finding]:
-    """What is wrong."""
     diagnosis = examine(place, embeddings=PLAIN, **given)
     other = ("disk",)  # of the machine that tests run on
     found = diagnosis.findings
@@ -68,7 +64,6 @@ def found(place, **given) -> list[Finding]:
 
 
 def follow(finding: Finding) -> None:
-    """Run the command that a fix names."""
     (command,) = re.findall(r"`crabpath ([^`]+)`", finding.fix)
     done = CliRunner().invoke(app, command.split())
     assert done.exit_code == 0, done.output
@@ -81,19 +76,16 @@ def of_segment(place: Path, name: str) -> Path:
 
 
 def overwrite(file: Path, start: int = 0, size: int = 4096) -> None:
-    """Other bytes in the place of some."""
     with file.open("r+b") as opened:
         opened.seek(start)
         opened.write(b"\xa5" * min(size, file.stat().st_size - start))
 
 
 def catalogue(place: Path) -> Path:
-    """Chroma's own database."""
     return place / "vectors" / "chroma.sqlite3"
 
 
 def page_in_use(place: Path) -> int:
-    """Where a page stands that Chroma needs; others may be free."""
     with closing(sqlite3.connect(catalogue(place))) as connection:
         query = "SELECT rootpage FROM sqlite_master WHERE name = 'embeddings'"
         ((page,),) = connection.execute(query).fetchall()
@@ -101,7 +93,6 @@ def page_in_use(place: Path) -> int:
 
 
 def lose(place: Path, collection: str, ids: list[str] | None) -> None:
-    """Take ids, or all of a collection, out of Chroma."""
     client = chromadb.PersistentClient(str(place / "vectors"))
     if ids is None:
         client.delete_collection(collection)
@@ -111,7 +102,6 @@ def lose(place: Path, collection: str, ids: list[str] | None) -> None:
 
 
 def beside(place: Path, kind: str) -> str:
-    """The collection of episodes or notes."""
     with closing(sqlite3.connect(catalogue(place))) as chroma:
         names = [name for (name,) in chroma.execute("SELECT name FROM collections")]
     (name,) = [name for name in names if kind in name]
@@ -119,7 +109,6 @@ def beside(place: Path, kind: str) -> str:
 
 
 def add_strangers(place: Path, collection: str = "crabpath") -> None:
-    """Vectors that belong to nothing, as those of a restored backup."""
     client = chromadb.PersistentClient(str(place / "vectors"))
     vectors = PLAIN.embed_documents([f"stranger {n}" for n in range(20)])
     client.get_collection(collection).upsert([f"x{n}" for n in range(20)], vectors)
@@ -190,8 +179,14 @@ def test_a_lost_database(place, how):
     assert found(place) == []
 
 
-@pytest.mark.parametrize("name", ["", "/team"])
-@pytest.mark.parametrize("lost", ["some", "all", "strangers", "episodes", "nothing of it"])
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        *(("", lost) for lost in ("some", "all", "strangers", "episodes", "nothing of it")),
+        ("/team", "all"),
+        ("/team", "episodes"),
+    ],
+)
 def test_a_server(server, location, name, lost):
     """By its URL, also in a collection of another name, on both databases."""
     url = f"http://127.0.0.1:{server.port}{name}"
@@ -224,15 +219,3 @@ def test_a_server(server, location, name, lost):
     assert found(location, vectors=url) == []
     with CrabPath.open(location, embeddings=PLAIN, vectors=url) as memory:
         assert memory.index.count() == 30
-
-
-def test_health_says_what_it_leaves_out(server, postgres_url):
-    """A URL does not say where the vectors are; with theirs nothing is left out."""
-    url = f"http://127.0.0.1:{server.port}/health"
-    with CrabPath.open(postgres_url, embeddings=PLAIN, vectors=url) as memory:
-        fill(memory, 5)
-    done = CliRunner().invoke(app, ["health", postgres_url])
-    assert "Left out chunks without a vector: a URL does not say" in " ".join(done.output.split())
-    done = CliRunner().invoke(app, ["health", postgres_url, "--vectors", url])
-    assert done.exit_code == 0
-    assert "Left out" not in done.output

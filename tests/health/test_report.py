@@ -22,48 +22,39 @@ LN2 = math.log(2)
 
 
 def report(measured, settings=None):
-    """What is said of it."""
     return assess_health(
         measured, settings or HealthSettings(), namespace="ann", turn=3, created=1.0
     )
 
 
 def edges(reflex=0, habitual=0, dormant=0, **more):
-    """A tally of so many edges."""
     return EdgeTally({Tier.REFLEX: reflex, Tier.HABITUAL: habitual, Tier.DORMANT: dormant}, **more)
 
 
 def turns(*facts):
-    """Ten times each of these turns."""
     return [TurnFacts(*fact) for fact in facts for _ in range(10)]
+
+
+FIRED, CROSSING = "avg_nodes_fired_per_query", "cross_file_edge_pct"
+COMPRESSION, PROMOTED = "context_compression", "proto_promotion_rate"
+WITHIN, BOTH = edges(within=40, crossing=10), edges(within=20, crossing=20)
+FEW = "fewer than 10"
 
 
 @pytest.mark.parametrize(
     ("name", "measured", "value", "in_range"),
     [
         # (3 + 5) / 2 nodes a query.
-        ("avg_nodes_fired_per_query", {"turns": turns((3, 4, 9), (5, 4, 9))}, 4.0, True),
-        ("avg_nodes_fired_per_query", {"turns": turns((0, 4, 9))}, 0.0, False),
-        ("avg_nodes_fired_per_query", {"turns": turns((16, 4, 9))}, 16.0, False),
+        (FIRED, {"turns": turns((3, 4, 9), (5, 4, 9))}, 4.0, True),
+        (FIRED, {"turns": turns((0, 4, 9))}, 0.0, False),
+        (FIRED, {"turns": turns((16, 4, 9))}, 16.0, False),
         # 10 of 40, and 20 of 20: 30 of 60.
-        (
-            "cross_file_edge_pct",
-            {
-                "documents": 9,
-                "structure": edges(within=40, crossing=10),
-                "learned": edges(within=20, crossing=20),
-            },
-            0.5,
-            True,
-        ),
-        ("cross_file_edge_pct", {"documents": 9, "structure": edges(within=40)}, 0.0, False),
+        (CROSSING, {"documents": 9, "structure": WITHIN, "learned": BOTH}, 0.5, True),
+        (CROSSING, {"documents": 9, "structure": edges(within=40)}, 0.0, False),
         # A tenth of the structure was looked at: 0 · 10 + 6 of 10 · 10 + 20.
         (
             "dormant_pct",
-            {
-                "structure": edges(fading=10, share=0.1),
-                "learned": edges(fading=20, faded=6),
-            },
+            {"structure": edges(fading=10, share=0.1), "learned": edges(fading=20, faded=6)},
             0.05,
             True,
         ),
@@ -77,20 +68,15 @@ def turns(*facts):
         ),
         ("reflex_pct", {"learned": edges(11, 89)}, 0.11, False),
         # 9 words an answer of 90.
-        (
-            "context_compression",
-            {"turns": turns((1, 2, 9)), "tokens": 90, "nodes": 10},
-            0.1,
-            True,
+        (COMPRESSION, {"turns": turns((1, 2, 9)), "tokens": 90, "nodes": 10}, 0.1, True),
+        (COMPRESSION, {"turns": turns((1, 2, 30)), "tokens": 90, "nodes": 10}, 0.333333, False),
+        (PROMOTED, {"pairs": 20, "promoted": 5}, 0.25, True),
+        (PROMOTED, {"pairs": 20, "promoted": 19}, 0.95, False),
+        # Both ends of a range are in it.
+        *(
+            (PROMOTED, {"pairs": 100, "promoted": int(share * 100)}, share, True)
+            for share in OURS[PROMOTED]
         ),
-        (
-            "context_compression",
-            {"turns": turns((1, 2, 30)), "tokens": 90, "nodes": 10},
-            0.333333,
-            False,
-        ),
-        ("proto_promotion_rate", {"pairs": 20, "promoted": 5}, 0.25, True),
-        ("proto_promotion_rate", {"pairs": 20, "promoted": 19}, 0.95, False),
         ("reconvergence_rate", {"splits": 4}, 0.0, True),
         ("reconvergence_rate", {"splits": 4, "rejoined": 1}, 0.25, False),
         ("orphan_nodes", {"nodes": 8, "sampled": 8, "missing": 0}, 0.0, True),
@@ -99,9 +85,31 @@ def turns(*facts):
     ],
 )
 def test_each_metric(name, measured, value, in_range):
-    """Its value and whether it is well."""
     metric = report(HealthMeasurements(**measured))[name]
     assert (metric.value, metric.in_range) == (value, in_range)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "note"),
+    [
+        (FIRED, {"turns": [TurnFacts(0, 4, 9)]}, FEW),
+        (CROSSING, {"documents": 1, "structure": edges(within=40)}, "one document"),
+        ("dormant_pct", {"learned": edges(fading=9, faded=9)}, FEW),
+        ("dormant_pct", {"structure": edges(0, 100)}, "no edges that can fade"),
+        (COMPRESSION, {"turns": turns((1, 4, 30)), "tokens": 90, "nodes": 19}, "five answers"),
+        (PROMOTED, {"pairs": 9, "promoted": 9}, FEW),
+        ("orphan_nodes", {"nodes": 9, "sampled": 9}, "the vector index was not asked"),
+    ],
+)
+def test_what_cannot_be_judged(name, measured, note):
+    metric = report(HealthMeasurements(**measured))[name]
+    assert metric.in_range is None
+    assert note in metric.note
+
+
+def test_one_is_enough_where_that_is_set():
+    measured = HealthMeasurements(turns=[TurnFacts(0, 4, 9)])
+    assert report(measured, HealthSettings(min_observations=1))[FIRED].in_range is False
 
 
 def test_an_empty_memory_is_not_ill():
@@ -109,67 +117,21 @@ def test_an_empty_memory_is_not_ill():
     found = report(HealthMeasurements())
     assert [metric.name for metric in found.metrics] == list(METRICS)
     assert (found.healthy, found.judged_count) == (2, 2)
-    assert found["avg_nodes_fired_per_query"].value is None
+    assert found[FIRED].value is None
     assert found["reconvergence_rate"].value == found["orphan_nodes"].value == 0.0
+    with pytest.raises(InvalidInputError, match="is not a health metric: use one of avg_nodes"):
+        found["bounce_rate"]
 
 
-@pytest.mark.parametrize(
-    ("name", "measured", "note"),
-    [
-        ("avg_nodes_fired_per_query", {"turns": [TurnFacts(0, 4, 9)]}, "fewer than 10"),
-        ("cross_file_edge_pct", {"documents": 1, "structure": edges(within=40)}, "one document"),
-        ("dormant_pct", {"learned": edges(fading=9, faded=9)}, "fewer than 10"),
-        ("dormant_pct", {"structure": edges(0, 100)}, "no edges that can fade"),
-        (
-            "context_compression",
-            {"turns": turns((1, 4, 30)), "tokens": 90, "nodes": 19},
-            "smaller than five answers",
-        ),
-        ("proto_promotion_rate", {"pairs": 9, "promoted": 9}, "fewer than 10"),
-        ("orphan_nodes", {"nodes": 9, "sampled": 9}, "the vector index was not asked"),
-    ],
-)
-def test_what_cannot_be_judged(name, measured, note):
-    """It is told and left out of the count."""
-    metric = report(HealthMeasurements(**measured))[name]
-    assert metric.in_range is None
-    assert note in metric.note
-
-
-def test_one_is_enough_where_that_is_said():
-    """Small memories may be judged, too."""
-    measured = HealthMeasurements(turns=[TurnFacts(0, 4, 9)])
-    metric = report(measured, HealthSettings(min_observations=1))["avg_nodes_fired_per_query"]
-    assert metric.in_range is False
-
-
-def test_ends_of_a_range_are_in_it():
-    """Of both."""
-    for share in OURS["proto_promotion_rate"]:
-        measured = HealthMeasurements(pairs=100, promoted=int(share * 100))
-        assert report(measured)["proto_promotion_rate"].in_range is True
-
-
-def test_a_report_survives_json():
-    """Nothing in it is NaN or infinite."""
-    found = report(
-        HealthMeasurements(turns=turns((3, 4, 9)), tokens=90, nodes=99, sampled=9, missing=1)
-    )
-    text = json.dumps(found.to_dict(), allow_nan=False)
-    assert HealthReport.from_dict(json.loads(text)) == found
-
-
-def test_tiers_are_told_for_all_edges():
+def test_a_report_survives_json_and_counts_all_edges():
     """As many as there are, not as were looked at."""
-    found = report(HealthMeasurements(structure=edges(1, 2, 3, share=0.5), learned=edges(4)))
+    half, all_of_them = edges(1, 2, 3, share=0.5), edges(4)
+    measured = {"structure": half, "learned": all_of_them, "sampled": 9, "missing": 1}
+    found = report(HealthMeasurements(turns=turns((3, 4, 9)), tokens=90, nodes=99, **measured))
     assert found.edges["structure"] == {"reflex": 2, "habitual": 4, "dormant": 6, "inhibitory": 0}
     assert found.edges["learned"]["reflex"] == 4
-
-
-def test_an_unknown_metric():
-    """It is told which there are."""
-    with pytest.raises(InvalidInputError, match="is not a health metric: use one of avg_nodes"):
-        report(HealthMeasurements())["bounce_rate"]
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert HealthReport.from_dict(json.loads(text)) == found
 
 
 ROW = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True, number=1)
@@ -191,7 +153,6 @@ ROW = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True,
     ],
 )
 def test_tiers_are_those_after_decay(row, tier):
-    """As a walk sees the edge now."""
     assert count_edges([row], 1.0, TierSettings()).tiers[tier] == 1
 
 

@@ -1,15 +1,14 @@
 """A memory of its own for every test, on both databases: maintenance touches all namespaces."""
 
 from collections.abc import Callable, Iterator
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
+from maintained import TWINS, Bag
 
 from crabpath_retrievers import CrabPath
 
@@ -23,65 +22,36 @@ PAGES = [
 @pytest.fixture
 def memory(location: str) -> Iterator[CrabPath]:
     """Twelve pages; page n mentions page n + 1."""
-    with CrabPath.open(
-        location, embeddings=VECTORS, vectors=InMemoryVectorStore(VECTORS)
-    ) as opened:
+    index = InMemoryVectorStore(VECTORS)
+    with CrabPath.open(location, embeddings=VECTORS, vectors=index) as opened:
         opened.add_documents(PAGES, split=False)
         yield opened
 
 
-class Bag(Embeddings):
-    """Texts by their words: near where they share most of them."""
-
-    def embed_query(self, text: str) -> list[float]:
-        """Counts of words, in 256 numbers."""
-        found = np.zeros(256)
-        for word in text.lower().split():
-            found[int(sha256(word.strip(".,!").encode()).hexdigest()[:8], 16) % 256] += 1.0
-        return list(found / max(1.0, float(np.linalg.norm(found))))
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One after the other."""
-        return [self.embed_query(text) for text in texts]
-
-
-STEPS_OF_A_DEPLOY = (
-    "Run the tests before you deploy the service to the cluster, then wait until the build is "
-    "green, announce it in the channel, press the release button and watch the dashboard."
-)
-TWINS = [
-    Document(STEPS_OF_A_DEPLOY, id="new", metadata={"source": "b.md"}),
-    Document("The *red* panda eats bamboo in the mountains.", id="panda"),
-    Document(f"{STEPS_OF_A_DEPLOY}\n", id="old", metadata={"source": "a.md"}),
-    Document("A database keeps rows; an index finds them.", id="rows"),
-]
+@pytest.fixture
+def open_memory(location: str) -> Callable[..., CrabPath]:
+    """Opens one and the same memory, as often as wanted."""
+    bag = Bag()
+    return partial(CrabPath.open, location, embeddings=bag, vectors=InMemoryVectorStore(bag))
 
 
 @pytest.fixture
-def bag() -> Bag:
-    """An embedder that reads words."""
-    return Bag()
+def open_chroma(location: str, tmp_path: Path) -> Callable[..., CrabPath]:
+    """The same, with a real Chroma."""
+    return partial(CrabPath.open, location, embeddings=Bag(), vectors=str(tmp_path / "chroma"))
 
 
 @pytest.fixture
-def opening(location: str, bag: Bag, tmp_path: Path) -> Callable[..., CrabPath]:
-    """Opens one and the same memory, with a real Chroma."""
-
-    def opened(**options: Any) -> CrabPath:
-        return CrabPath.open(location, embeddings=bag, vectors=str(tmp_path / "chroma"), **options)
-
-    return opened
-
-
-@pytest.fixture
-def twins(opening: Callable[..., CrabPath]) -> Iterator[CrabPath]:
+def twins(open_memory: Callable[..., CrabPath]) -> Iterator[CrabPath]:
     """Two documents that say the same, and two others; ``new`` is the older one in the store."""
-    with opening() as memory:
+    with open_memory() as memory:
         memory.add_documents(TWINS, split=False)
         yield memory
 
 
 @pytest.fixture
-def copy_of_twins() -> Callable[[str], Document]:
-    """Another document that says what the twins say."""
-    return lambda name: Document(STEPS_OF_A_DEPLOY, id=name, metadata={"source": f"{name}.md"})
+def chroma_twins(open_chroma: Callable[..., CrabPath]) -> Iterator[CrabPath]:
+    """The same, with a real Chroma."""
+    with open_chroma() as memory:
+        memory.add_documents(TWINS, split=False)
+        yield memory

@@ -2,51 +2,124 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import maintained
 import pytest
+from langchain_core.documents import Document
+from maintained import delta, ids
 
-from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, WeightDelta
-from crabpath_retrievers.core.graph import EdgeKind
-
-pytestmark = pytest.mark.slow
-
-PROGRAM = """
-import os, sys
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock
 from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.storage import GraphStore
 
-store = GraphStore(sys.argv[1])
-left, apply = int(sys.argv[2]), store.apply
+RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400, batch_size=2)
+SETTINGS = Settings(maintenance=RULES)
+MANUAL = f"# Cats\n\n{'Cats sleep on roofs. ' * 18}\n\n# Dogs\n\n{'Dogs bark at night. ' * 18}"
+PROGRAM = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from maintained import Bag
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
-def killed(changes):
-    global left
-    if not left:
-        os._exit(9)
-    left -= 1
-    apply(changes)
+rules = MaintenanceSettings(split_above_chars=600, split_part_chars=400, batch_size=2)
+location, vectors, left, steps = *sys.argv[2:4], int(sys.argv[4]), sys.argv[5:]
+memory = CrabPath.open(
+    location, embeddings=Bag(), vectors=vectors, settings=Settings(maintenance=rules)
+)
 
-store.apply = killed
-settings = Settings(maintenance=MaintenanceSettings(batch_size=2))
-MaintenanceRunner(store, settings).run(["fade", "prune"])
+def count(of, name):
+    work = getattr(of, name)
+    def killed(*given):
+        global left
+        if not left:
+            os._exit(9)
+        left -= 1
+        return work(*given)
+    setattr(of, name, killed)
+
+count(memory.store, "apply")
+count(memory.index, "upsert")
+count(memory.index, "delete")
+memory.maintenance.run(steps)
 """
 
 
+@pytest.fixture
+def kill(location, tmp_path):
+    """Runs steps in a process that dies after so many writes to the store or the index."""
+
+    def kill(work, *steps):
+        stubs, chroma = Path(maintained.__file__).parent, tmp_path / "chroma"
+        program = [sys.executable, "-c", PROGRAM, stubs, location, chroma, str(work), *steps]
+        assert subprocess.run(program, check=False, timeout=120).returncode == 9
+
+    return kill
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", [0, 1, 3])
-def test_the_next_one_finishes_it(memory, location, batches):
+def test_a_killed_prune(open_chroma, kill, batches):
     """What was done stays done, what was not is done then; strong weights stay throughout."""
-    keys = list(memory.store.learned.keys([f"d{n}" for n in range(12)]).values())
-    weak = [WeightDelta(keys[0], key, EdgeKind.CO_USED, 0.1) for key in keys[1:]]
-    strong = [WeightDelta(keys[1], key, EdgeKind.CO_USED, 0.9) for key in keys[2:]]
-    changes = [AdjustWeights("ann", (*weak, *strong), "cause"), AdvanceClock("ann", exponent=2.0)]
-    memory.store.apply(changes)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, location, str(batches)], check=False, timeout=120
-    )
-    assert done.returncode == 9
-    left = memory.store.learned.weights("ann", keys)
-    assert len(left) == len(weak) + len(strong) - 2 * batches
-    report = memory.maintenance.run(["prune"])
-    assert report.total_changed == len(left) - len(strong)
-    assert len(memory.store.learned.weights("ann", keys)) == len(strong)
+    with open_chroma() as memory:
+        names = [f"d{n}" for n in range(12)]
+        memory.add_documents([Document(f"Text of {n}.", id=n) for n in names], split=False)
+        weak = [delta(memory, "d0", name, 0.1) for name in names[1:]]
+        strong = [delta(memory, "d1", name, 0.9) for name in names[2:]]
+        learned = AdjustWeights("ann", (*weak, *strong), "cause")
+        memory.store.apply([learned, AdvanceClock("ann", exponent=2.0)])
+        keys = list(memory.store.learned.keys(names).values())
+    kill(batches, "fade", "prune")
+    with open_chroma() as memory:
+        left = memory.store.learned.weights("ann", keys)
+        assert len(left) == len(weak) + len(strong) - 2 * batches
+        assert memory.maintenance.run(["prune"]).total_changed == len(left) - len(strong)
+        assert len(memory.store.learned.weights("ann", keys)) == len(strong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", range(3))
+def test_a_killed_merge(chroma_twins, open_chroma, kill, work):
+    """Before the transaction nothing happened; after it, the index is made up for."""
+    chroma_twins.close()
+    kill(work, "merge")
+    with open_chroma() as memory:
+        assert not memory.store.catalog.has_unfinished_ingest()
+        assert memory.maintenance.run(["merge"]).total_changed == (1 if work == 0 else 0)
+        assert set(ids(memory)) == {"new", "panda", "rows"}
+        assert memory.index.find_existing(["new", "old"]) == {"new"}
+        assert memory.index.count() == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", range(6))
+def test_a_killed_split(open_chroma, kill, work):
+    """Staged it is finished, before that it is as it was; no text is there twice."""
+    question = "cats sleep and dogs bark"
+    with open_chroma(settings=SETTINGS) as memory:
+        memory.add_documents([Document(MANUAL, id="manual")], split=False)
+    kill(work, "split")
+    with open_chroma(settings=SETTINGS) as memory:
+        assert not memory.store.catalog.has_unfinished_ingest()
+        found = set(ids(memory, question))
+        assert (found == {"manual"}) == (work == 0)
+        assert memory.index.find_existing([*found]) == found
+        assert memory.index.count() == len(found)
+        assert memory.maintenance.run(["split"]).total_changed == (1 if work == 0 else 0)
+        assert len(ids(memory, question)) == memory.index.count() == 2
+
+
+def test_killed_beside_the_index(chroma_twins, open_chroma, location):
+    """The store alone was merged, then all processes died: the next open mends the index."""
+    store = GraphStore(location)
+    run = MaintenanceRunner(store, chroma_twins.settings).run(["merge"]).run
+    store.close()
+    assert chroma_twins.index.find_existing(["old"]) == {"old"}
+    chroma_twins.close()
+    with open_chroma() as memory:
+        assert memory.index.find_existing(["old"]) == set()
+        memory.maintenance.undo(run)
+        assert memory.index.find_existing(["old"]) == {"old"}

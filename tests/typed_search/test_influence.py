@@ -33,7 +33,6 @@ def watched(location):
 
 
 def edges(memory):
-    """What stands, by source."""
     return {
         (node, one.id): one.weight
         for node in "ABC"
@@ -57,15 +56,12 @@ def test_influence_is_found_written_replaced_and_kept_in_its_namespace(watched):
 
 
 @pytest.mark.parametrize("options", [{"window": 0}, {"lags": 1.5}, {"level": float("nan")}])
-def test_numbers_of_influence_are_checked(open_memory, options):
-    """Each with a sentence."""
-    with open_memory() as memory, pytest.raises(InvalidInputError):
-        memory.graph.find_influence(dry_run=True, **options)
+def test_numbers_of_influence_are_checked(graph, options):
+    with pytest.raises(InvalidInputError):
+        graph.find_influence(dry_run=True, **options)
 
 
-def test_influence_is_off_by_default(open_memory):
-    """A dry run may look; there is nothing to find."""
-    with open_memory() as memory:
-        assert memory.graph.find_influence(dry_run=True) == []
-        with pytest.raises(ConfigurationError, match="influence=True"):
-            memory.graph.find_influence()
+def test_influence_is_off_by_default(graph):
+    assert graph.find_influence(dry_run=True) == []
+    with pytest.raises(ConfigurationError, match="influence=True"):
+        graph.find_influence()

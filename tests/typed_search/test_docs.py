@@ -9,8 +9,8 @@ from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
 PAGE = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
 
 
-def test_the_page_runs_as_it_stands():
-    """And finds what its comment says."""
+def test_the_page_names_every_type_and_runs_as_it_stands():
+    assert all(f"| `{name}` |" in PAGE for name in TYPED_KINDS_BY_NAME)
     given = {}
     (code,) = [t.content for t in MarkdownIt().parse(PAGE) if t.info == "python"]
     exec(code, given)  # noqa: S102  the page of this very repository
@@ -19,8 +19,3 @@ def test_the_page_runs_as_it_stands():
     assert [(one.id, one.hops) for one in reached] == [("take", 1), ("clean", 2)]
     assert memory.graph.search("find the soap", 3)[0].node.id == "find"
     memory.close()
-
-
-def test_the_page_names_every_type():
-    """In the table."""
-    assert all(f"| `{name}` |" in PAGE for name in TYPED_KINDS_BY_NAME)

@@ -1,0 +1,191 @@
+"""Setting typed edges, listing and following them."""
+
+import pytest
+
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.typed_search import follow
+
+NAN, INF = float("nan"), float("inf")
+SUCCESS = "caused_success"
+
+
+def ids(listed):
+    return [one.id for one in listed]
+
+
+def test_neighbours_come_strongest_first_whatever_their_sign(graph, join):
+    join(("d1", "d2", 0.4), ("d1", "d3", -0.9), ("d4", "d1", 0.2))
+    join(("d1", "d5", 0.6), kind="temporal")
+    listed = graph.neighbors("d1", [SUCCESS, "temporal"])
+    assert [(one.id, one.edge_type) for one in listed] == [
+        ("d3", SUCCESS),
+        ("d5", "temporal"),
+        ("d2", SUCCESS),
+    ]
+    assert [one.weight for one in listed] == pytest.approx([-0.9, 0.6, 0.4])
+    assert ids(graph.neighbors("d1", "temporal")) == ["d5"]
+    assert ids(graph.neighbors("d1", SUCCESS, 0.5)) == ["d3"]
+    assert ids(graph.neighbors("d1", SUCCESS, direction="in")) == ["d4"]
+
+
+def test_setting_an_edge_again_gives_it_the_new_weight_and_0_takes_it_away(graph, join):
+    join(("d1", "d2", 0.4), ("d1", "d2", -0.7))
+    assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(-0.7)
+    join(("d1", "d2", 0.0))
+    assert graph.neighbors("d1", SUCCESS) == []
+
+
+def test_an_edge_is_undone_by_its_id(memory, graph, join, namespace):
+    """The same id twice changes nothing, and in another namespace it is refused."""
+    join(("d1", "d2", 0.4))
+    for weight in (0.9, -0.9):
+        graph.add_edge("d1", "d2", SUCCESS, weight, edge_id=namespace)
+    assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.9)
+    with pytest.raises(InvalidInputError, match="taken"):
+        memory.graph.add_edge("d1", "d2", "temporal", 0.5, namespace="bob", edge_id=namespace)
+    assert memory.undo(namespace).status == "undone"
+    assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.4)
+
+
+def test_a_frozen_namespace_learns_no_edge(memory, graph, namespace):
+    memory.namespaces.freeze(namespace)
+    receipt = graph.add_edge("d1", "d2", "temporal", 0.5)
+    assert receipt.status == "refused"
+    assert "frozen" in receipt.note
+    assert graph.neighbors("d1", "temporal") == []
+
+
+def test_namespaces_see_their_own_edges_alone(memory, graph, join, namespace):
+    other = f"{namespace}-other"
+    join(("d1", "d2", 0.4), namespace=other)
+    assert graph.neighbors("d1", SUCCESS) == graph.traverse("d1", SUCCESS) == []
+    assert graph.neighbors("d1", SUCCESS, namespace=other)
+
+
+def test_notes_of_another_namespace_are_neither_start_nor_end(memory, namespace):
+    """They do not exist there, and a textual or taught edge does not tell of them."""
+    note = memory.teach("Ada keeps this to herself.", related=["d1"], namespace=namespace)
+
+    def around(name):
+        sides = (memory.graph.neighbors("d1", direction=d, namespace=name) for d in ("in", "out"))
+        return {one.id for side in sides for one in side}
+
+    assert note in around(namespace)
+    for other in ("default", f"{namespace}-other"):
+        assert note not in around(other)
+        for call, given in (
+            (memory.graph.neighbors, (note,)),
+            (memory.graph.add_edge, ("d1", note, "temporal", 0.5)),
+            (memory.graph.traverse, (note, "temporal")),
+        ):
+            with pytest.raises(NotFoundError):
+                call(*given, namespace=other)
+
+
+KINDS = "temporal, same_action, caused_success"
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "says"),
+    [
+        *(
+            pytest.param("add_edge", ("d1", "d2", kind, 0.5), KINDS, id=f"type {kind}")
+            for kind in ("causedsuccess", "CAUSED_SUCCESS", "", None, 3, "link", "inhibits")
+        ),
+        *(
+            pytest.param("add_edge", ("d1", "d2", "temporal", weight), "weight", id=f"w {weight!r}")
+            for weight in (NAN, INF, 1.5, "0.5", None, True)
+        ),
+        ("add_edge", ("d1", "d1", "temporal", 0.5), "itself"),
+        ("neighbors", ("d1", "nothing"), None),
+        ("neighbors", ("d1", []), None),
+        ("neighbors", ("d1", ["temporal", "nothing"]), None),
+        ("neighbors", ("d1", 7), None),
+        ("neighbors", ("d1", "temporal", NAN), None),
+        ("neighbors", ("d1", "temporal", 2), None),
+        *(
+            pytest.param("traverse", ("d1", "temporal", hops), "max_hops", id=f"hops {hops!r}")
+            for hops in (0, -1, 1.5, "3", None, True)
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(graph, call, given, says):
+    with pytest.raises(InvalidInputError, match=says):
+        getattr(graph, call)(*given)
+
+
+@pytest.mark.parametrize("direction", ["both", None])
+def test_unknown_directions_are_refused(graph, direction):
+    with pytest.raises(InvalidInputError):
+        graph.neighbors("d1", direction=direction)
+
+
+@pytest.mark.parametrize("node", ["nothing", "", "🦀" * 5000], ids=["word", "empty", "huge"])
+def test_unknown_nodes_are_named(graph, node):
+    for call, given in (
+        (graph.add_edge, (node, "d2", "temporal", 0.5)),
+        (graph.add_edge, ("d2", node, "temporal", 0.5)),
+        (graph.neighbors, (node,)),
+        (graph.traverse, (node, "temporal")),
+    ):
+        with pytest.raises(NotFoundError, match="there is no document"):
+            call(*given)
+
+
+def test_traversal_counts_fewest_hops_and_ends_in_cycles(graph, join):
+    """d4 is two hops away by d2 or d3, not three by d2 and d5; the way back is not taken."""
+    join(
+        ("d1", "d2", 0.5),
+        ("d1", "d3", -0.9),
+        ("d2", "d4", 0.8),
+        ("d3", "d4", 0.6),
+        ("d2", "d5", 0.5),
+        ("d5", "d4", 1.0),
+        ("d4", "d6", 0.5),
+        ("d6", "d1", 1.0),
+    )
+    reached = graph.traverse("d1", [SUCCESS], max_hops=9)
+    found = [(one.id, one.hops) for one in reached]
+    assert found == [("d3", 1), ("d2", 1), ("d4", 2), ("d5", 2), ("d6", 3)]
+    by_id = {one.id: one for one in reached}
+    # |-.9 · .6| is more than .5 · .8.
+    assert by_id["d4"].path == ("d1", "d3", "d4")
+    assert by_id["d4"].weight == pytest.approx(-0.54)
+    assert by_id["d6"].path == ("d1", "d3", "d4", "d6")
+    assert by_id["d6"].edge_types == (SUCCESS,) * 3
+    assert by_id["d6"].weight == pytest.approx(-0.27)
+
+
+def test_traversal_stops_at_its_hops_and_at_weak_edges(graph, join):
+    join(("d1", "d2", 0.5), ("d2", "d3", -0.1), ("d3", "d4", 0.9))
+    assert ids(graph.traverse("d1", SUCCESS, 2)) == ["d2", "d3"]
+    assert ids(graph.traverse("d1", SUCCESS, 9, 0.2)) == ["d2"]
+
+
+def test_traversal_follows_several_types(graph, join):
+    join(("d1", "d2", 0.5))
+    join(("d2", "d3", 0.5), kind="temporal")
+    (last,) = [one for one in graph.traverse("d1", [SUCCESS, "temporal"]) if one.hops == 2]
+    assert last.edge_types == (SUCCESS, "temporal")
+    assert ids(graph.traverse("d1", SUCCESS)) == ["d2"]
+
+
+def test_traversal_is_bounded_and_keeps_the_strongest(graph, join, monkeypatch):
+    monkeypatch.setattr(follow, "MAX_REACHED", 3)
+    join(*((("d1", f"d{i}", i / 10)) for i in range(2, 9)), ("d8", "d9", 1.0))
+    assert ids(graph.traverse("d1", SUCCESS)) == ["d8", "d7", "d6"]
+
+
+async def test_the_same_without_blocking(memory, namespace):
+    aio, given = memory.aio.graph, {"namespace": namespace}
+    assert (await aio.add_edge("d1", "d2", "temporal", 0.5, **given)).status == "applied"
+    assert ids(await aio.neighbors("d1", "temporal", **given)) == ["d2"]
+    assert ids(await aio.traverse("d1", "temporal", **given)) == ["d2"]
+
+
+def test_an_edge_fades_with_what_is_learned(open_memory):
+    with open_memory(half_life=1.0, typed=False) as memory:
+        memory.graph.add_edge("d1", "d2", "temporal", 0.8)
+        turn = memory.retrieve("text 5", k=2).turn.id
+        memory.record(Feedback(turn, 1.0))
+        assert memory.graph.neighbors("d1", "temporal")[0].weight == pytest.approx(0.4)
