@@ -1,92 +1,113 @@
-"""Bad questions: one clear error each, or a sensible result; nothing is lost."""
+"""Bad questions, documents and arguments: one clear error each, or a sensible result.
 
+Nothing is lost or half-written.
+"""
+
+import dataclasses
+import uuid
+from operator import attrgetter
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import (
     CrabPath,
+    CrabPathError,
     CrabPathRetriever,
-    EmbeddingMismatchError,
+    Feedback,
     InvalidInputError,
     NotFoundError,
 )
+from crabpath_retrievers.callbacks.langsmith.pull import pull
+
+NAN = float("nan")
 
 
-class NotNumbers(DeterministicFakeEmbedding):
-    """Gives NaN for texts that mention it, as half-broken servers do."""
+class Mute:
+    """Has no text and no truth."""
 
-    def embed_query(self, text):
-        """NaN in one place."""
-        vector = super().embed_query(text)
-        return [float("nan"), *vector[1:]] if "nan" in text else vector
+    def __str__(self):
+        msg = "no text"
+        raise RuntimeError(msg)
 
-
-@pytest.mark.parametrize("query", ["", "   ", "\n\t", "\x00"])
-async def test_empty_query(retriever, unchanged, query):
-    """An empty question is refused, sync and async."""
-    with pytest.raises(InvalidInputError, match="the query is empty: pass a question"):
-        retriever.invoke(query)
-    with pytest.raises(InvalidInputError, match="the query is empty: pass a question"):
-        await retriever.ainvoke(query)
+    __repr__ = __bool__ = __str__
 
 
-@pytest.mark.parametrize("query", [None, 5, {"input": "sky"}, ["sky"]])
-def test_query_that_is_no_text(retriever, unchanged, query):
-    """A question that is no text is refused, and the message names its type."""
-    with pytest.raises(InvalidInputError, match=f"must be a text, not {type(query).__name__}"):
-        retriever.invoke(query)
-
-
-@pytest.mark.parametrize("query", ["blue sky " * 11112, "x" * 100_000])
-def test_query_of_100000_characters(retriever, query):
-    """A question of 100,000 characters is answered."""
-    assert len(retriever.invoke(query)) == 3
+ODD = [None, True, 5, 2**70, 10**5000, NAN, "\x00", "\ud83d", b"x", [None], {1: 0}]
+ODD += [Mute(), [Mute()], np.array([1.0, 2.0]), object()]
 
 
 @pytest.mark.parametrize(
-    "query", ["blue \ud83d sky", "blue\x00 sky", "🦀 blue sky مرحبا", "?!'\"*()"]
-)
-def test_query_of_odd_characters(retriever, query):
-    """Lone surrogates, NUL, emoji, right-to-left text and operators are answered and recorded."""
-    turn_id = retriever.invoke(query)[0].metadata["crabpath"]["turn_id"]
-    assert retriever.memory.explain(turn_id).turn.returned
-
-
-@pytest.mark.parametrize("k", [0, -1, 2.5, "3", True, 10**20])
-def test_k_that_is_no_positive_whole_number(retriever, unchanged, k):
-    """K below 1 or not whole is refused."""
-    with pytest.raises(InvalidInputError, match=r"k must be a whole number of at least 1"):
-        retriever.invoke("sky", k=k)
-
-
-@pytest.mark.parametrize(
-    "field",
+    ("options", "sentence"),
     [
-        {"max_tokens": 0},
-        {"max_tokens": -5},
-        {"max_tokens": "a"},
-        {"seed_ids": 5},
-        {"boost_tags": 5},
+        *[
+            ({"input": query}, "the query is empty: pass a question")
+            for query in ("", "\n\t", "\0")
+        ],
+        *[({"input": q}, f"a text, not {type(q).__name__}") for q in (None, 5, {"input": "sky"})],
+        *[({"k": k}, "k must be a whole number of at least 1") for k in (0, -1, 2.5, "3", True)],
+        ({"k": 10**20}, "k must be a whole number of at least 1"),
+        *[({"max_tokens": number}, "must be") for number in (0, -5, "a")],
+        ({"seed_ids": 5}, "must be"),
+        ({"boost_tags": 5}, "must be"),
+        ({"candidate_ids": 3}, "candidate_ids must be a list of texts"),
+        *[({"explore": e}, "explore must be True, False or a seed") for e in (-1, "three", 1.5)],
+        ({"namespace": "n" * 513}, "namespace must have at most 512 characters"),
+        *[
+            ({"filter": where}, "filter")
+            for where in ("sky", [1], {"a": 1, "b": 2}, {"a": {"$nope": 1}}, {"a": None})
+        ],
+        ({"filter": {"a": {"$in": []}}}, "filter"),
+        *[
+            ({"vector": v}, "must be a finite vector")
+            for v in ([NAN] * 16, [0.0] * 16, [], [[1.0]])
+        ],
     ],
 )
-def test_unusable_option(retriever, unchanged, field):
-    """A budget below 1, and what is no list of texts, is refused."""
-    with pytest.raises(InvalidInputError, match="must be"):
-        retriever.invoke("sky", **field)
+async def test_a_question_that_is_refused(retriever, unchanged, options, sentence):
+    """Sync and async alike."""
+    text = options.pop("input", "sky")
+    memory = retriever.memory
+    with pytest.raises(InvalidInputError, match=sentence):
+        memory.retrieve(text, **options)
+    with pytest.raises(InvalidInputError, match=sentence):
+        await memory.aio.retrieve(text, **options)
+    if {"input", "vector", "candidate_ids"}.isdisjoint(options):
+        with pytest.raises(InvalidInputError, match=sentence):
+            retriever.invoke(text, **options)
 
 
-@pytest.mark.parametrize("seed", [-1, "three", 1.5])
-def test_unusable_seed_of_exploration(retriever, unchanged, seed):
-    """A seed that is no whole number of at least 0 is refused."""
-    with pytest.raises(InvalidInputError, match="explore must be True, False or a seed"):
-        retriever.invoke("sky", explore=seed)
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("blue sky " * 11112, {}),
+        ("x" * 100_000, {}),
+        ("blue \ud83d sky", {}),
+        ("blue\x00 sky", {}),
+        ("🦀 blue sky مرحبا", {}),
+        ("?!'\"*()", {}),
+        *[("sky", {"seed_ids": [odd], "boost_tags": [odd]}) for odd in ("\ud83d", "a\x00", "no")],
+        *[("sky", {"namespace": odd}) for odd in ("müller 🦀", "user:42/agent", "n" * 512)],
+    ],
+)
+def test_an_unusual_question_is_answered_and_recorded(retriever, query, options):
+    found = retriever.invoke(query, **options)
+    assert len(found) == 3
+    block = found[0].metadata["crabpath"]
+    assert block["namespace"] == options.get("namespace", "default")
+    assert retriever.memory.explain(block["turn_id"]).turn.returned
+    assert retriever.memory.info()["namespaces"] == {block["namespace"]: 1}
 
 
-def test_namespace_that_is_too_long(retriever, unchanged):
-    """A namespace above 512 characters is refused: databases index short names only."""
-    with pytest.raises(InvalidInputError, match="namespace must have at most 512 characters"):
-        retriever.invoke("sky", namespace="n" * 513)
+def test_single_texts_are_one_value(retriever):
+    """One id or tag may be given as plain text; it is not taken for a list of characters."""
+    for given, hinted in (("c", ["c"]), ("abc", [])):
+        turn = retriever.memory.retrieve("sky", seed_ids=given, boost_tags=given).turn
+        assert turn.seeds
+        assert [seed.node for seed in turn.seeds if seed.hinted] == hinted
 
 
 def test_namespace_of_odd_characters(retriever):
@@ -99,68 +120,7 @@ def test_namespace_of_odd_characters(retriever):
     assert memory.info()["namespaces"] == {}
 
 
-def test_single_texts_are_one_value(retriever):
-    """One id or tag may be given as plain text; it is not taken for a list of characters."""
-    turn = retriever.memory.retrieve("sky", seed_ids="c", boost_tags="c").turn
-    assert [seed.node for seed in turn.seeds if seed.hinted] == ["c"]
-    assert retriever.memory.retrieve("sky", seed_ids="abc").turn.seeds
-    assert not any(
-        seed.hinted for seed in retriever.memory.retrieve("sky", seed_ids="abc").turn.seeds
-    )
-
-
-@pytest.mark.parametrize("hint", ["\ud83d", "a\x00", "unknown"])
-def test_hints_of_odd_characters(retriever, hint):
-    """Ids and tags that no database could hold are looked up like any other."""
-    assert len(retriever.invoke("sky", seed_ids=[hint], boost_tags=[hint])) == 3
-
-
-@pytest.mark.parametrize("namespace", ["müller 🦀", "user:42/agent", "n" * 512])
-def test_unusual_namespace(retriever, namespace):
-    """Any text serves as namespace."""
-    found = retriever.invoke("sky", namespace=namespace)
-    assert found[0].metadata["crabpath"]["namespace"] == namespace
-    assert retriever.memory.info()["namespaces"] == {namespace: 1}
-
-
-@pytest.mark.parametrize(
-    "where", ["sky", [1], {"a": 1, "b": 2}, {"a": {"$nope": 1}}, {"a": None}, {"a": {"$in": []}}]
-)
-def test_wrong_filter(retriever, unchanged, where):
-    """A filter that the vector store does not understand is refused with its own words."""
-    with pytest.raises(InvalidInputError, match="filter"):
-        retriever.invoke("sky", filter=where)
-
-
-def test_filter_on_an_unknown_key(retriever):
-    """A filter on a key that no document has gives nothing."""
-    assert retriever.invoke("sky", filter={"colour": "blue"}) == []
-
-
-@pytest.mark.parametrize("vector", [[float("nan")] * 16, [0.0] * 16, [], [[1.0] * 16]])
-def test_unusable_query_vector(retriever, unchanged, vector):
-    """A query vector that is no finite direction is refused."""
-    with pytest.raises(InvalidInputError, match="must be a finite vector"):
-        retriever.memory.retrieve("sky", vector=vector)
-
-
-def test_query_vector_of_wrong_dimension(retriever, unchanged):
-    """A query vector of another dimension is refused and both dimensions are told."""
-    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 16"):
-        retriever.memory.retrieve("sky", vector=[1.0, 2.0, 3.0])
-
-
-def test_query_embedded_as_nan(retriever, unchanged):
-    """An embedder that returns NaN for a question is told so, and nothing is recorded."""
-    with CrabPath.open(embeddings=NotNumbers(size=16)) as memory:
-        memory.add_documents([Document("The sky is blue.")])
-        with pytest.raises(InvalidInputError, match="must be a finite vector"):
-            memory.retrieve("nan")
-        assert memory.info()["turns"] == 0
-
-
 async def test_empty_corpus():
-    """A memory without documents answers with nothing."""
     empty = CrabPathRetriever.from_documents([], DeterministicFakeEmbedding(size=16))
     assert empty.invoke("sky") == []
     assert await empty.ainvoke("sky", fill=False, filter={"a": 1}, max_tokens=5) == []
@@ -170,19 +130,149 @@ async def test_empty_corpus():
 def test_forgetting_what_is_not_there(retriever, unchanged):
     """Unknown ids, sources and namespaces are forgotten without complaint, as 0 documents."""
     memory = retriever.memory
-    assert memory.forget(["nope"]) == memory.forget([]) == memory.forget("nope") == 0
-    assert memory.forget("\ud83d") == memory.forget(source="\x00") == 0
-    assert memory.forget(source="nope") == memory.forget(namespace="nope") == 0
-
-
-@pytest.mark.parametrize("given", [{}, {"ids": ["a"], "source": "a"}])
-def test_forgetting_without_saying_what(retriever, unchanged, given):
-    """Forget wants exactly one of its arguments."""
-    with pytest.raises(InvalidInputError, match="give exactly one of ids, source and namespace"):
-        retriever.memory.forget(**given)
-
-
-def test_unknown_turn(retriever):
-    """A turn that is not recorded is told as such."""
+    assert memory.forget(["nope"]) == memory.forget([]) == memory.forget("\ud83d") == 0
+    assert memory.forget(source="\x00") == memory.forget(source="nope") == 0
+    assert memory.forget(namespace="nope") == 0
+    for given in ({}, {"ids": ["a"], "source": "a"}):
+        with pytest.raises(InvalidInputError, match="exactly one of ids, source and namespace"):
+            memory.forget(**given)
     with pytest.raises(NotFoundError, match="no turn 'nope' is recorded here"):
-        retriever.memory.explain("nope")
+        memory.explain("nope")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "crab 🦀 party",
+        "مرحبا بالعالم",
+        "日本語のテキスト",
+        "binary \x01\x7f\xff tail",
+        "\u202eright to left\u202c \ufeff\u200b",
+    ],
+)
+def test_text_of_odd_characters_comes_back(retriever, text):
+    (node_id,) = retriever.add_documents([Document(text)])
+    found = {document.id: document.page_content for document in retriever.invoke(text)}
+    assert found[node_id] == text
+
+
+@pytest.mark.parametrize(
+    "document", [Document("x", id="i" * 700), Document("x", metadata={"source": "s" * 9600})]
+)
+def test_ids_and_sources_that_no_database_indexes(retriever, unchanged, document):
+    """Refused before anything is staged, with the length that is allowed."""
+    with pytest.raises(InvalidInputError, match="at most 600"):
+        retriever.add_documents([document])
+    assert retriever.add_documents([]) == []
+
+
+def test_a_huge_title_is_kept_on_both_databases(location, tmp_path):
+    """Three hundred words are no name and no link target, but they are the title."""
+    title = " ".join(f"word{n}ü" for n in range(300))
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(location, embeddings=embeddings, vectors=tmp_path / "v") as memory:
+        memory.add_documents([Document("text", metadata={"title": title, "url": "u/" * 5000})])
+        assert memory.retrieve("text", k=1).documents[0].node.title == title
+
+
+NEW = [Document("new", id="new")]
+QUERY = "text k namespace filter seed_ids boost_tags fill one_per_document max_tokens vector record"
+QUERY += " candidate_ids task_type session arm run_id on_hop"
+CALLS = {
+    "retrieve": ({"text": "sky"}, QUERY),
+    "add_documents": ({"documents": NEW}, "documents ids split splitter vectors progress"),
+    "forget": ({}, "ids source namespace"),
+    "teach": ({"text": "note"}, "text kind title query related namespace authority id"),
+    "explain": ({}, "turn_id"),
+    "undo": ({}, "feedback_id turn_id namespace"),
+    "record": ({}, "feedback"),
+    "get": ({"ids": ["a"]}, "ids namespace"),
+    "learning.anchor": ({}, "ids"),
+    "graph.add_edge": (
+        {"source": "a", "target": "b", "edge_type": "temporal", "weight": 0.5},
+        "source target edge_type weight",
+    ),
+    "graph.neighbors": ({}, "node_id"),
+    "graph.search": ({"query": "sky"}, "query k edge_boost namespace"),
+    "namespaces.restore": ({}, "snapshot"),
+    "maintenance.health_history": ({}, "namespace limit"),
+    "transfer.export": ({}, "archive"),
+    "transfer.import_archive": ({}, "archive"),
+    "learning.replay": ({}, "sessions"),
+    "sync": ({"sources": NEW, "dry_run": True}, "sources dry_run"),
+}
+
+
+def call_with_odd_values(call):
+    """Odd values work, or are refused by an error of the library's own that can be read."""
+    for value in ODD:
+        try:
+            call(value)
+        except CrabPathError as error:
+            assert str(error)  # noqa: PT017  any of the tree, or none
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_every_argument_of_a_method(retriever, method, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    memory, (given, names) = retriever.memory, CALLS[method]
+    for name in names.split():
+        call_with_odd_values(lambda v, name=name: attrgetter(method)(memory)(**{**given, name: v}))
+    assert memory.retrieve("sky", seed_ids=None, boost_tags=None).documents
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Feedback)])
+def test_every_field_of_feedback(field):
+    """And of the mapping that it is made of."""
+    call_with_odd_values(lambda v: Feedback(**{"turn_id": "t", "outcome": 1.0, field: v}))
+    call_with_odd_values(lambda v: Feedback.from_dict({field: v}))
+    call_with_odd_values(Feedback.from_dict)
+
+
+def test_a_run_may_be_given_as_uuid_and_an_odd_one_loses_no_turn(retriever):
+    """What cannot be recorded is refused before it is asked."""
+    memory, run = retriever.memory, uuid.uuid4()
+    turn = memory.retrieve("sky", run_id=run).turn
+    assert memory.explain(str(run)).turn.id == turn.id
+    call_with_odd_values(lambda value: memory.retrieve("sky", run_id=value))
+    assert memory.explain(memory.retrieve("sky").turn.id)
+
+
+@pytest.mark.parametrize("name", ["path", "embeddings", "settings", "linkers", "create", "vectors"])
+def test_opening(tmp_path, monkeypatch, retriever, name):
+    """Nothing but errors of the library comes out."""
+    monkeypatch.chdir(tmp_path)
+    for value in (5, Mute(), b"x", "\x00"):
+        given = {"path": "m", "embeddings": retriever.memory.embedder.embeddings, name: value}
+        with pytest.raises(CrabPathError):
+            CrabPath.open(**given)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"feedback_source": SimpleNamespace(type={"a": 1}, metadata=[])},
+        {"run_id": "x\ud83d\x00"},
+        {"trace_id": "\ud83d", "run_id": None},
+        {"key": []},
+        {"run_id": Mute()},
+    ],
+)
+def test_odd_feedback_of_langsmith_does_not_end_the_pull(retriever, odd):
+    """What cannot be used is left out, the rest is learned."""
+    turn = retriever.memory.retrieve("sky", run_id="run").turn
+
+    def given(name, **fields):
+        usual = dict.fromkeys(("value", "correction", "comment", "trace_id", "created_at"))
+        source = SimpleNamespace(type="app", metadata={})
+        usual |= {"id": name, "key": "user_score", "score": 1.0, "run_id": "run"}
+        return SimpleNamespace(**{**usual, "feedback_source": source, **fields})
+
+    page = SimpleNamespace(json=dict)
+    client = SimpleNamespace(
+        read_project=lambda **_: SimpleNamespace(id="p"),
+        list_feedback=lambda **_: [given("odd", **odd), given("sound")],
+        request_with_retries=lambda *_, **__: page,
+    )
+    assert pull(client, retriever.memory, "p").learned >= 1
+    assert retriever.memory.store.turns.find(turn.id).consumed is not None
