@@ -98,12 +98,6 @@ def test_the_embedder_of_an_empty_memory_may_change(tmp_path):
         ("notes.txt", {}, StoreReadOnlyError, "is not a directory: choose another path"),
         ("m", {"vectors": 5}, ConfigurationError, "vectors cannot be a int: pass a directory"),
         ("mysql://localhost/x", {"vectors": "v"}, ConfigurationError, "mysql is not supported"),
-        (
-            "postgresql://localhost/x",
-            {},
-            ConfigurationError,
-            "needs vectors=: a directory, the URL",
-        ),
         (None, {"vectors": 5}, ConfigurationError, "vectors cannot be"),
     ],
 )
