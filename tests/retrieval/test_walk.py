@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.core.driver import arun, run
+from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import (
@@ -186,20 +186,6 @@ def test_what_any_walk_satisfies(edges, entries, relevant, seed):
     for arrival in walk.support:
         assert any(edges[source].get(arrival.target.key, 0) > 0 for source in walk.visits)
     assert all(0 <= advice <= 1 for _, advice in walk.inhibition.values())
-
-
-@settings(max_examples=10)
-@given(EDGES, ENTRIES, st.integers(0, 99))
-async def test_sync_and_async_walk_alike(edges, entries, seed):
-    """Both drivers take the same steps, with the same seed of the router."""
-    graph = Graph(edges, frozenset(range(0, 41, 3)))
-    start = [(graph.head(e), 1.0) for e in entries]
-    blocking, native = (
-        graph.walker(SoftmaxRouter(POLICY, np.random.default_rng(seed))) for _ in range(2)
-    )
-    one, other = run(blocking.steps(start)), await arun(native.steps(start))
-    assert one.steps == other.steps
-    assert list(one.visits) == list(other.visits)
 
 
 def test_stop_counts_although_another_node_was_faster():
