@@ -524,6 +524,7 @@ SIGHTLESS = (
     ("store", "given", "error", "sentence"),
     [
         (Sightless(), {}, ConfigurationError, SIGHTLESS),
+        (Unlisted(in_memory()), {}, ConfigurationError, r"embeddings=.*list.*documents=[^;]*$"),
         (Late(), {"documents": [NOBODY]}, ConfigurationError, "ids.*cannot search by vector"),
         (Nameless(), {"documents": [NOBODY]}, ConfigurationError, "returns documents without ids"),
         (in_memory(), {"documents": [NOBODY]}, ConfigurationError, r"set Document\.id on each"),
