@@ -11,7 +11,6 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture
 def written(request):
-    """What the blocks of a page leave behind."""
     given = {"documents": [Document(f"Booking number {n} was paid.") for n in range(64)]}
     for token in MarkdownIt().parse((DOCS / request.param).read_text()):
         if token.type == "fence" and token.info == "python":
@@ -22,7 +21,6 @@ def written(request):
 
 @pytest.mark.parametrize("written", ["closed_loop.md"], indirect=True)
 def test_the_closed_loop(written):
-    """Both calls of the page: the answer holds what was used, and it was learned from."""
     assert "Refunds go back" in written["context"]
     assert written["receipt"].status == "applied"
     assert written["answer"].turn.task_type == "refund"
@@ -30,7 +28,6 @@ def test_the_closed_loop(written):
 
 @pytest.mark.parametrize("written", ["sync.md"], indirect=True)
 def test_sync(written):
-    """The edited section of the renamed file is the one that was asked for before."""
     assert written["section"].fate == "edited"
     assert written["section"].similarity > 0.92
     assert written["after"].id == written["before"]
@@ -40,14 +37,12 @@ def test_sync(written):
 
 @pytest.mark.parametrize("written", ["migration.md"], indirect=True)
 def test_migration(written):
-    """What was learned has come to both places."""
     assert written["undone"].status == "undone"
     assert (written["imported"].namespace, written["imported"].missing) == ("alice", 0)
 
 
 @pytest.mark.parametrize("written", ["wrapping.md"], indirect=True)
 def test_wrapping(written):
-    """What was deleted is gone at once, what is new comes with the refresh."""
     assert sorted(written["before"]) == ["hydra", "tests"]
     assert written["after"] == ["tests"]
     report = written["report"]
@@ -58,7 +53,6 @@ def test_wrapping(written):
 
 @pytest.mark.parametrize("written", ["regions.md"], indirect=True)
 def test_regions(written):
-    """A refund helps where somebody paid twice."""
     assert written["here"] in written["of_each"].values()
     assert len(written["of_each"]) == 64
     chances = {score.action: score.success for score in written["best"]}
@@ -68,7 +62,6 @@ def test_regions(written):
 
 @pytest.mark.parametrize("written", ["health.md"], indirect=True)
 def test_health(written):
-    """A turn was measured and the report kept; every booking stands alone."""
     assert written["fired"].sampled == 1
     assert written["before"] == [written["report"]]
     assert "orphan_nodes" not in written["ill"]
@@ -76,14 +69,12 @@ def test_health(written):
 
 @pytest.mark.parametrize("written", ["maintenance.md"], indirect=True)
 def test_maintenance(written):
-    """A dry run has nothing to undo, and left the one document alone."""
     assert (written["report"].dry_run, written["report"].run) == (True, "")
     assert written["memory"].info()["nodes"] == 1
 
 
 @pytest.mark.parametrize("written", ["ab.md"], indirect=True)
 def test_ab(written):
-    """Both questions are turns of one session, in the namespace of its arm."""
     trial, report = written["trial"], written["report"]
     arm = trial.arm(written["session"])
     assert written["answer"].turn.namespace == trial.namespaces("ann")[arm]
@@ -94,7 +85,6 @@ def test_ab(written):
 
 @pytest.mark.parametrize("written", ["autotuner.md"], indirect=True)
 def test_the_autotuner(written):
-    """Knobs are set and taken back; of a single turn nothing is judged that a knob could mend."""
     assert (written["report"].dry_run, written["report"].run) == (True, "")
     assert written["knobs"].half_life == 500.0
     assert written["memory"].maintenance.knobs() == written["settings"].knobs

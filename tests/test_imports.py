@@ -9,77 +9,46 @@ import pytest
 import crabpath_retrievers
 from crabpath_retrievers import errors
 
-HEAVY = ("torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers")
+HEAVY = {"torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers"}
 MEASURE = """
 import json, sys, time
 start = time.process_time()
-import crabpath_retrievers
-print(json.dumps({"seconds": time.process_time() - start, "modules": sorted(sys.modules)}))
+{program}
+print(json.dumps([time.process_time() - start, sorted(sys.modules)]))
 """
 
 
-def imported():
+def imported(program):
     """Seconds and modules of an import in a fresh interpreter."""
-    done = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True)
-    return json.loads(done.stdout)
+    command = [sys.executable, "-c", MEASURE.format(program=program)]
+    seconds, modules = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return seconds, set(modules)
 
 
-@pytest.fixture(scope="module")
-def measured():
-    """Two imports; the first may have to read the disk."""
-    return [imported() for _ in range(2)]
+def test_importing_is_fast_and_needs_no_framework():
+    """Less than half a second of processor time; the first may have to read the disk."""
+    runs = [imported("import crabpath_retrievers") for _ in range(2)]
+    assert min(seconds for seconds, _ in runs) < 0.5
+    assert not HEAVY & runs[0][1]
+    policy = (
+        "from crabpath_retrievers import OutcomePolicy, Rule; OutcomePolicy(score=Rule(1, 'self'))"
+    )
+    assert not (HEAVY | {"langchain_core"}) & imported(policy)[1]
 
 
-@pytest.mark.parametrize("name", HEAVY)
-def test_nothing_heavy_is_imported(measured, name):
-    """The package alone imports none of the large frameworks."""
-    assert name not in measured[0]["modules"]
-
-
-def test_import_is_fast(measured):
-    """In less than half a second of processor time: other tests may run beside."""
-    assert min(run["seconds"] for run in measured) < 0.5
-
-
-@pytest.mark.parametrize("name", ["CrabPath", "CrabPathRetriever"])
-def test_using_the_library_imports_no_other_host(name):
+def test_using_the_library_imports_no_other_host():
     """The classes themselves need neither torch nor Chroma nor the optional frameworks."""
-    program = (
-        f"import sys\nfrom crabpath_retrievers import {name}\n"
-        f"print([m for m in {HEAVY!r} if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == "[]\n"
+    assert not HEAVY & imported("from crabpath_retrievers import CrabPath, CrabPathRetriever")[1]
 
 
-def test_the_policy_needs_no_framework():
-    """What counts as an outcome is data: neither LangChain nor another host is imported."""
-    program = (
-        "import sys\nfrom crabpath_retrievers import OutcomePolicy, Rule\n"
-        "OutcomePolicy(score=Rule(1, 'self'))\n"
-        f"print([m for m in {(*HEAVY, 'langchain_core')!r} if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == "[]\n"
-
-
-def test_public_names_exist():
-    """Every public name can be imported."""
+def test_public_names_exist_and_are_listed():
+    """Editors and notebooks complete the names that are imported at first use."""
     for name in crabpath_retrievers.__all__:
         assert getattr(crabpath_retrievers, name).__name__ == name
-
-
-def test_public_names_are_listed():
-    """Editors and notebooks complete the names that are imported at first use."""
     assert set(crabpath_retrievers.__all__) <= set(dir(crabpath_retrievers))
 
 
 def test_unknown_name():
-    """A name that does not exist is an AttributeError, as in any module."""
     with pytest.raises(AttributeError, match="has no attribute 'CrabPaht'"):
         _ = crabpath_retrievers.CrabPaht
 

@@ -8,22 +8,15 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
 
-
-@pytest.fixture
-def fake():
-    """An embedder that costs nothing."""
-    return DeterministicFakeEmbedding(size=32)
+FAKE = DeterministicFakeEmbedding(size=32)
 
 
 @pytest.fixture
-def memory(tmp_path, fake):
-    """Three pages."""
-    documents = [
-        Document(page_content=f"# Page {n}\n\nAbout thing {n}.", metadata={"source": f"{n}.md"})
-        for n in range(3)
-    ]
-    with CrabPath.open(tmp_path / "memory", embeddings=fake) as memory:
-        memory.add_documents(documents)
+def memory(tmp_path):
+    """One page with a link."""
+    page = Document("# One\n\nTwo [three](x.md).", metadata={"source": "a.md"})
+    with CrabPath.open(tmp_path / "memory", embeddings=FAKE) as memory:
+        memory.add_documents([page])
         yield memory
 
 
@@ -36,11 +29,11 @@ def messages(caplog, level: int) -> list[str]:
     ]
 
 
-def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, fake, caplog):
+def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, caplog):
     """One INFO line each, with counts and milliseconds."""
     with (
         caplog.at_level(logging.INFO, logger="crabpath_retrievers"),
-        CrabPath.open(tmp_path / "memory", embeddings=fake) as memory,
+        CrabPath.open(tmp_path / "memory", embeddings=FAKE) as memory,
     ):
         memory.add_documents([Document(page_content="One."), Document(page_content="Two.")])
         turn = memory.retrieve("one?").turn
@@ -82,18 +75,15 @@ def test_unknown_ids_are_warned_of(memory, caplog):
     assert "unheard of" in message
 
 
-def test_other_libraries_do_not_flood_a_log_at_debug(tmp_path, fake, caplog):
+def test_other_libraries_do_not_flood_a_log_at_debug(request, caplog):
     """Parsing and locking stay quiet."""
     caplog.set_level(logging.DEBUG)
-    with CrabPath.open(tmp_path / "memory", embeddings=fake) as memory:
-        memory.add_documents(
-            [Document(page_content="# One\n\nTwo [three](x.md).", metadata={"source": "a.md"})]
-        )
+    request.getfixturevalue("memory")
     assert not [r for r in caplog.records if r.name.split(".")[0] in {"filelock", "markdown_it"}]
 
 
-def test_a_level_that_the_application_set_stays(tmp_path, fake, monkeypatch):
+def test_a_level_that_the_application_set_stays(tmp_path, monkeypatch):
     """Loggers belong to the application first."""
     monkeypatch.setattr(logging.getLogger("filelock"), "level", logging.DEBUG)
-    CrabPath.open(tmp_path / "memory", embeddings=fake).close()
+    CrabPath.open(tmp_path / "memory", embeddings=FAKE).close()
     assert logging.getLogger("filelock").level == logging.DEBUG

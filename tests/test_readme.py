@@ -18,7 +18,6 @@ PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests tak
 
 
 def sections():
-    """Code blocks in Python by the heading above them."""
     found, heading = {}, ""
     tokens = MarkdownIt().parse(README.read_text())
     for place, token in enumerate(tokens):
@@ -31,7 +30,6 @@ def sections():
 
 @pytest.fixture
 def run_section(tmp_path, monkeypatch, chat_server):
-    """Runs the blocks of a section one after the other, beside a local chat model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
@@ -46,18 +44,15 @@ def run_section(tmp_path, monkeypatch, chat_server):
 
 @pytest.fixture
 def documents():
-    """A few pages."""
     return [Document(text) for text in PAGES]
 
 
 def test_every_block_is_python():
-    """None has a slip of the pen."""
     compiled = [compile(c, name, "exec") for name, codes in sections().items() for c in codes]
     assert len(compiled) >= 5
 
 
 def test_a_chat_model_as_router(run_section, chat_server, documents):
-    """The model is asked."""
     chat_server.says = {"follow": [], "drop": [], "stop": True, "reason": ""}
     linked = [Document(f"See {d.page_content[:5]}. {d.page_content}") for d in documents]
     (retriever,) = run_section("A chat model as router", "retriever", documents=linked)
@@ -68,7 +63,6 @@ def test_a_chat_model_as_router(run_section, chat_server, documents):
 
 
 def test_regions(run_section):
-    """Somebody who paid twice gets a refund."""
     with CrabPath.open() as memory:
         pages = [Document(f"Booking number {n} was paid.", id=f"chunk-{n}") for n in range(64)]
         memory.add_documents(pages)
@@ -78,7 +72,6 @@ def test_regions(run_section):
 
 
 def test_langchain(run_section, documents):
-    """A thumb down, and what would have been right."""
     retriever = CrabPathRetriever.from_documents(documents, k=2)
     chain = retriever | RunnableLambda(lambda found: found[0].page_content)
     question = "What is the capital of Germany?"
@@ -93,7 +86,6 @@ def test_langchain(run_section, documents):
 
 
 def test_langgraph(run_section, chat_server):
-    """Ann's memory knows what was right, Bob's does not; the nodes stand in a graph."""
     chat_server.says = "Run make release."
 
     class State(TypedDict, total=False):
@@ -112,12 +104,10 @@ def test_langgraph(run_section, chat_server):
 
 
 def first_text(retriever, user):
-    """The first document about deploying, for one user."""
     return retriever.invoke("How do I deploy?", namespace=user)[0].page_content
 
 
 def test_llama_index(run_section):
-    """The next query finds the correction."""
     retriever, engine = run_section("LlamaIndex", "retriever", "engine", llm=MockLLM())
     response = engine.query("How do I deploy on a Friday?")
     assert response.source_nodes[0].text == "Nobody deploys on a Friday."
@@ -125,7 +115,6 @@ def test_llama_index(run_section):
 
 
 def test_examples_and_documents_that_it_links_to_exist():
-    """Every relative link."""
     links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
     assert links
     assert all((README.parent / link).exists() for link in links)

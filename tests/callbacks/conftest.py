@@ -1,80 +1,67 @@
-"""A memory over real passages that every test may teach, and who writes down what it was told."""
+"""A memory over real passages, a namespace for each test, and what handlers recorded there."""
 
-import json
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+from passages import read_passages
 
-from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.callbacks import CrabPathCallbackHandler
-
-SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
-
-
-@pytest.fixture(scope="session")
-def passages() -> list[Document]:
-    """The ten passages of the first HotpotQA question."""
-    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:10]
-    rows = [json.loads(line) for line in lines]
-    return [
-        Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})
-        for row in rows
-    ]
+from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
 
 
 @pytest.fixture(scope="session")
-def indexed(
-    embeddings: Embeddings, passages: list[Document], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A memory over the passages that nobody has taught: embedded Chroma, SQLite, MiniLM."""
-    place = tmp_path_factory.mktemp("indexed") / "memory"
-    CrabPathRetriever.from_documents(passages, embeddings, path=place).memory.close()
-    return place
+def shared_memory() -> Iterator[CrabPath]:
+    """The ten passages of the first HotpotQA question, under vectors that mean nothing."""
+    vectors = DeterministicFakeEmbedding(size=32)
+    with CrabPath.open(embeddings=vectors, vectors=InMemoryVectorStore(vectors)) as memory:
+        memory.add_documents(read_passages(10))
+        yield memory
 
 
 @pytest.fixture
-def place(indexed: Path, tmp_path: Path) -> Path:
-    """A copy of it for the test alone."""
-    return Path(shutil.copytree(indexed, tmp_path / "memory"))
+def retriever(shared_memory: CrabPath, namespace: str) -> CrabPathRetriever:
+    return CrabPathRetriever(memory=shared_memory, k=3, namespace=namespace)
 
 
-@pytest.fixture
-def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
-    """CrabPath over that copy."""
-    made = CrabPathRetriever.from_existing(place, embeddings, k=3)
-    yield made
-    made.memory.close()
-
-
-class Told(list):
+class Recorded(list):
     """Every feedback that a handler recorded, with its receipt."""
 
     def __call__(self, feedback, receipt):
-        """Note it."""
         self.append((feedback, receipt))
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of the events, in order."""
         return [feedback.feedback_id.split(":")[1] for feedback, _ in self]
 
     @property
     def statuses(self) -> list[str]:
-        """What became of them."""
         return [receipt.status for _, receipt in self]
 
-
-@pytest.fixture
-def told() -> Told:
-    """What the handler of the test recorded."""
-    return Told()
+    @property
+    def turns(self) -> list[str]:
+        return [feedback.turn_id for feedback, _ in self]
 
 
 @pytest.fixture
-def handler(retriever: CrabPathRetriever, told: Told) -> CrabPathCallbackHandler:
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def handler(retriever: CrabPathRetriever, recorded: Recorded) -> CrabPathCallbackHandler:
     """A handler with the shipped policy."""
-    return CrabPathCallbackHandler(retriever, on_receipt=told)
+    return CrabPathCallbackHandler(retriever, on_receipt=recorded)
+
+
+@pytest.fixture(scope="session")
+def silence() -> OutcomePolicy:
+    """The policy by which an answer that nobody judges counts a fifth."""
+    return OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+
+
+@pytest.fixture
+def silent(retriever, silence, recorded) -> CrabPathCallbackHandler:
+    """A handler by that policy."""
+    return CrabPathCallbackHandler(retriever, silence, on_receipt=recorded)

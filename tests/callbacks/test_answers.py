@@ -1,7 +1,8 @@
-"""Answers and citations in the shapes that chains return."""
+"""Answers and citations in the shapes that chains return, and the policy as the pages tell it."""
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from langchain_core.documents import Document
@@ -9,25 +10,26 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
+from crabpath_retrievers.callbacks import OutcomePolicy
 from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
+from crabpath_retrievers.core.outcome_policy import EventKind
 
+PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
 TEXT = "It is blue."
 DOCUMENTS = [Document("The sky is blue.", id="b")]
 CALL = {"name": "search", "args": {}, "id": "1", "type": "tool_call"}
+CYCLE: dict[str, Any] = {}
+CYCLE["output"] = CYCLE
 
 
 class Cited(BaseModel):
-    """Structured output with citations."""
-
     answer: str
     citations: list[Any] = []
 
 
 @dataclass
 class Plain:
-    """A state that is a dataclass."""
-
     answer: str
     context: list[Document]
 
@@ -55,7 +57,6 @@ class Plain:
     ],
 )
 def test_the_answer_is_found(output):
-    """In every shape the same text."""
     assert parse_output(output) == ParsedOutput(TEXT)
 
 
@@ -74,6 +75,7 @@ def test_the_answer_is_found(output):
         {"messages": [AIMessage("", tool_calls=[CALL]), ToolMessage("x", tool_call_id="1")]},
         {"answer": None, "messages": []},
         LLMResult(generations=[]),
+        CYCLE,
     ],
 )
 def test_what_is_no_answer_is_not_taken_for_one(output):
@@ -93,20 +95,12 @@ def test_what_is_no_answer_is_not_taken_for_one(output):
         ({"citations": None}, ()),
         ({"citations": {"a": 1}}, ()),
         ({"citations": [True, None, 1.5]}, ()),
+        ({"answer": Cited(answer=TEXT, citations=["x"])}, ("x",)),
     ],
 )
 def test_citations_are_found(field, cited):
     """Ids, places and sources; whole documents are what was given, not what was used."""
     assert parse_output({"answer": TEXT, **field}) == ParsedOutput(TEXT, cited)
-    nested = {"answer": Cited(answer=TEXT, citations=["x"])}
-    assert parse_output(nested) == ParsedOutput(TEXT, ("x",))
-
-
-def test_a_state_that_contains_itself_is_left():
-    """Reading ends."""
-    state: dict[str, Any] = {}
-    state["output"] = state
-    assert parse_output(state) == ParsedOutput()
 
 
 NAMES = (("a", "notes.md"), ("b", "notes.md", "The sky"), ("c", "https://x.org/c"))
@@ -135,8 +129,23 @@ TURN = RetrievedTurn("t", "default", "r", "", NAMES)
 def test_cited_documents_are_those_that_are_surely_meant(cited, used):
     """Numbers count where they tell from where they are counted; a list of all says nothing."""
     assert TURN.select_used(cited, places=True) == used
+    if any(str(one).isdecimal() for one in cited):  # among several turns places mean nothing
+        assert TURN.select_used(cited, places=False) is None
 
 
-def test_places_mean_nothing_among_several_turns():
-    """Only within one turn is it known which documents were numbered."""
-    assert TURN.select_used((3,), places=False) is None
+def policy_row(kind):
+    """Outcome, source and switch of an event, as a row of a table has them."""
+    rule = OutcomePolicy().rule(kind)
+    outcome = "2s-1" if kind in {"langsmith", "score"} else f"{rule.outcome:g}"
+    return [kind, outcome, rule.source, "yes" if rule.on else "no"]
+
+
+def test_page_and_docstring_say_what_the_policy_does():
+    """Every event, in the order of precedence."""
+    kinds = get_args(EventKind)
+    lines = PAGE.read_text(encoding="utf-8").replace("−", "-").replace("2s - 1", "2s-1")
+    cells = [[c.strip(" `*") for c in line.split("|")[1:5]] for line in lines.splitlines()]
+    text = str(OutcomePolicy.__doc__).replace("2s - 1", "2s-1").splitlines()
+    words = [line.split()[:4] for line in text]
+    for table in (cells, words):
+        assert [row for row in table if row and row[0] in kinds] == [*map(policy_row, kinds)]

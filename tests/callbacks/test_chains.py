@@ -1,55 +1,77 @@
-"""Chains of LangChain: what is learned when they end, fail, or are spoken of."""
+"""Chains of LangChain: what is learned when they end, fail, are left, or are spoken of."""
 
+import asyncio
+import itertools
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from blockbuster import blockbuster_ctx
 from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.retrievers import EnsembleRetriever, MultiQueryRetriever
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
-
-from crabpath_retrievers.callbacks import (
-    AsyncCrabPathCallbackHandler,
-    CrabPathCallbackHandler,
-    OutcomePolicy,
-    Rule,
+from langchain_core.runnables import (
+    RunnableGenerator,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
 )
 
+from crabpath_retrievers.callbacks import AsyncCrabPathCallbackHandler, CrabPathCallbackHandler
+
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
+QUESTIONS = [QUESTION, "Who was Ed Wood?", "What is Doctor Strange?"]
 ANSWER = "Yes: Scott Derrickson is an American director and Ed Wood was an American filmmaker."
-SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+RIGHT = "Scott Derrickson and Ed Wood are both American, so they share a nationality."
 PROMPT = ChatPromptTemplate.from_template("{context}\n\n{input}")
+EVENT = "crabpath_feedback"
 
 
-def rag(retriever, answer=ANSWER):
-    """The usual chain: retrieve, fill the prompt, ask the model, take its text."""
-    found = {"context": retriever, "input": RunnablePassthrough()}
-    return found | PROMPT | FakeListChatModel(responses=[answer]) | StrOutputParser()
+def answer_with(retriever, model):
+    """The usual chain: retrieve, fill the prompt, ask the model."""
+    return {"context": retriever, "input": RunnablePassthrough()} | PROMPT | model
+
+
+def rag(retriever):
+    model = FakeListChatModel(responses=[ANSWER])
+    return answer_with(retriever, model) | StrOutputParser()
 
 
 def fails(error):
-    """A step that raises."""
-
     def step(_):
         raise error
 
     return RunnableLambda(step)
 
 
-def turn(feedback):
-    """The turn that feedback is about."""
-    return feedback.turn_id
+@pytest.fixture(params=[CrabPathCallbackHandler, AsyncCrabPathCallbackHandler])
+def either(request, retriever, silence, recorded):
+    """Either handler, counting silence."""
+    return request.param(retriever, silence, on_receipt=recorded)
 
 
-def test_learns_nothing_from_silence_unless_told_so(retriever, handler, told):
-    """A chain that ends teaches nothing by default."""
+def test_learns_nothing_from_silence_by_default(retriever, handler, recorded):
     assert rag(retriever).invoke(QUESTION, {"callbacks": [handler]}) == ANSWER
-    assert told == []
+    assert recorded == []
+
+
+def test_learns_a_little_from_silence_by_a_policy(retriever, silent, recorded):
+    rag(retriever).invoke(QUESTION, {"callbacks": [silent]})
+    ((feedback, receipt),) = recorded
+    assert (receipt.status, feedback.outcome, feedback.source) == ("applied", 0.2, "harvested")
+    assert feedback.answer == ANSWER
+    assert retriever.memory.explain(feedback.turn_id) is not None
+
+
+def test_a_chain_without_answer_is_no_silent_success(retriever, silent, recorded):
+    retriever.invoke(QUESTION, {"callbacks": [silent]})
+    assert recorded == []
 
 
 def test_inputs_of_any_kind_are_followed(retriever, handler):
@@ -60,137 +82,228 @@ def test_inputs_of_any_kind_are_followed(retriever, handler):
     assert [receipt.status for receipt in handler.score(1, run_id=run_id)] == ["applied"]
 
 
-def test_learns_a_little_from_silence_when_told_so(retriever, told):
-    """Opted in, an answer counts a fifth, and its text tells which documents it rests on."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-    rag(retriever).invoke(QUESTION, {"callbacks": [handler]})
-    ((feedback, receipt),) = told
-    assert (receipt.status, feedback.outcome, feedback.source) == ("applied", 0.2, "harvested")
-    assert feedback.answer == ANSWER
-    explained = retriever.memory.explain(feedback.turn_id)
-    assert explained is not None
-
-
-def test_a_chain_without_answer_is_no_silent_success(retriever, told):
-    """A retrieval alone answers nothing."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-    retriever.invoke(QUESTION, {"callbacks": [handler]})
-    assert told == []
-
-
-def test_a_failed_chain_counts_against_its_turns(retriever, handler, told):
-    """An error that reaches the root is a partial failure."""
+def test_a_failed_chain_counts_against_its_turns(retriever, handler, recorded):
     with pytest.raises(ValueError, match="no JSON"):
         (retriever | fails(ValueError("no JSON"))).invoke(QUESTION, {"callbacks": [handler]})
-    ((feedback, receipt),) = told
-    assert (told.kinds, receipt.status, feedback.outcome) == (["chain_error"], "applied", -0.3)
+    ((feedback, receipt),) = recorded
+    assert (recorded.kinds, receipt.status, feedback.outcome) == (["chain_error"], "applied", -0.3)
 
 
-def test_a_caught_error_is_none(retriever, handler, told):
-    """What a fallback repaired is no failure of the chain."""
+def test_a_failure_that_a_fallback_repaired_is_none(retriever, handler, recorded):
     step = fails(ValueError("no JSON")).with_fallbacks([RunnableLambda(str)])
     (retriever | step).invoke(QUESTION, {"callbacks": [handler]})
-    assert told == []
+    assert recorded == []
 
 
 @pytest.mark.parametrize("error", [ConnectionError("down"), TimeoutError("slow")])
-def test_failed_transport_says_nothing_about_documents(retriever, handler, told, error):
-    """A network that fails is no failure of the documents."""
+def test_failed_transport_says_nothing_about_documents(retriever, handler, recorded, error):
     with pytest.raises(type(error)):
         (retriever | fails(error)).invoke(QUESTION, {"callbacks": [handler]})
-    assert told == []
+    assert recorded == []
 
 
 def test_a_correction_changes_the_next_retrieval(retriever, handler):
-    """The host says what was right by run id: the next question finds it first."""
     run_id = uuid.uuid4()
     rag(retriever).invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
-    before = [d.id for d in retriever.invoke(QUESTION)]
-    right = "Scott Derrickson and Ed Wood are both American, so they share a nationality."
-    (receipt,) = handler.correct(right, run_id=run_id)
+    assert RIGHT not in [d.page_content for d in retriever.invoke(QUESTION)]
+    (receipt,) = handler.correct(RIGHT, run_id=run_id)
     assert receipt.status == "applied"
-    after = retriever.invoke(QUESTION)
-    assert after[0].page_content == right
-    assert right not in before
+    assert retriever.invoke(QUESTION)[0].page_content == RIGHT
 
 
-def test_a_correction_as_custom_event_changes_the_next_retrieval(retriever, handler, told):
-    """A chain that knows better says so with dispatch_custom_event; it counts when it ends."""
-    right = "Derrickson and Wood share the American nationality."
+@pytest.mark.parametrize("kind", [CrabPathCallbackHandler, AsyncCrabPathCallbackHandler])
+async def test_a_correction_as_custom_event(retriever, recorded, kind):
+    """A chain that knows better says so; it counts when the chain ends."""
+    handler = kind(retriever, on_receipt=recorded)
 
     def judge(answer):
-        dispatch_custom_event("crabpath_feedback", {"correction": right})
+        dispatch_custom_event(EVENT, {"correction": RIGHT})
         return answer
 
-    (rag(retriever) | judge).invoke(QUESTION, {"callbacks": [handler]})
-    assert (told.kinds, told.statuses) == (["correction"], ["applied"])
-    assert retriever.invoke(QUESTION)[0].page_content == right
-
-
-async def test_an_async_chain_dispatches_a_correction(retriever, told):
-    """The async handler hears the same, and has learned when the chain returns."""
-    handler = AsyncCrabPathCallbackHandler(retriever, on_receipt=told)
-    right = "Derrickson and Wood share the American nationality."
-
-    async def judge(answer, config):
-        await adispatch_custom_event("crabpath_feedback", {"correction": right}, config=config)
+    async def ajudge(answer, config):
+        await adispatch_custom_event(EVENT, {"correction": RIGHT}, config=config)
         return answer
 
-    await (rag(retriever) | RunnableLambda(judge)).ainvoke(QUESTION, {"callbacks": [handler]})
-    assert (told.kinds, told.statuses) == (["correction"], ["applied"])
-    assert (await retriever.ainvoke(QUESTION))[0].page_content == right
+    chain = rag(retriever) | RunnableLambda(judge, ajudge)
+    if kind is CrabPathCallbackHandler:
+        chain.invoke(QUESTION, {"callbacks": [handler]})
+    else:
+        await chain.ainvoke(QUESTION, {"callbacks": [handler]})
+    assert (recorded.kinds, recorded.statuses) == (["correction"], ["applied"])
+    assert (await retriever.ainvoke(QUESTION))[0].page_content == RIGHT
 
 
-def test_create_retrieval_chain_is_understood(retriever, told):
-    """Its answer is found beside its context."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
+def test_create_retrieval_chain_is_understood(retriever, silent, recorded):
     combine = create_stuff_documents_chain(FakeListChatModel(responses=[ANSWER]), PROMPT)
-    create_retrieval_chain(retriever, combine).invoke({"input": QUESTION}, {"callbacks": [handler]})
-    ((feedback, _),) = told
-    assert feedback.answer == ANSWER
+    create_retrieval_chain(retriever, combine).invoke({"input": QUESTION}, {"callbacks": [silent]})
+    assert [feedback.answer for feedback, _ in recorded] == [ANSWER]
 
 
-def test_cited_documents_are_used(retriever, told):
-    """Structured output that names documents tells which were used."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-
+def test_cited_documents_are_used(retriever, silent, recorded):
     second = retriever.invoke(QUESTION)[1].id
     answer = {"answer": "American", "citations": [{"source_id": second}]}
-    (retriever | (lambda _: answer)).invoke(QUESTION, {"callbacks": [handler]})
-    ((feedback, _),) = told
-    assert feedback.used == (second,)
+    (retriever | (lambda _: answer)).invoke(QUESTION, {"callbacks": [silent]})
+    assert [feedback.used for feedback, _ in recorded] == [(second,)]
 
 
-def test_every_retrieval_under_one_root_is_learned_from(retriever, handler, told):
-    """MultiQueryRetriever asks twice: both turns get what is said of the chain."""
+def several_questions(retriever):
     model = FakeListChatModel(responses=["Who is Scott Derrickson?\nWho is Ed Wood?"])
-    several = MultiQueryRetriever.from_llm(retriever=retriever, llm=model)
+    return RunnableLambda(MultiQueryRetriever.from_llm(retriever=retriever, llm=model).invoke)
+
+
+def ensemble(retriever):
+    """Documents of the inner turn come back from the outer retriever."""
+    return RunnableLambda(EnsembleRetriever(retrievers=[retriever], weights=[1.0]).invoke)
+
+
+@pytest.mark.parametrize(
+    ("make", "turns"),
+    [
+        (several_questions, 2),
+        (ensemble, 1),
+        (lambda retriever: RunnableParallel(a=retriever, b=retriever), 2),
+    ],
+    ids=["several questions", "ensemble", "parallel branches"],
+)
+def test_every_retrieval_under_one_root_is_learned_from_once(
+    retriever, handler, recorded, make, turns
+):
     run_id = uuid.uuid4()
-    (RunnableLambda(several.invoke)).invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
-    handler.score(0.0, run_id=run_id, source="human")
-    assert told.statuses == ["applied", "applied"]
-    assert len({turn(feedback) for feedback, _ in told}) == 2
+    make(retriever).invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
+    receipts = handler.score(0.0, run_id=run_id, source="human")
+    assert [receipt.status for receipt in receipts] == recorded.statuses == ["applied"] * turns
+    assert len(set(recorded.turns)) == turns
 
 
-def test_an_ensemble_is_one_turn(retriever, handler, told):
-    """The outer retriever returns documents of the inner turn: it is told once."""
-    both = EnsembleRetriever(retrievers=[retriever], weights=[1.0])
-    run_id = uuid.uuid4()
-    RunnableLambda(both.invoke).invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
-    assert [r.status for r in handler.score(1, run_id=run_id)] == ["applied"]
+def test_a_batch_has_one_root_per_input(retriever, silent, recorded):
+    rag(retriever).batch(QUESTIONS[:2], {"callbacks": [silent]})
+    assert recorded.statuses == ["applied", "applied"]
+    assert len(set(recorded.turns)) == 2
 
 
-def test_parallel_branches_share_a_root(retriever, handler):
-    """RunnableParallel runs its branches in threads; both turns belong to the chain."""
-    run_id = uuid.uuid4()
-    both = RunnableParallel(a=retriever, b=retriever)
-    both.invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
-    assert len(handler.score(1, run_id=run_id)) == 2
+async def pull(parts, stream, limit):
+    """Read ``limit`` parts of a stream, then close it; LangChain tells nothing of the first one."""
+    for _ in range(limit):
+        try:
+            parts.append(await anext(stream) if hasattr(stream, "__anext__") else next(stream))
+        except (StopIteration, StopAsyncIteration):
+            return
+    await (stream.aclose() if hasattr(stream, "aclose") else asyncio.to_thread(stream.close))
 
 
-def test_a_batch_has_one_root_per_input(retriever, told):
-    """Every input of a batch is a chain of its own."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-    rag(retriever).batch([QUESTION, "Who was Ed Wood?"], {"callbacks": [handler]})
-    assert told.statuses == ["applied", "applied"]
-    assert len({turn(feedback) for feedback, _ in told}) == 2
+@pytest.mark.parametrize("ending", ["model", "parser"])
+@pytest.mark.parametrize("method", ["stream", "astream"])
+@pytest.mark.parametrize(("limit", "kinds"), [(999, ["silent_success"]), (2, [])])
+async def test_a_stream_counts_when_it_is_read_to_its_end(
+    retriever, either, recorded, ending, method, limit, kinds
+):
+    """Who closes the stream has not accepted the answer; nothing stays open."""
+    model = GenericFakeChatModel(messages=itertools.repeat(AIMessage("Both are American.")))
+    chain = answer_with(retriever, model)
+    chain = chain | StrOutputParser() if ending == "parser" else chain
+    parts = []
+    await pull(parts, getattr(chain, method)(QUESTION, {"callbacks": [either]}), limit)
+    assert len(parts) > 1
+    await wait_until_closed(either)
+    assert recorded.kinds == kinds
+
+
+def test_a_generator_whose_end_is_not_seen_does_not_count(retriever, either, recorded):
+    """The end of a bare generator looks as if it was read; in doubt nothing is learned."""
+
+    def answer(questions):
+        for question in questions:
+            retriever.invoke(question)
+        yield from ("Both", " are", " American.")
+
+    stream = RunnableGenerator(answer).stream(QUESTION, {"callbacks": [either]})
+    assert [next(stream), next(stream)] == ["Both", " are"]
+    stream.close()
+    assert recorded == []
+
+
+async def test_a_cancelled_run_does_not_count(retriever, either, recorded):
+    waiting = asyncio.Event()
+
+    async def think(_):
+        waiting.set()
+        await asyncio.sleep(60)
+
+    chain = retriever | RunnableLambda(think)
+    task = asyncio.create_task(chain.ainvoke(QUESTION, {"callbacks": [either]}))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await wait_until_closed(either)
+    assert recorded == []
+
+
+async def wait_until_closed(handler):
+    """LangChain closes what is below a run behind it."""
+    for _ in range(100):
+        if not len(handler._listener.runs):
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("a run stays open")
+
+
+@pytest.mark.parametrize(("limit", "most"), [({"most_runs": 3}, 6), ({"keep_seconds": 1e-9}, 2)])
+def test_runs_that_never_end_are_forgotten(retriever, limit, most):
+    """Streams that are neither read nor closed take a bounded place."""
+    runs = CrabPathCallbackHandler(retriever, **limit)._listener.runs
+    for number in range(50):
+        runs.start(f"root {number}", None, None, "question")
+        runs.start(f"child {number}", f"root {number}", None, "question")
+    assert len(runs) <= most
+
+
+def two_at_once(retriever):
+    """Two retrievals at once, then an answer."""
+    found = RunnableParallel(a=retriever, b=retriever)
+    return found | RunnableLambda(lambda _: "An American director.")
+
+
+def test_threads_do_not_mix_up_their_turns(retriever, handler, recorded):
+    """Eight threads share a handler: every chain gets its own two turns, each once."""
+    asked = [(uuid.uuid4(), QUESTIONS[n % 3]) for n in range(12)]
+
+    def ask(item):
+        run_id, question = item
+        two_at_once(retriever).invoke(question, {"callbacks": [handler], "run_id": run_id})
+        return question, handler.score(0.9, run_id=run_id)
+
+    with ThreadPoolExecutor(8) as pool:
+        answered = list(pool.map(ask, asked))
+    turns = retriever.memory.store.turns
+    for question, receipts in answered:
+        assert [receipt.status for receipt in receipts] == ["applied"] * 2
+        ids = [receipt.feedback_id.rsplit(":", 1)[1] for receipt in receipts]
+        assert {turns.get(turn_id).query for turn_id in ids} == {question}
+    assert len(set(recorded.turns)) == 24
+    assert len(handler._listener.runs) == 0
+
+
+async def test_an_event_loop_is_not_blocked(retriever, either, recorded):
+    chain = two_at_once(retriever)
+    await chain.ainvoke(QUESTION, {"callbacks": [either]})  # lazy imports of the host
+    with blockbuster_ctx():
+        asked = [chain.ainvoke(QUESTIONS[n % 3], {"callbacks": [either]}) for n in range(8)]
+        assert len(await asyncio.gather(*asked)) == 8
+    assert recorded.statuses == ["applied"] * 18
+    assert len(either._listener.runs) == 0
+
+
+async def test_an_event_about_another_run_does_not_block(retriever, recorded):
+    """A custom event that names a run is looked up off the loop."""
+    found = await retriever.ainvoke(QUESTION)
+    turn_id = found[0].metadata["crabpath"]["turn_id"]
+    handler = AsyncCrabPathCallbackHandler(retriever, on_receipt=recorded)
+
+    async def say(_, config):
+        event = {"score": 0.0, "turn_id": turn_id}
+        await adispatch_custom_event(EVENT, event, config=config)
+
+    with blockbuster_ctx():
+        await RunnableLambda(say).ainvoke("no", {"callbacks": [handler]})
+    assert recorded.turns == [turn_id]

@@ -4,42 +4,35 @@ import uuid
 
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.retriever import CrabPathRetriever
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
-SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
 EVENT = "crabpath_feedback"
 
 
-@pytest.fixture
-def silent(retriever, told):
-    """A handler that counts silence."""
-    return CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-
-
-def run(retriever, handler, *steps, **config):
+def run(retriever, handler, *steps):
     """One chain that retrieves, does the steps and answers; its run id."""
     run_id = uuid.uuid4()
     chain = retriever | (lambda _: "Both are American.")
     for step in steps:
         chain |= step
-    config = {"callbacks": [handler], "run_id": run_id, **config}
-    chain.invoke(QUESTION, config)
+    chain.invoke(QUESTION, {"callbacks": [handler], "run_id": run_id})
     return run_id
 
 
-def says(*events):
+def says(*events, name=EVENT):
     """A step that dispatches feedback and hands its input on."""
 
     def step(given):
         for event in events:
-            dispatch_custom_event(EVENT, event)
+            dispatch_custom_event(name, event)
         return given
 
     return RunnableLambda(step)
@@ -54,6 +47,12 @@ def broken(text: str) -> str:
 tries = RunnableLambda(broken.invoke).with_fallbacks([RunnableLambda(lambda given: given)])
 
 
+@pytest.fixture
+def status(retriever):
+    """What became of the feedback of an id."""
+    return lambda given: retriever.memory.store.history.get_feedback_state(given).status
+
+
 @pytest.mark.parametrize(
     ("events", "kind", "outcome"),
     [
@@ -64,54 +63,46 @@ tries = RunnableLambda(broken.invoke).with_fallbacks([RunnableLambda(lambda give
         ([{"outcome": -0.75}], "score", -0.75),
     ],
 )
-def test_within_a_run_the_most_specific_counts(retriever, silent, told, events, kind, outcome):
+def test_within_a_run_the_most_specific_counts(retriever, silent, recorded, events, kind, outcome):
     """A correction before a score before a tool's error before silence; the last of equals."""
     run(retriever, silent, tries, says(*events))
-    assert (told.kinds, told.statuses) == ([kind], ["applied"])
-    assert told[0][0].outcome == outcome
+    assert (recorded.kinds, recorded.statuses) == ([kind], ["applied"])
+    assert recorded[0][0].outcome == outcome
 
 
-def test_a_score_takes_the_place_of_silence(retriever, silent, told):
+def test_a_score_takes_the_place_of_silence(retriever, silent, recorded, status):
     """What silence taught is undone; later the score is replaced by a correction, never back."""
     run_id = run(retriever, silent)
     assert [r.status for r in silent.score(0.0, run_id=run_id, source="human")] == ["applied"]
     assert [r.status for r in silent.correct("No.", run_id=run_id)] == ["applied"]
     (late,) = silent.score(1.0, key="late", run_id=run_id)
     assert (late.status, "consumed by feedback" in late.note) == ("refused", True)
-    history = retriever.memory.store.history
-    assert [history.get_feedback_state(f.feedback_id).status for f, _ in told] == [
-        "undone",
-        "undone",
-        "applied",
-        "refused",
-    ]
+    found = [status(feedback.feedback_id) for feedback, _ in recorded]
+    assert found == ["undone", "undone", "applied", "refused"]
 
 
-def test_a_word_takes_the_place_of_silence_that_still_waits(embeddings, passages, told):
+def test_a_score_takes_the_place_of_silence_that_still_waits(silence, recorded):
     """Feedback that is learned from later, by another process, is taken back in time."""
     settings = Settings(learning=LearningSettings(apply="external"))
-    with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents(passages)
-        retriever = CrabPathRetriever(memory=memory, k=3)
-        handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
-        run_id = run(retriever, handler)
-        handler.score(0.0, run_id=run_id)
-        ids = [feedback.feedback_id for feedback, _ in told]
-        assert [memory.store.history.get_feedback_state(i).status for i in ids] == [
-            "undone",
-            "waiting",
-        ]
+    vectors = DeterministicFakeEmbedding(size=8)
+    made = CrabPathRetriever.from_texts(["Both."], vectors, settings=settings)
+    with made.memory as memory:
+        handler = CrabPathCallbackHandler(made, silence, on_receipt=recorded)
+        handler.score(0.0, run_id=run(made, handler))
+        states = [memory.store.history.get_feedback_state(f.feedback_id) for f, _ in recorded]
+        assert [state.status for state in states] == ["undone", "waiting"]
 
 
-def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent):
+def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent, status):
     """Feedback that came from no event is never taken back."""
     run_id = uuid.uuid4()
     found = retriever.invoke(QUESTION, {"callbacks": [silent]}, run_id=run_id)
     turn_id = found[0].metadata["crabpath"]["turn_id"]
-    assert retriever.record(turn_id, 1.0, feedback_id="own").status == "applied"
+    own = uuid.uuid4().hex
+    assert retriever.record(turn_id, 1.0, feedback_id=own).status == "applied"
     (receipt,) = silent.correct("No.", run_id=run_id)
     assert receipt.status == "refused"
-    assert retriever.memory.store.history.get_feedback_state("own").status == "applied"
+    assert status(own) == "applied"
 
 
 def test_the_same_again_changes_nothing(retriever, handler):
@@ -121,21 +112,20 @@ def test_the_same_again_changes_nothing(retriever, handler):
     weights = retriever.memory.info()
     assert handler.correct("No.", run_id=run_id) == first
     turn_id = first[0].feedback_id.rsplit(":", 1)[1]
-    (elsewhere,) = CrabPathCallbackHandler(retriever.memory).correct("No.", run_id=turn_id)
-    assert elsewhere[:2] == first[0][:2]
+    elsewhere = CrabPathCallbackHandler(retriever.memory)
+    (again,) = elsewhere.correct("No.", run_id=turn_id, namespace=retriever.namespace)
+    assert again[:2] == first[0][:2]
     assert retriever.memory.info() == weights
 
 
-def test_feedback_for_another_namespace_is_refused(retriever, silent, told):
+def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, status):
     """Who names a run of somebody else changes nothing of theirs, not even what silence taught."""
-    alice = retriever.model_copy(update={"namespace": "alice"})
-    run_id = run(alice, silent)
+    run_id = run(retriever, silent)
     (receipt,) = silent.score(0.0, run_id=run_id, namespace="bob")
     assert receipt.status == "refused"
     assert "in namespace 'bob'" in receipt.note
-    silence = told[0][0].feedback_id
-    assert retriever.memory.store.history.get_feedback_state(silence).status == "applied"
-    (own,) = silent.score(0.5, run_id=run_id, namespace="alice")
+    assert status(recorded[0][0].feedback_id) == "applied"
+    (own,) = silent.score(0.5, run_id=run_id, namespace=retriever.namespace)
     assert own.status == "applied"
 
 
@@ -150,90 +140,72 @@ def test_turns_are_found_by_another_process(retriever):
     assert by_run.feedback_id == by_turn.feedback_id
 
 
-def test_an_unknown_run_is_told(handler):
-    """The sentence says what to give instead."""
-    with pytest.raises(NotFoundError, match=r"no run, thread or turn 'nowhere' .* give the run id"):
-        handler.correct("No.", run_id="nowhere")
-    with pytest.raises(NotFoundError, match="'t'"):
-        handler.score(1, thread_id="t")
-
-
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "error", "sentence"),
     [
-        (lambda h: h.correct("No."), "exactly one of run_id, thread_id and turn_id"),
-        (lambda h: h.correct("No.", run_id="r", thread_id="t"), "exactly one of"),
-        (lambda h: h.correct("  ", run_id="r"), "a correction must be a text"),
-        (lambda h: h.score(7, run_id="r"), "score must be a number from 0 to 1, not 7"),
-        (lambda h: h.score(float("nan"), run_id="r"), "score must be a number from 0 to 1"),
-        (lambda h: h.score("good", run_id="r"), "score must be a number from 0 to 1"),
-        (lambda h: h.score(None, run_id="r"), "feedback must have correction"),
-        (lambda h: h.score(1, run_id="r", sorce="human"), "feedback must be a mapping with some"),
+        (
+            lambda h: h.correct("No.", run_id="nowhere"),
+            NotFoundError,
+            "no run, thread or turn 'nowhere' .* give the run id",
+        ),
+        (lambda h: h.score(1, thread_id="t"), NotFoundError, "'t'"),
+        (lambda h: h.correct("No."), InvalidInputError, "one of run_id, thread_id and turn_id"),
+        (lambda h: h.correct("No.", run_id="r", thread_id="t"), InvalidInputError, "exactly one"),
+        (lambda h: h.correct(" ", run_id="r"), InvalidInputError, "a correction must be a text"),
+        (lambda h: h.score(7, run_id="r"), InvalidInputError, "a number from 0 to 1, not 7"),
+        (lambda h: h.score(float("nan"), run_id="r"), InvalidInputError, "a number from 0 to 1"),
+        (lambda h: h.score("good", run_id="r"), InvalidInputError, "a number from 0 to 1"),
+        (lambda h: h.score(None, run_id="r"), InvalidInputError, "must have correction"),
+        (lambda h: h.score(1, run_id="r", sorce="x"), InvalidInputError, "a mapping with some"),
+        (lambda _: CrabPathCallbackHandler("memory"), InvalidInputError, "its memory, not str"),
+        (
+            lambda h: CrabPathCallbackHandler(h._listener.recorder.memory, most_runs=0),
+            InvalidInputError,
+            "keep at least 1 run",
+        ),
+        (lambda _: Rule(2.0, "human"), InvalidInputError, "outcome must be a number from -1"),
+        (lambda _: Rule(1.0, "me"), InvalidInputError, "unknown source 'me'"),
+        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be a Rule"),
+        (lambda _: OutcomePolicy(feedback_keys="x"), InvalidInputError, "must be a tuple of texts"),
     ],
 )
-def test_bad_input_gets_a_sentence(handler, call, sentence):
-    """One sentence that says what to do."""
-    with pytest.raises(InvalidInputError, match=sentence):
+def test_bad_input_gets_a_sentence(handler, call, error, sentence):
+    with pytest.raises(error, match=sentence):
         call(handler)
-
-
-def test_bad_arguments_get_a_sentence(retriever):
-    """The same when the handler is made."""
-    with pytest.raises(InvalidInputError, match="pass a CrabPathRetriever or its memory, not str"):
-        CrabPathCallbackHandler("memory")
-    with pytest.raises(InvalidInputError, match="keep at least 1 run"):
-        CrabPathCallbackHandler(retriever, most_runs=0)
-    with pytest.raises(InvalidInputError, match="outcome must be a number from -1"):
-        Rule(2.0, "human")
-    with pytest.raises(InvalidInputError, match="unknown source 'me'"):
-        Rule(1.0, "me")
-    with pytest.raises(InvalidInputError, match="tool_error must be a Rule"):
-        OutcomePolicy(tool_error=-1.0)
-    with pytest.raises(InvalidInputError, match="feedback_keys must be a tuple of texts"):
-        OutcomePolicy(feedback_keys="thumbs")
 
 
 @pytest.mark.parametrize(
     "event", ["good", {}, {"scor": 1}, {"score": None}, {"score": 1, "run_id": "nowhere"}]
 )
-def test_a_senseless_event_never_breaks_a_chain(retriever, handler, told, caplog, event):
-    """The chain goes on; LangChain's log has the sentence."""
+def test_a_senseless_event_never_breaks_a_chain(retriever, handler, recorded, caplog, event):
     run(retriever, handler, says(event))
-    assert told == []
+    assert recorded == []
     assert "CrabPathCallbackHandler.on_custom_event callback" in caplog.text
 
 
-def test_a_store_that_fails_never_breaks_a_chain(retriever, told, caplog):
-    """The answer comes all the same."""
-    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
+def test_a_store_that_fails_never_breaks_a_chain(silence, recorded, caplog):
+    retriever = CrabPathRetriever.from_texts(["Both."], DeterministicFakeEmbedding(size=8))
+    handler = CrabPathCallbackHandler(retriever, silence, on_receipt=recorded)
 
     def close(given):
         retriever.memory.close()
         return given
 
     run(retriever, handler, RunnableLambda(close))
-    assert told == []
+    assert recorded == []
     assert "this memory was closed" in caplog.text
 
 
-def test_events_of_others_are_left_alone(retriever, handler, told, caplog):
-    """Custom events with other names mean nothing here."""
-
-    def step(given):
-        dispatch_custom_event("progress", {"score": 1})
-        return given
-
-    run(retriever, handler, RunnableLambda(step))
-    assert told == []
+def test_events_of_others_are_left_alone(retriever, handler, recorded, caplog):
+    run(retriever, handler, says({"score": 1}, name="progress"))
+    assert recorded == []
     assert caplog.text == ""
 
 
-def test_rules_that_are_off_do_not_count(retriever, told):
-    """A policy that trusts people alone."""
+def test_rules_that_are_off_do_not_count(retriever, recorded):
     off = OutcomePolicy(tool_error=Rule(-1.0, "harvested", on=False))
-    handler = CrabPathCallbackHandler(retriever, off, on_receipt=told)
-    run(retriever, handler, tries)
-    assert told == []
+    run(retriever, CrabPathCallbackHandler(retriever, off, on_receipt=recorded), tries)
+    assert recorded == []
 
 
 def test_a_feedback_id_fits(retriever, handler):

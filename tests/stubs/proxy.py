@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 
 
 class Proxy:
@@ -36,6 +37,8 @@ class Proxy:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for connection in self._open:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # ends the reads that wait on it
             connection.close()
         self._open.clear()
 

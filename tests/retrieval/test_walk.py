@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
-from crabpath_retrievers.core.driver import arun, run
+from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.retrieval.walk import Walker
 from crabpath_retrievers.routing.policy import (
@@ -38,7 +38,6 @@ class Graph:
     reads: list[list[int]] = field(default_factory=list)
 
     def head(self, key: int) -> NodeHead:
-        """The node with this number."""
         vector = RELEVANT if key in self.relevant else IRRELEVANT
         array = np.array(vector, dtype=np.float32)
         return NodeHead(key, f"n{key}", f"Node {key}", self.mentions.get(key, 0), array)
@@ -54,7 +53,6 @@ class Graph:
         return pointers, self.stops
 
     def walker(self, router=None, **budgets: float) -> Walker:
-        """A walk that has not begun."""
         return Walker(
             RoutingRequest("question"),
             QUERY,
@@ -66,7 +64,6 @@ class Graph:
         )
 
     def walk(self, *entries: int, energy: float = 1.0, router=None, **budgets: float):
-        """Walk from these nodes."""
         return run(self.walker(router, **budgets).steps([(self.head(e), energy) for e in entries]))
 
 
@@ -74,11 +71,9 @@ class Scripted:
     """A router that follows the first pointer and keeps the requests."""
 
     def __init__(self):
-        """Nothing was asked yet."""
         self.requests = []
 
     def route(self, request):
-        """Follow the first pointer of every choice."""
         self.requests.append(request)
         return RoutingResult([self._first(len(choice.edges)) for choice in request.choices])
 
@@ -88,12 +83,10 @@ class Scripted:
         return Decision(followed=(0,), stopped=True, probabilities=equal, decided_by="chat_model")
 
     async def aroute(self, request):
-        """As above."""
         return self.route(request)
 
 
 def visited(walk):
-    """Visited nodes in order of entry."""
     return list(walk.visits)
 
 
@@ -122,40 +115,6 @@ def test_a_habitual_pointer_is_decided_by_the_policy():
     assert step.stop_probability == pytest.approx(0.0228, abs=1e-4)
 
 
-def test_a_learned_weight_of_stop_counts_at_its_node():
-    """STOP learned at +1 silences a pointer that would have been followed."""
-    graph = Graph({1: {2: 0.5}}, relevant=frozenset({2}))
-    assert visited(graph.walk(1)) == [1, 2]
-    assert visited(replace(graph, stops={1: 1.0}).walk(1)) == [1]
-
-
-def test_a_dormant_pointer_is_skipped_but_is_evidence():
-    """Below .3 nothing is followed or offered, though the target is supported a little."""
-    walk = Graph({1: {2: 0.29}}, relevant=frozenset({2})).walk(1)
-    assert visited(walk) == [1]
-    assert len(walk.steps) == 0
-    assert [(a.target.key, a.strength) for a in walk.support] == [(2, pytest.approx(0.29))]
-
-
-@pytest.mark.parametrize(
-    ("weight", "energy", "advice"), [(-0.5, 0.6, 0.3), (-1, 9, 1), (-1, -1, 0)]
-)
-def test_an_inhibitory_pointer_is_advice_within_bounds(weight, energy, advice):
-    """It is never followed; it counts -weight times energy, at least 0 and at most 1."""
-    walk = Graph({1: {2: weight}}, relevant=frozenset({2})).walk(1, energy=energy)
-    assert visited(walk) == [1]
-    assert walk.support == []
-    assert walk.inhibition[2][1] == pytest.approx(advice)
-    assert walk.steps[0].chosen + walk.steps[0].reflexes == ()
-
-
-def test_inhibition_vetoes_nothing_and_does_not_add_up():
-    """A node is entered along one pointer though two advise against it; the stronger counts."""
-    walk = Graph({1: {3: -0.9}, 2: {3: 0.9}, 4: {3: -0.2}}).walk(1, 2, 4)
-    assert visited(walk) == [1, 2, 4, 3]
-    assert walk.inhibition[3][1] == pytest.approx(0.9)
-
-
 def test_the_record_holds_every_candidate_and_probabilities_sum_to_one():
     """Reflex, habitual and inhibitory pointers are recorded with weight, relevance and tier."""
     graph = Graph({1: {2: 0.9, 3: 0.5, 4: 0.4, 5: -0.3, 6: 0.1}}, relevant=frozenset({3}))
@@ -169,68 +128,6 @@ def test_the_record_holds_every_candidate_and_probabilities_sum_to_one():
     habitual = sum(c.probability for c in step.candidates if c.tier == "habitual")
     assert habitual + step.stop_probability == pytest.approx(1, abs=1e-4)
     assert step.temperature == POLICY.temperature
-
-
-def test_a_router_sees_one_request_per_hop_with_what_is_inhibited():
-    """All nodes of a frontier are decided together; titles advised against come along."""
-    router = Scripted()
-    walk = Graph({1: {3: 0.5, 9: -0.5}, 2: {4: 0.5}}).walk(1, 2, router=router)
-    (request,) = router.requests
-    assert [choice.source for choice in request.choices] == ["n1", "n2"]
-    assert request.choices[0].inhibited[0].target.title == "Node 9"
-    assert (request.query, request.budget) == ("question", 6)
-    assert [step.decided_by for step in walk.steps] == ["chat_model", "chat_model"]
-
-
-def test_one_node_adds_at_most_six_in_one_hop():
-    """The strongest pointers come first; reflexes and decisions share the budget."""
-    walk = Graph({1: {target: 0.8 + target / 1000 for target in range(2, 22)}}).walk(1)
-    assert visited(walk) == [1, 21, 20, 19, 18, 17, 16]
-    edges = {2: 0.9, 3: 0.9, **dict.fromkeys(range(4, 12), 0.5)}
-    mixed = Graph({1: edges}, relevant=frozenset(range(4, 12)))
-    (step,) = mixed.walk(1).steps[:1]
-    assert (len(step.reflexes), len(step.chosen), step.stopped) == (2, 4, False)
-
-
-def test_a_walk_visits_at_most_24_nodes():
-    """Five entries with ten reflexes each would reach 55."""
-    graph = Graph({e: dict.fromkeys(range(10 * e, 10 * e + 10), 0.9) for e in range(1, 6)})
-    assert len(graph.walk(1, 2, 3, 4, 5).visits) == 24
-
-
-def test_a_walk_goes_three_hops():
-    """On a long chain the fourth node from the entry is not reached; a hop is one read."""
-    graph = Graph({key: {key + 1: 0.9} for key in range(1, 10)})
-    walk = graph.walk(1)
-    assert visited(walk) == [1, 2, 3, 4]
-    assert [visit.hop for visit in walk.visits.values()] == [0, 1, 2, 3]
-    assert graph.reads == [[1], [2], [3]]
-
-
-def test_a_node_is_entered_once():
-    """Where two routes meet, the first one stays; a cycle and a loop end."""
-    walk = Graph({1: {2: 0.9, 3: 0.8}, 2: {4: 0.9}, 3: {4: 0.9}, 4: {1: 0.9, 4: 0.9}}).walk(1)
-    assert visited(walk) == [1, 2, 3, 4]
-    assert [edge.source for edge in walk.visits[4].path] == ["n1", "n2"]
-    assert [step.reflexes for step in walk.steps] == [("n2", "n3"), ("n4",), (), ()]
-
-
-def test_energy_and_path_follow_the_route():
-    """Energy is the entry's times the weights: .5 · .9 · .8 = .36; the path names both hops."""
-    visit = Graph({1: {2: 0.9}, 2: {3: 0.8}}).walk(1, energy=0.5).visits[3]
-    assert visit.energy == pytest.approx(0.36)
-    assert [(e.source, e.target, e.weight, e.tier) for e in visit.path] == [
-        ("n1", "n2", 0.9, "reflex"),
-        ("n2", "n3", 0.8, "reflex"),
-    ]
-
-
-def test_a_reused_edge_is_damped():
-    """With λ = .9 the edge counts 1, .9, .81 (still reflex) and then .729."""
-    graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
-    walk = graph.walk(1, max_visits_per_node=9, damping=0.9, max_hops=7, max_empty_hops=9)
-    weights = [step.candidates[0].weight for step in walk.steps if step.node == "n1"]
-    assert weights == pytest.approx([1.0, 0.9, 0.81, 0.729])
 
 
 def test_of_parallel_pointers_the_strongest_decides():
@@ -269,7 +166,7 @@ EDGES = st.builds(random_edges, st.integers(0, 9999), st.integers(0, 16))
 ENTRIES = st.lists(st.integers(0, 40), min_size=1, max_size=8, unique=True)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(EDGES, ENTRIES, st.frozensets(st.integers(0, 40)), st.none() | st.integers(0, 99))
 def test_what_any_walk_satisfies(edges, entries, relevant, seed):
     """Budgets hold, no node is entered twice, and every route runs along real edges."""
@@ -291,60 +188,116 @@ def test_what_any_walk_satisfies(edges, entries, relevant, seed):
     assert all(0 <= advice <= 1 for _, advice in walk.inhibition.values())
 
 
-@settings(max_examples=30, deadline=None)
-@given(EDGES, ENTRIES, st.integers(0, 99))
-async def test_sync_and_async_walk_alike(edges, entries, seed):
-    """Both drivers take the same steps, with the same seed of the router."""
-    graph = Graph(edges, frozenset(range(0, 41, 3)))
-    start = [(graph.head(e), 1.0) for e in entries]
-    blocking, native = (
-        graph.walker(SoftmaxRouter(POLICY, np.random.default_rng(seed))) for _ in range(2)
-    )
-    one, other = run(blocking.steps(start)), await arun(native.steps(start))
-    assert one.steps == other.steps
-    assert list(one.visits) == list(other.visits)
-
-
-def test_more_entries_than_the_budget_allows():
-    """Thirty entries: the first 24 are visited and nothing more."""
-    walk = Graph({1: {50: 0.9}}).walk(*range(1, 31))
-    assert list(walk.visits) == list(range(1, 25))
-
-
-def test_a_cycle_without_new_nodes_is_barren():
-    """Hop 1 enters node 2; hops 2 and 3 go round without a new node and end the walk."""
-    graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
-    graph.walk(1, max_visits_per_node=99, damping=1.0, max_hops=9)
-    assert len(graph.reads) == 3
-
-
-def test_the_learned_weight_of_stop_is_recorded():
-    """Learning needs the weight that the probability was computed with."""
-    walk = Graph({1: {2: 0.5}}, relevant=frozenset({2}), stops={1: 0.25}).walk(1)
-    assert walk.steps[0].stop_weight == 0.25
-
-
 def test_stop_counts_although_another_node_was_faster():
     """Both entries choose node 3; the second finds it taken, and STOP still ended its choice."""
     walk = Graph({1: {3: 0.5}, 2: {3: 0.5, 4: 0.5}}, relevant=frozenset({3})).walk(1, 2)
     assert (walk.steps[1].chosen, walk.steps[1].stopped) == ((), True)
 
 
-def test_a_router_sees_where_the_walk_begins_at_its_first_hop():
-    """With the energy of each; later it only sees pointers."""
-    router = Scripted()
-    Graph({1: {2: 0.5}, 2: {3: 0.5}}).walk(1, router=router, energy=0.9)
-    first, second = router.requests
-    assert [(head.key, energy) for head, energy in first.entries] == [(1, 0.9)]
-    assert second.entries == ()
-
-
-def test_hops_are_told_while_they_happen():
+def test_hops_are_reported_while_they_happen():
     """What was considered, what was followed, and who decided."""
-    graph, told = Graph({1: {2: 0.5, 4: 0.9}, 2: {3: 0.9}}), []
+    graph, hops = Graph({1: {2: 0.5, 4: 0.9}, 2: {3: 0.9}}), []
     walker = graph.walker(Scripted())
-    walker._on_hop = told.append
+    walker._on_hop = hops.append
     run(walker.steps([(graph.head(1), 1.0)]))
-    assert [(hop.number, hop.decided_by) for hop in told[:2]] == [(1, "chat_model"), (2, "reflex")]
-    assert told[0].frontier == ("n1",)
-    assert {edge.target for edge in told[0].followed} == {"n2", "n4"}
+    assert [(hop.number, hop.decided_by) for hop in hops[:2]] == [(1, "chat_model"), (2, "reflex")]
+    assert hops[0].frontier == ("n1",)
+    assert {edge.target for edge in hops[0].followed} == {"n2", "n4"}
+
+
+def test_stop_has_a_learned_weight():
+    """Learned at +1 it silences a pointer that would have been followed; learning needs it."""
+    graph = Graph({1: {2: 0.5}}, relevant=frozenset({2}))
+    assert visited(graph.walk(1)) == [1, 2]
+    assert visited(replace(graph, stops={1: 1.0}).walk(1)) == [1]
+    assert replace(graph, stops={1: 0.25}).walk(1).steps[0].stop_weight == 0.25
+
+
+@pytest.mark.parametrize(
+    ("weight", "energy", "support", "advice"),
+    [(0.29, 1, [0.29], None), (-0.5, 0.6, [], 0.3), (-1, 9, [], 1), (-1, -1, [], 0)],
+)
+def test_pointers_that_are_never_followed(weight, energy, support, advice):
+    """Below .3 one supports its target a little; an inhibitory one advises against it, 0 to 1."""
+    walk = Graph({1: {2: weight}}, relevant=frozenset({2})).walk(1, energy=energy)
+    assert visited(walk) == [1]
+    assert [arrival.strength for arrival in walk.support] == pytest.approx(support)
+    assert [given for _, given in walk.inhibition.values()] == (
+        [] if advice is None else [pytest.approx(advice)]
+    )
+    assert all(step.chosen + step.reflexes == () for step in walk.steps)
+
+
+def test_inhibition_vetoes_nothing_and_does_not_add_up():
+    """A node is entered along one pointer though two advise against it; the stronger counts."""
+    walk = Graph({1: {3: -0.9}, 2: {3: 0.9}, 4: {3: -0.2}}).walk(1, 2, 4)
+    assert visited(walk) == [1, 2, 4, 3]
+    assert walk.inhibition[3][1] == pytest.approx(0.9)
+
+
+def test_a_router_sees_one_request_per_hop():
+    """All nodes of a frontier, titles advised against, and at first where the walk begins."""
+    router = Scripted()
+    graph = Graph({1: {3: 0.5, 9: -0.5}, 2: {4: 0.5}, 3: {5: 0.5}})
+    walk = graph.walk(1, 2, router=router, energy=0.9)
+    first, second = router.requests
+    assert [choice.source for choice in first.choices] == ["n1", "n2"]
+    assert first.choices[0].inhibited[0].target.title == "Node 9"
+    assert (first.query, first.budget) == ("question", 6)
+    assert [(head.key, energy) for head, energy in first.entries] == [(1, 0.9), (2, 0.9)]
+    assert second.entries == ()
+    assert {step.decided_by for step in walk.steps} == {"chat_model"}
+
+
+FIVE_STARS = {e: dict.fromkeys(range(10 * e, 10 * e + 10), 0.9) for e in range(1, 6)}
+
+
+@pytest.mark.parametrize(
+    ("edges", "entries", "nodes"),
+    [
+        (FIVE_STARS, range(1, 6), 24),  # ten reflexes each would reach 55
+        ({1: {50: 0.9}}, range(1, 31), [*range(1, 25)]),
+        ({key: {key + 1: 0.9} for key in range(1, 10)}, [1], [1, 2, 3, 4]),  # three hops
+        # The strongest of twenty pointers come first, six of them.
+        (
+            {1: {target: 0.8 + target / 1000 for target in range(2, 22)}},
+            [1],
+            [1, *range(21, 15, -1)],
+        ),
+        # Where two routes meet the first one stays; a cycle and a loop end.
+        ({1: {2: 0.9, 3: 0.8}, 2: {4: 0.9}, 3: {4: 0.9}, 4: {1: 0.9, 4: 0.9}}, [1], [1, 2, 3, 4]),
+    ],
+    ids=["24 nodes", "24 entries", "3 hops", "6 of one node", "each once"],
+)
+def test_budgets_of_a_walk(edges, entries, nodes):
+    graph = Graph(edges)
+    walk = graph.walk(*entries)
+    assert len(walk.visits) == nodes if isinstance(nodes, int) else visited(walk) == nodes
+    assert len(graph.reads) <= 3  # a hop is one read
+
+
+def test_reflexes_and_decisions_share_the_budget_of_a_node():
+    edges = {2: 0.9, 3: 0.9, **dict.fromkeys(range(4, 12), 0.5)}
+    step = Graph({1: edges}, relevant=frozenset(range(4, 12))).walk(1).steps[0]
+    assert (len(step.reflexes), len(step.chosen), step.stopped) == (2, 4, False)
+
+
+def test_energy_and_path_follow_the_route():
+    """Energy is the entry's times the weights: .5 · .9 · .8 = .36; the path names both hops."""
+    visit = Graph({1: {2: 0.9}, 2: {3: 0.8}}).walk(1, energy=0.5).visits[3]
+    assert (visit.hop, visit.energy) == (2, pytest.approx(0.36))
+    assert [(e.source, e.target, e.weight, e.tier) for e in visit.path] == [
+        ("n1", "n2", 0.9, "reflex"),
+        ("n2", "n3", 0.8, "reflex"),
+    ]
+
+
+def test_a_reused_edge_is_damped_and_a_cycle_without_new_nodes_ends():
+    """With λ = .9 the edge counts 1, .9, .81 (still reflex) and then .729."""
+    graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
+    walk = graph.walk(1, max_visits_per_node=9, damping=0.9, max_hops=7, max_empty_hops=9)
+    weights = [step.candidates[0].weight for step in walk.steps if step.node == "n1"]
+    assert weights == pytest.approx([1.0, 0.9, 0.81, 0.729])
+    graph.reads.clear()
+    graph.walk(1, max_visits_per_node=99, damping=1.0, max_hops=9)
+    assert len(graph.reads) == 3  # hop 1 enters node 2; hops 2 and 3 enter nothing new

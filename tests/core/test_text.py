@@ -1,4 +1,4 @@
-"""Words and names, cut the same way everywhere."""
+"""Words and names, cut the same way everywhere; words as codes of what a text holds of a query."""
 
 from itertools import pairwise
 
@@ -7,6 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.text import (
+    QueryInformation,
+    encode_terms,
     is_specific_name,
     list_mention_names,
     normalise,
@@ -18,11 +20,11 @@ from crabpath_retrievers.core.text import (
 TEXT = st.text(max_size=120) | st.text("aB9_ .-éÉßİﬁ漢字カ한글ﷺ½²①Ⅷ\u0301", max_size=80)
 # Scripts whose compatibility forms stay inside their script: Latin, Greek, Cyrillic.
 SPACED = st.text(st.characters(max_codepoint=0x52F), max_size=120)
+# Characters whose compatibility form is longer than themselves.
 AWKWARD = ("ﷺ", "ﱞ", "½", "²", "①", "Ⅷ", "e\u0301", "İstanbul", "ß" * 64, "ŉ", "ͺ", "ﬁn", "हिन्दी")
 
 
 def awkward(test):
-    """Try the characters whose compatibility form is longer than themselves first."""
     for text in AWKWARD:
         test = example(text)(test)
     return test
@@ -30,42 +32,30 @@ def awkward(test):
 
 @awkward
 @given(TEXT)
-def test_words_and_tokens_agree(text):
-    """Both ways of cutting a text give the same tokens, none of them empty or with space."""
-    found = tokenise(text)
-    assert found == [word.token for word in split_words(text)]
+def test_any_text(text):
+    """Both ways of cutting agree; words stand in order where they say; case does not matter."""
+    found, words = tokenise(text), list(split_words(text))
+    assert found == [word.token for word in words]
     assert all(token and not any(c.isspace() for c in token) for token in found)
     assert all(len(token) <= 64 for token in found)
+    assert tokenise(text.casefold()) == found
+    assert normalise(normalise(text)) == normalise(text)
+    assert tokenise(f"{text}\n{text[::-1]}") == found + tokenise(text[::-1])
+    assert all(0 <= word.start < word.end <= len(text) for word in words)
+    # Only words out of one character, such as ½, share their place.
+    assert all(a.end <= b.start or a[2:] == b[2:] for a, b in pairwise(words))
+    for word in words:
+        assert word.token in tokenise(text[word.start : word.end])
 
 
 @awkward
 @given(SPACED)
-def test_cutting_again_changes_nothing(text):
-    """A name that is stored and cut again is the same name."""
+def test_names_are_distinct_and_in_their_stored_form(text):
+    """A name that is stored and cut again is the same name; each comes once."""
     assert tokenise(normalise_name(text)) == tokenise(text)
-
-
-@awkward
-@given(TEXT)
-def test_case_does_not_matter(text):
-    """Case folding is the same for a text and its folded form."""
-    assert tokenise(text.casefold()) == tokenise(text)
-
-
-@given(TEXT)
-def test_words_stand_where_they_say(text):
-    """Positions increase; only words out of one character, such as ½, share their place."""
-    found = list(split_words(text))
-    assert all(0 <= word.start < word.end <= len(text) for word in found)
-    assert all(a.end <= b.start or a[2:] == b[2:] for a, b in pairwise(found))
-    for word in found:
-        assert word.token in tokenise(text[word.start : word.end])
-
-
-@given(st.lists(TEXT, max_size=4))
-def test_tokens_of_parts_are_tokens_of_the_whole(parts):
-    """A line break separates words and nothing else."""
-    assert tokenise("\n".join(parts)) == [token for part in parts for token in tokenise(part)]
+    found = list_mention_names(text, (text[::-1], text[1:]))
+    assert len(found) == len(set(found))
+    assert all(is_specific_name(name) and normalise_name(name) == name for name in found)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +66,7 @@ def test_tokens_of_parts_are_tokens_of_the_whole(parts):
         ("Straße STRASSE", ["strasse", "strasse"]),
         ("東京タワー", ["東", "京", "タ", "ワ", "ー"]),
         ("東京 Tower", ["東", "京", "tower"]),
+        ("서울 지하철 0ꭰ", [*map(normalise_name, ("서울", "지하철")), "0Ꭰ"]),
         ("ﬁnal Ⅷ", ["final", "viii"]),
         ("Привет МИР", ["привет", "мир"]),
         ("a" * 70 + " b", ["a" * 64, "b"]),
@@ -116,22 +107,23 @@ def test_names_of_a_document(title, aliases, expected):
     assert list_mention_names(title, aliases) == expected
 
 
-@given(SPACED, st.lists(SPACED, max_size=3))
-def test_names_are_distinct_and_telling(title, aliases):
-    """Every name is in its stored form already, can point at a document, and comes once."""
-    found = list_mention_names(title, aliases)
-    assert len(found) == len(set(found))
-    assert all(is_specific_name(name) and normalise_name(name) == name for name in found)
+WORDS = ("crab", "path", "sea", "graph", "日", "überall")
 
 
-@given(TEXT)
-def test_normalising_twice_changes_nothing(text):
-    """The normal form is its own normal form."""
-    once = normalise(text)
-    assert normalise(once) == once
+@given(st.lists(st.sets(st.sampled_from(WORDS)), max_size=6), st.sets(st.sampled_from(WORDS)))
+def test_words_of_a_query_that_a_text_holds(texts, asked):
+    """One row a text, one column a word; these words have codes of their own, of two bytes."""
+    information = QueryInformation.from_idf(dict.fromkeys(sorted(asked), 1.5))
+    found = information.find_words([encode_terms([*text, *text]) for text in texts])
+    expected = [[float(word in text) for word in information.words] for text in texts]
+    assert found.shape == (len(texts), len(asked))
+    assert found.tolist() == expected
+    assert [len(encode_terms([*text, *text])) for text in texts] == [2 * len(t) for t in texts]
+    assert information.total == pytest.approx(1.5 * len(asked))
+    assert information.is_subset(WORDS)
+    assert information.is_subset(["the"]) == (not asked)
 
 
-def test_hangul_and_cherokee_are_written_in_words():
-    """Only scripts without spaces are cut into characters."""
-    assert tokenise("서울 지하철 0ꭰ") == [*map(normalise_name, ("서울", "지하철")), "0Ꭰ"]
-    assert tokenise("東京 駅") == ["東", "京", "駅"]
+def test_no_more_words_than_a_byte_counts():
+    information = QueryInformation.from_idf({f"w{i}": 1.0 for i in range(300)})
+    assert len(information.words) == len(information.nats) == 255

@@ -7,93 +7,81 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError, StoreError
+from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
 
 def pages(first, last) -> list[Document]:
-    """Documents by number."""
     return [Document(f"Passage {n}", id=f"d{n}") for n in range(first, last)]
 
 
 def opened(path, **given) -> CrabPath:
-    """The memory."""
     return CrabPath.open(path, embeddings=PLAIN, **given)
 
 
 def warnings(caplog) -> list[str]:
-    """What was logged as a warning."""
     return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
     """A memory with two hundred documents."""
-    with opened(tmp_path / "m") as memory:
+    place = tmp_path_factory.mktemp("filled") / "m"
+    with opened(place) as memory:
         memory.add_documents(pages(0, 200), progress=None)
-    return tmp_path / "m"
+    return place
 
 
-def test_a_whole_index_is_left_alone(path, caplog):
-    """No word is said."""
-    opened(path).close()
-    assert warnings(caplog) == []
+@pytest.fixture
+def path(filled, tmp_path):
+    """A copy of it for the test alone."""
+    return shutil.copytree(filled, tmp_path / "m")
 
 
-@pytest.mark.parametrize("lost", [range(199, 200), range(50), range(200)])
+@pytest.mark.parametrize("lost", [range(0), range(199, 200), range(50), range(200), None])
 def test_vectors_that_are_missing_come_back(path, caplog, lost):
-    """However many; one warning says how many."""
-    with opened(path) as memory:
-        memory.index.delete([f"d{n}" for n in lost])
+    """However many, or the whole directory; one warning says how many, none where all is well."""
+    if lost is None:
+        shutil.rmtree(path / "vectors")
+    else:
+        with opened(path) as memory:
+            memory.index.delete([f"d{n}" for n in lost])
     caplog.clear()
     with opened(path) as memory:
         assert memory.index.count() == 200
         for n in (0, 25, 199):
             vector = np.asarray(PLAIN.embed_query(f"Passage {n}"), dtype=np.float32)
             assert memory.index.search(vector, 1) == [f"d{n}"]
-    (told,) = warnings(caplog)
-    assert f"{len(lost)}" in told
-    assert "indexed again from the graph store" in told
-
-
-def test_a_deleted_directory_is_filled(path, caplog):
-    """As from a backup without it."""
-    shutil.rmtree(path / "vectors")
-    with opened(path) as memory:
-        assert memory.index.count() == 200
-    (told,) = warnings(caplog)
-    assert told.startswith("all 200 vectors are missing")
+    said = warnings(caplog)
+    assert len(said) == (lost != range(0))
+    for one in said:
+        assert f"{200 if lost is None else len(lost)}" in one
+        assert "indexed again from the graph store" in one
+        assert one.startswith("all 200 vectors are missing") == (lost in (None, range(200)))
 
 
 def test_an_interrupted_filling_goes_on(path, monkeypatch):
     """The next open does the rest."""
     shutil.rmtree(path / "vectors")
+    upsert, left = ChromaIndex.upsert, iter(range(2))
+
+    def fail_later(*given):
+        if next(left, None) is None:
+            msg = "killed"
+            raise StoreError(msg)
+        upsert(*given)
+
     with monkeypatch.context() as patched:
         patched.setattr("crabpath_retrievers.ingest.pipeline._INDEX_BATCH", 64)
-        patched.setattr(
-            "crabpath_retrievers.vectors.chroma.ChromaIndex.upsert", failing_after(2), raising=True
-        )
+        patched.setattr(ChromaIndex, "upsert", fail_later)
         with pytest.raises(StoreError, match="killed"):
             opened(path)
     with opened(path) as memory:
         assert memory.index.count() == 200
-
-
-def failing_after(calls):
-    """Writes that fail after some."""
-    from crabpath_retrievers.vectors.chroma import ChromaIndex
-
-    real, left = ChromaIndex.upsert, iter(range(calls))
-
-    def upsert(*given):
-        if next(left, None) is None:
-            msg = "killed"
-            raise StoreError(msg)
-        real(*given)
-
-    return upsert
 
 
 @pytest.mark.parametrize("size", [0, None])
@@ -137,9 +125,11 @@ def test_a_server_that_holds_nothing(path):
     client.close()
 
 
-@pytest.fixture
-def restored(path):
-    """The database is older than the vectors: of 600 vectors only 20 have a document."""
+def test_vectors_without_documents_do_not_empty_the_answers(path, caplog):
+    """The database is older than the vectors: of 600 only 20 have a document.
+
+    Search goes on until it has found what stands; reindex deletes the rest.
+    """
     with opened(path) as memory:
         memory.forget([f"d{n}" for n in range(20, 200)])
     shutil.copy(path / "graph.sqlite", path / "backup")
@@ -148,13 +138,8 @@ def restored(path):
         memory.teach("Bees keep Ann.", namespace="ann")
         memory.maintenance.reindex()
     shutil.move(path / "backup", path / "graph.sqlite")
-    return path
-
-
-def test_vectors_without_documents_do_not_empty_the_answers(restored, caplog):
-    """Search goes on until it has found what stands; reindex deletes the rest."""
-    with opened(restored) as memory:
-        assert warnings(caplog)[0].startswith("580 vectors in")
+    with opened(path) as memory:
+        assert warnings(caplog)[-1].startswith("580 vectors in")
         for n in range(0, 600, 60):
             assert len(memory.retrieve(f"Passage {n}", k=4).documents) == 4
             vector = np.asarray(PLAIN.embed_query(f"Passage {n}"))
@@ -164,31 +149,15 @@ def test_vectors_without_documents_do_not_empty_the_answers(restored, caplog):
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4
 
 
-def test_the_usual_search_asks_once(path, monkeypatch):
-    """Nothing is asked again where every hit is known."""
-    with opened(path) as memory:
-        asked = []
-        search = memory.index.search
-        monkeypatch.setattr(
-            memory.index, "search", lambda *given: asked.append(given) or search(*given)
-        )
-        memory.retrieve("Passage 7")
-        assert len(asked) == 1
-
-
-def test_what_belongs_to_others_stays(embeddings_store):
-    """Nothing is deleted from a store of somebody else."""
-    store, path = embeddings_store
-    with opened(path, vectors=store) as memory:
+def test_what_belongs_to_others_stays(tmp_path, monkeypatch):
+    """Nothing is deleted from a store of somebody else; a usual question asks it once."""
+    store = InMemoryVectorStore(PLAIN)
+    with opened(tmp_path / "m", vectors=store) as memory:
         memory.add_documents(pages(0, 3), progress=None)
         store.add_documents([Document("Somebody else's", id="theirs")])
         memory.maintenance.reindex()
-    assert [one.id for one in store.get_by_ids(["theirs"])] == ["theirs"]
-
-
-@pytest.fixture
-def embeddings_store(tmp_path):
-    """An in-memory store and a place."""
-    from langchain_core.vectorstores import InMemoryVectorStore
-
-    return InMemoryVectorStore(PLAIN), tmp_path / "m"
+        assert [one.id for one in store.get_by_ids(["theirs"])] == ["theirs"]
+        asked, search = [], memory.index.search
+        monkeypatch.setattr(memory.index, "search", lambda *g: asked.append(g) or search(*g))
+        memory.retrieve("Passage 2", k=2)
+        assert len(asked) == 1

@@ -1,0 +1,135 @@
+"""``crabpath regions`` as a user runs it, beside a server that holds the vectors."""
+
+import json
+from collections import Counter
+from importlib.util import find_spec
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+from typer.testing import CliRunner
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.cli import app
+
+ODD = "[red]$x_$ 港 \u202e👩‍🚀 <b>"
+WAY = ["text 3", "text 50", "text 90"]
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    """One that learned from three episodes of Ann's, and stays open."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    place = tmp_path_factory.mktemp("regions") / "memory"
+    documents = [
+        Document(f"text {n}", id=f"d{n}", metadata={"title": f"{ODD} {n}"}) for n in range(120)
+    ]
+    with CrabPath.open(place, embeddings=vectors, vectors=InMemoryVectorStore(vectors)) as made:
+        made.add_documents(documents, split=False, progress=None)
+        for reward, task in ((1.0, "clean"), (1.0, "clean"), (-1.0, "heat")):
+            actions = ["find", "take" if reward > 0 else ODD]
+            made.regions.learn_episode(
+                texts=WAY, actions=actions, reward=reward, task_type=task, namespace="ann"
+            )
+        yield made
+
+
+@pytest.fixture
+def regions(memory):
+    """Runs the command on that memory, for Ann."""
+    place = memory.store.name.removeprefix("sqlite:///").removesuffix("/graph.sqlite")
+
+    def run(*given, namespace="ann"):
+        return CliRunner().invoke(
+            app, ["regions", *given, "--namespace", namespace, "--store", place]
+        )
+
+    return run
+
+
+def read(result):
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def complaint(result, code=2):
+    """What it complains about, on one line."""
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.split())
+
+
+def test_shows_what_the_transition_model_knows(regions, memory):
+    """Quality, actions and sizes are those of the library; most visited first."""
+    found, model = read(regions("--json")), memory.regions.mdp(namespace="ann")
+    sizes = Counter(memory.regions.assignments().values())
+    assert (found["level"], found["hubs"]) == (model.level, len(model.regions))
+    rows = {row["region"]: row for row in found["regions"]}
+    assert set(rows) == set(model.visited_regions)
+    for region, row in rows.items():
+        assert row["quality"] == model.region_quality(region)
+        assert row["size"] == sizes[region]
+        assert row["actions"] == [s._asdict() for s in model.best_action(region)]
+    came = [row["came"] for row in found["regions"]]
+    assert came == sorted(came, reverse=True)
+    assert {a["action"]: a["trials"] for a in found["actions"]} == {"find": 3, "take": 2, ODD: 1}
+    # Every episode went from the first region to the second.
+    start, then, _ = map(memory.regions.assign, WAY)
+    assert rows[start]["leads"][0]["region"] == then
+    assert sum(lead["share"] for lead in rows[start]["leads"]) == pytest.approx(1.0)
+
+
+def test_options(regions):
+    """A type of task alone; few rows without reading the corpus; titles are only titles."""
+    found = read(regions("--json", "--task", "clean"))
+    assert max(row["came"] for row in found["regions"]) == 2
+    assert {a["action"]: a["trials"] for a in found["actions"]} == {"find": 2, "take": 2, ODD: 0}
+    (row,) = read(regions("--json", "--most", "1", "--no-sizes"))["regions"]
+    assert row["size"] is None
+    shown = regions("--most", "2").stdout
+    assert all(said in shown for said in ("All regions together", "[red]", "take"))
+
+
+@pytest.mark.parametrize(("ending", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_a_plot_of_odd_titles(regions, tmp_path, ending, head):
+    """Neither formulas nor letters that the font lacks stop it."""
+    file = tmp_path / f"regions.{ending}"
+    assert regions("--plot", str(file)).exit_code == 0
+    assert file.read_bytes().startswith(head)
+
+
+@pytest.mark.parametrize(
+    ("given", "namespace", "sentence"),
+    [
+        (("--most", "0"), "ann", "--most must be at least 1"),
+        (("--level", "0"), "ann", "level must be a whole number of at least 1"),
+        (("--level", "99"), "ann", "level 99 has no hub"),
+        (("--task", " "), "ann", "--task must be a text"),
+        (("--task", "cook"), "ann", "known are clean, heat"),
+        (("--plot", "nowhere/at/all.png"), "ann", "cannot be written"),
+        (("--plot", "regions.docx"), "ann", "cannot be written"),
+        ((), "bob", "has no experience yet"),
+        (("--json",), "nobody at all", "has no experience yet"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_sentence(regions, given, namespace, sentence):
+    assert sentence in complaint(regions(*given, namespace=namespace))
+
+
+def test_where_there_are_no_regions(tmp_path):
+    """Two hubs are the least; looking creates nothing."""
+    place = str(tmp_path / "tiny")
+    look = ["regions", "--store", place]
+    assert "there is no memory" in complaint(CliRunner().invoke(app, look))
+    assert not list(tmp_path.iterdir())
+    with CrabPath.open(place, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document("text 0"), Document("text 1")])
+        assert "has no regions yet" in complaint(CliRunner().invoke(app, look))
+
+
+def test_a_plot_needs_the_extra(regions, monkeypatch):
+    hidden = "crabpath_retrievers.evaluation.requirements.find_spec"
+    monkeypatch.setattr(hidden, lambda name: None if name == "matplotlib" else find_spec(name))
+    said = complaint(regions("--plot", "x.png"), code=1)
+    assert "crabpath-retrievers[local,eval]" in said.replace(" ", "")

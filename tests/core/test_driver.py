@@ -1,0 +1,117 @@
+"""The two drivers of one computation."""
+
+import asyncio
+import threading
+
+import pytest
+
+from crabpath_retrievers.core.driver import arun, perform, perform_sync_or_async, run
+
+
+def add_up(*functions):
+    """A computation that adds up what blocking functions return; a ValueError counts 7."""
+    found = 0
+    for function in functions:
+        try:
+            found += yield from perform(function)
+        except ValueError:
+            found += 7
+    return found
+
+
+def fail(error):
+    def raising():
+        raise error
+
+    return raising
+
+
+async def native():
+    await asyncio.sleep(0)
+    return "native"
+
+
+@pytest.mark.parametrize(
+    ("make", "results"),
+    [
+        (add_up, (0, 0)),
+        (lambda: add_up(lambda: 1, lambda: 2), (3, 3)),
+        (lambda: add_up(fail(ValueError()), lambda: 1), (8, 8)),
+        (lambda: perform(int, "ff", base=16), (255, 255)),
+        (lambda: perform_sync_or_async(lambda: "blocking", native), ("blocking", "native")),
+    ],
+    ids=["no operation", "results", "handled error", "arguments", "a form for each driver"],
+)
+async def test_both_drivers_compute(make, results):
+    assert (run(make()), await arun(make())) == results
+
+
+async def test_an_error_that_nobody_handles_reaches_the_caller():
+    error = KeyError("gone")
+    with pytest.raises(KeyError) as caught:
+        run(add_up(fail(error)))
+    assert caught.value is error
+    with pytest.raises(KeyError) as caught:
+        await arun(add_up(fail(error)))
+    assert caught.value is error
+
+
+async def test_what_blocks_in_a_row_runs_in_one_thread_beside_the_event_loop():
+    """Going to a thread and back costs more than most operations; what lies between runs there."""
+    seen, here = [], threading.get_ident()
+
+    def steps():
+        for _ in range(3):
+            seen.append((yield from perform(threading.get_ident)))
+            seen.append(threading.get_ident())
+        yield from perform_sync_or_async(lambda: None, native)
+        seen.append(threading.get_ident())
+
+    await arun(steps())
+    *before, after = seen
+    assert len(set(before)) == 1
+    assert after == here != before[0]
+    assert run(perform(threading.get_ident)) == here
+
+
+async def test_cancelling_while_a_thread_works_ends_the_computation_there():
+    """What it does at that moment is finished, then it cleans up, and nothing further is done."""
+    begun, go_on, cleaned, done = threading.Event(), threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go_on.wait(5)
+        done.append("slow")
+
+    def steps():
+        try:
+            yield from perform(slow)
+            yield from perform(done.append, "never")
+        finally:
+            cleaned.set()
+
+    task = asyncio.create_task(arun(steps()))
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    assert await asyncio.to_thread(cleaned.wait, 5)
+    assert done == ["slow"]
+
+
+async def test_cancelling_ends_the_computation_where_it_waits():
+    cleaned = []
+
+    def steps():
+        try:
+            yield from perform_sync_or_async(lambda: None, lambda: asyncio.sleep(60))
+        finally:
+            cleaned.append(True)
+
+    task = asyncio.create_task(arun(steps()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned == [True]
