@@ -7,6 +7,9 @@ STAMP := $(VENV)/.complete
 # One more worker than cores: a third of the time tests wait for disks and servers.
 WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
+# Compiled modules are kept, so that each worker and child process need not compile them again.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
