@@ -7,6 +7,9 @@ STAMP := $(VENV)/.complete
 # One more worker than cores: a third of the time tests wait for disks and servers.
 WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
+# Compiled modules are kept, so that each worker and child process need not compile them again.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
@@ -43,7 +46,7 @@ bench-sync: $(STAMP)  ## learned weights kept when documents are edited and sync
 	$(BIN)/python -m benchmarks sync $(or $(DOCS),docs)
 
 soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
-	PYTHONPATH=tests/stubs $(BIN)/python tests/soak/run.py --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \
+	$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS)) $(if $(REPORT),--report $(REPORT))
 
 experiments: $(STAMP)  ## reproduce what the papers claim, with ten seeds; writes docs/experiments

@@ -1,6 +1,8 @@
 """The benchmarks by name. Each prints Markdown or JSON; modules are imported when they are run."""
 
 import json
+import logging
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -197,6 +199,24 @@ def fit_prior_files(
     _print_json(prior)
 
 
+@app.command("soak")
+@report_errors
+def run_soak(
+    only: Annotated[str | None, typer.Option(help="Names of checks, with commas.")] = None,
+    minutes: Annotated[float, typer.Option(help="Most time for all of them together.")] = 15.0,
+    runs: Annotated[int | None, typer.Option(help="So many runs of each, however long.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats the random choices.")] = None,
+    report: Annotated[Path | None, typer.Option(help="File for the table; JSON beside it.")] = None,
+) -> None:
+    """Break memories on purpose, and count what was lost; exit code 1 when anything was."""
+    from benchmarks.soak.run import run_checks
+
+    logging.disable(logging.ERROR)  # what is only said is no figure
+    warnings.simplefilter("ignore")
+    if not run_checks(only, minutes=minutes, seed=seed, runs=runs, report=report):
+        raise typer.Exit(1)
+
+
 # Speed
 
 
@@ -242,7 +262,7 @@ def time_regions(
 
 @app.command("health")
 @report_errors
-def time_health(
+def study_health(
     nodes: Annotated[int, typer.Option(help="Document chunks.")] = 100_000,
     degree: Annotated[int, typer.Option(help="Edges of the text per chunk.")] = 10,
     learned: Annotated[
@@ -251,6 +271,8 @@ def time_health(
     rounds: Annotated[int, typer.Option(help="Measurements after the first one.")] = 9,
 ) -> None:
     """Measure how long a health report of a large memory takes."""
+    from benchmarks.speed.health import time_health
+
     _print_measured(
         partial(time_health, nodes=nodes, degree=degree, learned=learned, rounds=rounds)
     )

@@ -1,8 +1,12 @@
 """Fixtures shared by all tests: a real embedder, both databases, small corpora."""
 
+import gc
+import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import chromadb
 import hypothesis
@@ -22,8 +26,23 @@ from crabpath_retrievers.vectors import embedder
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
+# The workers of a run share the cores: more threads in each would spin while others compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile("shared", deadline=None)  # cores may be busy elsewhere
 hypothesis.settings.load_profile("shared")
+
+
+def pytest_configure() -> None:
+    """Directories of tests are made in memory where there is room: no store waits for a disk."""
+    memory = Path("/dev/shm")  # noqa: S108  pytest makes a private directory in it
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.evaluate import evaluate
 from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
@@ -130,19 +129,3 @@ def test_chunk_level_uses_the_measures_of_the_data_set(news):
         "map@10",
         "mrr@10",
     }
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"ks": (601,)}, r"--k 601 is beyond the corpus, which has \d+ documents: give at most"),
-        ({"limit": 0}, "--limit must be at least 1, not 0"),
-        ({"setting": "closed"}, "--setting closed needs the official JSON"),
-        ({"level": "chunk"}, "--level chunk is for multihoprag"),
-        ({"methods": ("magic",)}, "there is no method 'magic'"),
-    ],
-)
-def test_plans_that_the_data_does_not_allow(plan, change, sentence):
-    """Refused before anything is embedded."""
-    with pytest.raises(InvalidInputError, match=sentence):
-        evaluate(replace(plan, **change))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import chromadb
 import pytest
-from chroma_process import ChromaServer
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
+from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.cli.main import app
 from crabpath_retrievers.maintenance.doctor import Finding, examine

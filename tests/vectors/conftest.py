@@ -9,11 +9,11 @@ from typing import Any
 import chromadb
 import numpy as np
 import pytest
-from chroma_process import ChromaServer
 from langchain_chroma import Chroma
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import to_unit_vector

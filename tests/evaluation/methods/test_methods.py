@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus, select_methods
+from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
 from crabpath_retrievers.evaluation.methods.lexical import open_lexical
@@ -79,14 +78,6 @@ def test_long_documents_are_cut_alike_for_all(cached):
             found = rank("apples", vector, 3)
         assert {f.text for f in found} <= cut, name
         assert "a" in {f.document for f in found}, name
-
-
-def test_unknown_methods_are_refused():
-    """With the names that there are."""
-    with pytest.raises(InvalidInputError, match=r"no method 'magic': choose among dense, lexical"):
-        select_methods(["cold", "magic"])
-    with pytest.raises(InvalidInputError, match="no method is named"):
-        select_methods([])
 
 
 def of(embeddings, *, split=False, **texts):

@@ -22,7 +22,10 @@ def evaluate(beir_folder, cache, tmp_path):
     return _evaluate
 
 
-@pytest.mark.parametrize("feedback", ["used", "answer", "outcome"])
+@pytest.mark.parametrize(
+    "feedback",
+    ["used", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("answer", "outcome"))],
+)
 def test_a_stream_is_reported_beside_its_frozen_twin(evaluate, tmp_path, feedback):
     """In the JSON, in the table and as a learning curve."""
     result = evaluate(

@@ -93,7 +93,10 @@ def test_words_are_dropped_in_later_passes_only(small, memory):
     assert set(asked[12:]) != set(asked[:12])
 
 
-@pytest.mark.parametrize("name", ["learned", "cache", "beta", "average"])
+@pytest.mark.parametrize(
+    "name",
+    ["learned", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cache", "beta", "average"))],
+)
 def test_figures_stand_beside_those_of_the_frozen_twin(small, cached, name):
     """Per pass, for the second half and at checkpoints."""
     stream = Stream((name,), FeedbackSimulator("used", 0.0, 2), StreamSchedule(epochs=2), (2,))

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Words, chroma, schema, server_url
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import Words, chroma, schema, server_url
 from crabpath_retrievers import CrabPath, CrabPathError, CrabPathRetriever, Feedback
 
 _WORDS = ("apple", "boat", "crab", "delta", "eagle", "fox", "goat", "hat", "ice", "jam")
@@ -162,7 +162,7 @@ class Isolation:
     def tell(self, name: str, other: str) -> None:
         """A note; sometimes under, or about, the id of another namespace's note."""
         rng = self.rng
-        how = rng.choice(["teaching", "directive", "correct"])
+        how: Any = rng.choice(["teaching", "directive", "correct"])
         about = [f"d{rng.randrange(_PAGES)}"]
         if rng.random() < 0.2 and self.notes[other]:
             about = [rng.choice(self.notes[other])]
@@ -266,7 +266,7 @@ class Isolation:
     def live(self, name: str, _: str) -> None:
         """An episode that happened elsewhere."""
         texts, actions = [f"{self.word()} {self.canary(name)}", "x"], [self.canary(name)] * 2
-        more = {"task_type": self.canary(name), "namespace": name}
+        more: dict[str, Any] = {"task_type": self.canary(name), "namespace": name}
         reward = self.rng.choice([1.0, -1.0])
         self.memory.regions.learn_episode(texts=texts, actions=actions, reward=reward, **more)
 

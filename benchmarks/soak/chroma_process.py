@@ -1,12 +1,14 @@
-"""A real Chroma server for tests."""
+"""A real Chroma server for tests and checks."""
 
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import chromadb
+from chromadb.api import ClientAPI
 
 
 class ChromaServer:
@@ -14,7 +16,7 @@ class ChromaServer:
 
     def __init__(self, path: Path) -> None:
         """Start it and wait until it answers."""
-        self._clients: list[chromadb.ClientAPI] = []
+        self._clients: list[Any] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -25,7 +27,7 @@ class ChromaServer:
         )
         self._wait()
 
-    def client(self) -> chromadb.ClientAPI:
+    def client(self) -> ClientAPI:
         """A new client, which :meth:`disconnect` closes."""
         opened = chromadb.HttpClient(host="127.0.0.1", port=self.port)
         self._clients.append(opened)

@@ -21,10 +21,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Hashed
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import Hashed
 from crabpath_retrievers import (
     CrabPath,
     CrabPathError,

@@ -1,10 +1,15 @@
 """The short form of every check: what must be 0 is 0."""
 
 import gc
+import logging
+from functools import partial
 
 import pytest
-from figures import Budget, Row, table
-from run import CHECKS, main, run_check
+from typer.testing import CliRunner
+
+from benchmarks.commands import app
+from benchmarks.soak.figures import Budget, Row, table
+from benchmarks.soak.run import CHECKS, run_check
 
 # Where a server falls silent, a thread may still hold a connection that its pool has given up.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -12,8 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(autouse=True)
 def collect_abandoned_connections():
-    """They are collected here, not in a test of another file."""
+    """They are collected here, not in a test of another file; the command silences all logs."""
     yield
+    logging.disable(logging.NOTSET)
     gc.collect()
 
 
@@ -39,7 +45,7 @@ def test_a_fault_is_seen_and_counted(capsys):
     assert "| a check | 3 | 0 | 3 | 0 |" in table([row])
 
 
-def test_time_is_shared_and_the_table_is_written(capsys, tmp_path, monkeypatch):
+def test_time_is_shared_and_the_table_is_written(tmp_path, monkeypatch):
     """Each check gets its part; the exit code says whether all held."""
     given = []
 
@@ -58,10 +64,13 @@ def test_time_is_shared_and_the_table_is_written(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(CHECKS, "bomb", CHECKS["bomb"]._replace(run=check))
     monkeypatch.setitem(CHECKS, "fuzz", CHECKS["fuzz"]._replace(run=broken))
     report = tmp_path / "soak.md"
-    chosen = ["--only", "bomb", "--seed", "7"]
-    assert main([*chosen, "--minutes", "0.002", "--report", str(report)]) == 0
-    assert main(["--only", "bomb,fuzz", "--runs", "3"]) == 1
+    run = partial(CliRunner().invoke, app)
+    options = ["--seed", "7", "--minutes", "0.002", "--report", str(report)]
+    assert run(["soak", "--only", "bomb", *options]).exit_code == 0
+    lost = run(["soak", "--only", "bomb,fuzz", "--runs", "3"])
+    assert lost.exit_code == 1
+    assert run(["soak", "--only", "nothing"]).exit_code == 2
     assert given[0] == 7
-    assert "| kept | 3 |" in capsys.readouterr().out
+    assert "| kept | 3 |" in lost.stdout
     assert "Seed 7." in report.read_text()
     assert report.with_suffix(".json").exists()

@@ -17,10 +17,20 @@ from typing import Any
 
 import chromadb
 import numpy as np
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Child, Hashed, Raised, chroma, last_line, result, schema, server_url, status_of
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import (
+    Child,
+    Hashed,
+    Raised,
+    chroma,
+    last_line,
+    result,
+    schema,
+    server_url,
+    status_of,
+)
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.maintenance.doctor.run import examine
 
@@ -180,7 +190,7 @@ def feedback(say: Say, place: Place, cycle: int, seed: int) -> None:
         namespace, number = _NAMESPACES[step % 3], rng.randrange(min(40, place.chunks))
         answer = memory.retrieve(f"Which passage mentions word{number}?", namespace=namespace)
         used = [found.node.id for found in answer.documents][:2]
-        more = {"correction": f"Right is {cycle}-{step}."} if step % 7 == 3 else {}
+        more: dict[str, Any] = {"correction": f"Right is {cycle}-{step}."} if step % 7 == 3 else {}
         outcome, name = rng.choice([1.0, 1.0, -1.0]), f"{cycle}-{step}"
         given = Feedback(answer.turn.id, outcome, used=used, feedback_id=name, **more)
         say(("feedback", name, memory.record(given).status))

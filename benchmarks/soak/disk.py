@@ -10,14 +10,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from figures import Budget, Row, Skipped
 from langchain_core.documents import Document
-from stores import Hashed, status_of
 
+from benchmarks.soak.figures import Budget, Row, Skipped
+from benchmarks.soak.stores import Hashed, status_of
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
 from crabpath_retrievers.maintenance.doctor.run import examine
 
@@ -36,7 +37,7 @@ def check_disk(budget: Budget, seed: int) -> Row:
                 msg = "mounting a small disk needs root, or user namespaces"
                 raise Skipped(msg)
             mode = ("ingest", "feedback")[run % 2]
-            command = [*alone, "sh", "-c", _MOUNTED, folder, sys.executable, __file__]
+            command = [*alone, "sh", "-c", _MOUNTED, folder, sys.executable, "-m", __spec__.name]
             paths = os.pathsep.join(path for path in sys.path if path)
             ended = subprocess.run(
                 [*command, folder, mode],
@@ -138,7 +139,7 @@ def ingest(small: Small) -> None:
     while small.attempt("add_documents", lambda: small.add(memory, number)):  # noqa: B023
         number += 20
     for name in ("full-1", "full-2", "full-3"):
-        small.attempt("retrieve and record", lambda name=name: small.record(memory, name))
+        small.attempt("retrieve and record", partial(small.record, memory, name))
     small.attempt("close", memory.close)
 
 
@@ -150,7 +151,7 @@ def feedback(small: Small) -> None:
     (small.disk / "filler").write_bytes(b"x" * max(0, free - 1_200_000))
     for number in range(600):
         name = f"full-{number}"
-        if not small.attempt("retrieve and record", lambda name=name: small.record(memory, name)):
+        if not small.attempt("retrieve and record", partial(small.record, memory, name)):
             break
     small.attempt("retrieve and record", lambda: small.record(memory, "full-once-more"))
     small.attempt("close", memory.close)

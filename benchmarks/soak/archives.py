@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Hashed, Raised, last_line, result
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import Hashed, Raised, last_line, result
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
 
 Members = dict[str, bytes]
@@ -171,7 +171,7 @@ class _Importing:
         held, agreeing = mutated(self.rng, self.whole if whole else self.mind)
         write(odd, held, agreeing=agreeing)
         memory, name = (self.empty, "alice") if whole else (self.filled, f"n{run}")
-        options = {} if whole else {"rename": name}
+        options: dict[str, Any] = {} if whole else {"rename": name}
         if self._tried("import", lambda: memory.transfer.import_archive(odd, **options)):
             self.accepted += 1
             for what, call in _uses(memory, name).items():

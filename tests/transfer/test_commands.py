@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from chroma_process import ChromaServer
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, answered, corpus, teach
 from typer.testing import CliRunner
 
+from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import sqlalchemy as sa
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Hashed, Proxy, chroma, schema, status_of
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import Hashed, Proxy, chroma, schema, status_of
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback, Settings, StoreUnavailableError
 
 _SLACK = 3.0  # seconds above the limit: the machine may be busy

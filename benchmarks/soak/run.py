@@ -3,28 +3,28 @@
 Each check is also run alone with a number of runs: ``make soak ONLY=kill_ingest RUNS=300``.
 """
 
-import argparse
 import json
-import logging
 import random
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import answers
-import archives
-import disk
-import fuzz
-import isolation
-import kills
-import orphans
-import power
-import servers
-from figures import Budget, Row, Skipped, table
+from benchmarks.soak import (
+    answers,
+    archives,
+    disk,
+    fuzz,
+    isolation,
+    kills,
+    orphans,
+    power,
+    servers,
+)
+from benchmarks.soak.figures import Budget, Row, Skipped, table
+from crabpath_retrievers import InvalidInputError
 
 
 class Check(NamedTuple):
@@ -70,39 +70,45 @@ def run_check(name: str, budget: Budget, seed: int, **small: Any) -> Row:
     return row
 
 
-def main(given: list[str] | None = None) -> int:
-    """Run checks, print the table; 1 when a figure that must be 0 is not."""
-    parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=15.0)
-    parser.add_argument("--seed", type=int, help="repeats the random choices of a run")
-    parser.add_argument("--only", help=f"names with commas between them: {', '.join(CHECKS)}")
-    parser.add_argument("--runs", type=int, help="so many runs of each check, however long")
-    parser.add_argument("--report", type=Path, help="writes the table there, and figures as JSON")
-    asked = parser.parse_args(given)
-    seed = random.randrange(2**31) if asked.seed is None else asked.seed
-    names = asked.only.split(",") if asked.only else list(CHECKS)
+def run_checks(
+    only: str | None = None,
+    *,
+    minutes: float = 15.0,
+    seed: int | None = None,
+    runs: int | None = None,
+    report: Path | None = None,
+) -> bool:
+    """Run checks, print the table; whether all figures that must be 0 are.
+
+    Args:
+        only: Names with commas between them; None for all.
+        minutes: Most time for all of them together.
+        seed: Repeats the random choices of a run.
+        runs: So many runs of each check, however long.
+        report: File for the table; figures stand beside it as JSON.
+
+    Raises:
+        InvalidInputError: No check has such a name.
+    """
+    seed = random.randrange(2**31) if seed is None else seed
+    names = only.split(",") if only else list(CHECKS)
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
-        parser.error(f"no check {unknown[0]!r}: choose from {', '.join(CHECKS)}")
+        msg = f"no check {unknown[0]!r}: choose from {', '.join(CHECKS)}"
+        raise InvalidInputError(msg)
     print(f"seed {seed}: SEED={seed} repeats the random choices", flush=True)
-    rows, end = [], time.monotonic() + 60 * asked.minutes
+    rows, end = [], time.monotonic() + 60 * minutes
     for place, name in enumerate(names):
         left = sum(CHECKS[later].share for later in names[place:])
         seconds = max(0.0, end - time.monotonic()) * CHECKS[name].share / left
-        budget = Budget(runs=asked.runs) if asked.runs else Budget(seconds)
+        budget = Budget(runs=runs) if runs else Budget(seconds)
         print(f"{name} …", file=sys.stderr, flush=True)
         rows.append(run_check(name, budget, seed))
     shown = table(rows)
     print(shown)
-    if asked.report is not None:
-        asked.report.write_text(f"Seed {seed}.\n\n{shown}\n", encoding="utf-8")
+    if report is not None:
+        report.write_text(f"Seed {seed}.\n\n{shown}\n", encoding="utf-8")
         figures = {"seed": seed, "rows": [row.to_dict() for row in rows]}
         text = json.dumps(figures, indent=1, ensure_ascii=False)
-        asked.report.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
-    return int(any(row.broken for row in rows))
-
-
-if __name__ == "__main__":
-    logging.disable(logging.ERROR)  # what is only told is no figure
-    warnings.simplefilter("ignore")
-    sys.exit(main())
+        report.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    return not any(row.broken for row in rows)

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Words
 
+from benchmarks.soak.figures import Budget, Row
+from benchmarks.soak.stores import Words
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.maintenance.doctor.run import examine
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from chroma_process import ChromaServer
-from figures import Skipped
 from langchain_core.embeddings import Embeddings
 
+from benchmarks.soak.chroma_process import ChromaServer
+from benchmarks.soak.figures import Skipped
 from crabpath_retrievers import CrabPath, NotFoundError
 
 POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")

@@ -21,10 +21,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from figures import Budget, Row, Skipped
 from langchain_core.documents import Document
-from stores import Hashed, Raised, last_line, result, status_of
 
+from benchmarks.soak.figures import Budget, Row, Skipped
+from benchmarks.soak.stores import Hashed, Raised, last_line, result, status_of
 from crabpath_retrievers import CrabPath, Feedback
 
 _WRITE = re.compile(r"pwrite64\(\d+<[^>]*>, .*, (\d+), (\d+)( <unfinished|\) += )")
@@ -112,7 +112,7 @@ class _Working:
         command = ["strace", "-f", "-y", "-s", "0", "-o", str(self._log), "-P"]
         command += [str(self.place / "graph.sqlite-wal")]
         command += ["-e", "trace=pwrite64,ftruncate,fsync,fdatasync", "-e", "signal=none"]
-        child = [sys.executable, __file__, str(self.place), str(self._acks), str(seed)]
+        child = [sys.executable, "-m", __spec__.name, str(self.place), str(self._acks), str(seed)]
         paths = os.pathsep.join(path for path in sys.path if path)
         environment = {**os.environ, "PYTHONPATH": paths}
         self._process = subprocess.Popen(
@@ -124,7 +124,8 @@ class _Working:
         before, end = len(self._lines()), time.monotonic() + 60
         while len(self._lines()) < max(2, before + 1):
             if self._process.poll() is not None or time.monotonic() > end:
-                told = self._process.stderr.read() if self._process.poll() is not None else ""
+                errors = self._process.stderr
+                told = errors.read() if errors and self._process.poll() is not None else ""
                 msg = f"strace cannot trace here: {last_line(told)}"
                 raise Skipped(msg)
             time.sleep(0.02)

@@ -1,0 +1,1 @@
+"""Memories are broken on purpose, and what was lost is counted: ``make soak``."""
