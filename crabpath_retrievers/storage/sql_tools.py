@@ -75,16 +75,15 @@ class CompiledSelect:
                 where several columns are compared at once.
         """
         padded = {k: _pad_list(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        shape = (
-            connection.dialect.name,
-            *(len(v) if isinstance(v, list) else 0 for v in padded.values()),
-        )
-        if shape not in self._compiled:
-            self._compiled[shape] = self._compile(connection, padded)
-        text, order = self._compiled[shape]
+        shape: list[Any] = [connection.dialect.name]
+        shape += [len(v) if isinstance(v, list) else 0 for v in padded.values()]
+        key = tuple(shape)
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(connection, padded)
+        text, order = self._compiled[key]
         flat = _flatten_lists(padded)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, flat if order is None else tuple(flat[name] for name in order))
+            cursor.execute(text, flat if order is None else [flat[name] for name in order])
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _compile(
