@@ -12,7 +12,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async
+from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query
@@ -115,32 +115,59 @@ class RetrievalPipeline:
             explore: Samples the choices of the walk and the weights of the ranker; None takes
                 the best.
         """
-        latency: dict[str, float] = {}
-        found = yield from self._find(query, explore, latency)
-        answer = yield from perform(self._answer, found, latency)
+        begin = time.perf_counter()
+        vector = yield from self._embed(query)
+        latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
+        rest = self._answer_vector(query, vector, explore, latency)
+        if explore is None and type(self.router) is not SoftmaxRouter:
+            answer = yield from rest
+        else:  # nothing more is awaited
+            answer = yield from perform(self._run_at_once, rest)
         return answer
 
     def evidence(self, query: Query) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
-        found = yield from self._find(query, None, {})
+        vector = yield from self._embed(query)
+        found = yield from self._find(query, vector, None, {})
         return found.evidence
 
+    def _embed(self, query: Query) -> Operations[Vector]:
+        if query.vector is not None:
+            return query.vector
+        vector = yield from perform_sync_or_async(
+            lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
+        )
+        return vector
+
+    def _run_at_once(self, steps: Operations[Answer]) -> Answer:
+        with self.store.open_reader():
+            return run(steps)
+
+    def _answer_vector(
+        self,
+        query: Query,
+        vector: Vector,
+        explore: np.random.Generator | None,
+        latency: dict[str, float],
+    ) -> Operations[Answer]:
+        found = yield from self._find(query, vector, explore, latency)
+        answer = yield from perform(self._answer, found, latency)
+        return answer
+
     def _find(
-        self, query: Query, explore: np.random.Generator | None, latency: dict[str, float]
+        self,
+        query: Query,
+        vector: Vector,
+        explore: np.random.Generator | None,
+        latency: dict[str, float],
     ) -> Operations[_Candidates]:
-        """Embed, search and walk; the milliseconds of each are added to ``latency``."""
+        """Search and walk; the milliseconds of both are added to ``latency``."""
         times = [time.perf_counter()]
-        vector = query.vector
-        if vector is None:
-            vector = yield from perform_sync_or_async(
-                lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
-            )
-        times.append(time.perf_counter())
         seeds = yield from perform(self.search.find, query, vector)
         times.append(time.perf_counter())
         walk = yield from self._walk(query, vector, seeds, explore)
         times.append(time.perf_counter())
-        for name, begin, end in zip(("embed", "seeds", "walk"), times, times[1:], strict=False):
+        for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
             latency[name] = round((end - begin) * 1000, 3)
         pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
         evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, seeds.information)
