@@ -90,16 +90,16 @@ def time_region_steps(memory: CrabPath, questions: Questions) -> dict[str, dict[
         placing, places = time_call(partial(regions.places, vector, clock.hubs))
         reading, known = time_call(partial(memory.store.regions.get_transitions, clock.key, places))
         advice = RegionAdvice(places, SuccessModel(places, known, settings.prior_trials), ANY_TASK)
-        scoring, _ = time_call(lambda: [advice.score_action(one) for one in advice.chances.actions])  # noqa: B023
-        together, _ = time_call(partial(_score_actions, advisor, vector, clock))
+        scoring, _ = time_call(advice.list_tried_actions)
+        together, _ = time_call(partial(_list_tried_actions, advisor, vector, clock))
         for name, seconds in zip(found, (placing, reading, scoring, together), strict=True):
             found[name].append(seconds * 1000)
     return {name: percentiles(times) for name, times in found.items()}
 
 
-def _score_actions(advisor: RegionAdvisor, vector: Vector, clock: Any) -> list[float]:
+def _list_tried_actions(advisor: RegionAdvisor, vector: Vector, clock: Any) -> list[Any]:
     advice = advisor.advice(vector, clock, None)
-    return [] if advice is None else [advice.score_action(one) for one in advice.chances.actions]
+    return [] if advice is None else advice.list_tried_actions()
 
 
 def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, Any]:

@@ -224,32 +224,25 @@ class WalkEdge(NamedTuple):
 
     Attributes:
         source: Source node.
-        outgoing: The edge as the namespace sees it.
+        target: Target node.
         weight: Effective weight after decay and damping, in [-1, 1].
         relevance: Cosine of query and target, in [-1, 1].
         tier: Tier of ``weight``.
         strength: Evidence for the target: energy of the source times weight, at least 0; 0 for
             an inhibitory edge.
         hop: Distance of the target from its seed in hops, at least 1.
+        change: Change of the weight that feedback made, in [-2, 2].
     """
 
     source: NodeHead
-    outgoing: OutgoingEdge
+    target: NodeHead
+    kind: EdgeKind
     weight: float
     relevance: float
     tier: Tier
     strength: float
     hop: int
-
-    @property
-    def target(self) -> NodeHead:
-        """Target node."""
-        return self.outgoing.target
-
-    @property
-    def kind(self) -> EdgeKind:
-        """Why the edge exists."""
-        return self.outgoing.kind
+    change: float = 0.0
 
 
 class Candidate(NamedTuple):
@@ -268,8 +261,6 @@ class Candidate(NamedTuple):
         passed: Evidence against it from turns of the same query that did not use it, in [0, 1].
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
-        advice: Log-odds by which steps of the kind that leads to it succeed more often in the
-            query's region than elsewhere.
     """
 
     head: NodeHead
@@ -285,7 +276,6 @@ class Candidate(NamedTuple):
     passed: float = 0.0
     usage: float = 0.0
     decayed: float = 0.0
-    advice: float = 0.0
 
 
 def effective_weight(

@@ -4,7 +4,6 @@ Whether tasks repeat is a property of the stream of questions, and no single que
 questions that have nothing in common, documents used for a similar question are not used again.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,16 +13,11 @@ from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 MEMORY_FEATURES = ("episode", "usage")
 """Ranker features that carry feedback on other questions."""
 
-ADVICE_FEATURE = "advice"
-"""Ranker feature with the advice of the region MDP."""
-
 _RETURNED, _UNLIKELY = "returned", "unlikely"
 _UNLIKELY_BELOW = 0.05  # probability below which a document without memory support is unlikely
 _PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evidence
 _PRIOR_RATE = 0.25  # prior share of returned documents that an answer uses
 _PRIOR_COUNT = 20.0  # weight of that prior, in documents
-_PRIOR_NATS = 3.0  # prior against advice: nats of evidence for a factor of one half
-_EPSILON = 1e-6  # bound on a probability before its logarithm is taken
 _NONE: tuple[float, float] = (0.0, 0.0)
 
 
@@ -34,8 +28,7 @@ class Reliability:
     Attributes:
         spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
             of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
-            them, with 1 for each. For ``advice``: the log-likelihood, in nats, that it gained where
-            it was right and lost where it was wrong.
+            them, with 1 for each.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -54,16 +47,6 @@ class Reliability:
             self._estimate_rate(_UNLIKELY, 0.0),
         )
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
-
-    def get_advice_weight(self) -> float:
-        """Return the factor for the weight of the region MDP's advice, in [0, 1].
-
-        The posterior probability that use depends on region and action type together, against the
-        model without that interaction (Bayesian model averaging: Hoeting et al. 1999, §2), from
-        predictions made before their outcomes.
-        """
-        gained, lost = self.spoken.get(ADVICE_FEATURE, _NONE)
-        return 1.0 / (1.0 + math.exp(min(700.0, _PRIOR_NATS - gained + lost)))
 
     def _estimate_rate(self, of: str, first: float) -> float:
         used, known = self.spoken.get(of, _NONE)
@@ -97,40 +80,6 @@ def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[fl
                     amount = strength * credit.weight
                     totals[memory] = (used + amount * value, known + amount)
     return totals
-
-
-def measure_advice(
-    turns: Iterable[tuple[Turn, Credit]], weight: float, counted: float
-) -> dict[str, tuple[float, float]]:
-    """Return the evidence of feedback about the advice in its turns; see ``Reliability``.
-
-    Args:
-        turns: Turns with their credit; documents of known use count.
-        weight: Weight of the feature at full reliability, in log-odds.
-        counted: Factor that the weight had when the documents were ranked, in [0, 1].
-    """
-    gained = lost = 0.0
-    for turn, credit in turns:
-        for item in turn.returned:
-            known, advice = credit.documents.get(item.node), item.features.get(ADVICE_FEATURE, 0.0)
-            if not advice or known is None or not (known or item.node not in credit.inferred):
-                continue
-            probability = min(1.0 - _EPSILON, max(_EPSILON, item.probability))
-            log_odds_without = (
-                math.log(probability / (1.0 - probability)) - counted * weight * advice
-            )
-            used = max(0.0, known)
-            gain = _log_likelihood(log_odds_without + weight * advice, used) - _log_likelihood(
-                log_odds_without, used
-            )
-            gained += credit.weight * max(0.0, gain)
-            lost += credit.weight * max(0.0, -gain)
-    return {ADVICE_FEATURE: (gained, lost)} if gained or lost else {}
-
-
-def _log_likelihood(odds: float, used: float) -> float:
-    """Return the log-likelihood in nats of use, in [0, 1], under these log-odds."""
-    return used * odds - math.log1p(math.exp(min(700.0, odds)))
 
 
 def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,7 @@ from crabpath_retrievers.core.changes import AnnotateFeedback, Change, ConsumeFe
 from crabpath_retrievers.core.changes.learned import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.reliability import ADVICE_FEATURE, measure_advice, measure_memories
+from crabpath_retrievers.core.reliability import measure_memories
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.change_set import ChangeSet
@@ -132,10 +132,7 @@ class FeedbackLearner:
                 change_set.add_episode(change)
             mind = self._update_model(mind, item, credit)
         pairs = [(item.turn, item.credit) for item in weighted]
-        full = float(before.posterior.mean[FEATURES.index(ADVICE_FEATURE)])
-        evidence = measure_memories(pairs) | measure_advice(
-            pairs, full, before.trust.get_advice_weight()
-        )
+        evidence = measure_memories(pairs)
         mind = replace(mind, trust=mind.trust.plus(evidence))
         learning = self.settings.learning
         decay = math.log(2.0) / learning.half_life if learning.decay else 0.0

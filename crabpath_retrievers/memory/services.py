@@ -38,7 +38,7 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.pipeline import RetrievalPipeline
-from crabpath_retrievers.retrieval.search import find_nearest
+from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
@@ -97,19 +97,26 @@ class Services:
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
-        minds = NamespaceModels(
+        models = NamespaceModels(
             store, self.episodes, self.notes, self.regions, self.ranker, settings
         )
         self.retrieval = RetrievalPipeline(
-            store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
+            store,
+            index,
+            embedder,
+            self.ranker,
+            models,
+            SeedSearch(store, index, settings, models),
+            router or SoftmaxRouter(settings.policy),
+            settings,
         )
         learner = FeedbackLearner(
-            store, self.episodes, self.notes, self.regions, minds.prior, settings
+            store, self.episodes, self.notes, self.regions, models.prior, settings
         )
         self.recorder = Recorder(
             store, learner, self.identity.embed_text, Autotuner(store, settings).run_if_due
         )
-        self.history = LearningHistory(store, self.episodes, self.notes, minds.prior)
+        self.history = LearningHistory(store, self.episodes, self.notes, models.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, _close_all, self.recorder, index, store

@@ -14,7 +14,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.mdp import RegionModel
-from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel, log_odds
+from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
@@ -111,17 +111,6 @@ class RegionAdvice:
     places: Sequence[RegionKey]
     chances: SuccessModel
     task: str
-
-    def score_action(self, action: str) -> float:
-        """Return how much better an action does here than elsewhere, in log-odds; 0 if not known.
-
-        Relative to the other actions: the effect of a region on all actions is removed.
-        """
-        in_region = self._log_odds(action, self.task) - self._log_odds("", self.task)
-        return in_region - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
-
-    def _log_odds(self, action: str, task: str, depth: int | None = None) -> float:
-        return log_odds(self.chances.success(action, task, depth))
 
     def list_tried_actions(self) -> list[ActionStatistics]:
         """Return the actions with enough trials, each in the finest region that has them."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import LEARNED_KINDS, Candidate, EdgeKind, NodeHead, WalkEdge
+from crabpath_retrievers.core.graph import Candidate, EdgeKind, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import Floats, QueryInformation
 
 RowIndices = NDArray[np.intp]
@@ -76,7 +76,6 @@ FEATURES = (
     "passed",
     "usage",
     "decayed",
-    "advice",
 )
 """Columns of the feature matrix, in order.
 
@@ -96,15 +95,14 @@ hint: the caller suggested it. routed: a chat model chose an edge to it. inhibit
 inhibitory edge to it. episode: evidence for it from turns of similar queries that used it. again,
 passed: evidence for or against it from turns of the same query that used it or did not. usage:
 share of its returns in which it was used, minus the usual share. decayed: share of its reward that
-failures have removed, at most 1. advice: log-odds by which steps of the kind that leads to it
-succeed more often in the query's region than elsewhere, relative to other kinds.
+failures have removed, at most 1.
 
 shared_term and bridge shrink as the query's information grows: a long query is specific by itself.
 They are largest at 25 nats; in corpora too small for rare words they shrink again.
 """
 
 LEARNED_FEATURES = frozenset(
-    {"learned", "trained", "episode", "again", "passed", "usage", "decayed", "advice"}
+    {"learned", "trained", "episode", "again", "passed", "usage", "decayed"}
 )
 """Columns that are 0 before any feedback."""
 
@@ -114,10 +112,9 @@ CORPUS_FEATURES -= {"bias", "similarity", "information", "coverage", "document"}
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_NODE_FEATURES = (
-    *("similarity", "name", "exact", "hint", "routed"),
-    *("episode", "again", "passed", "usage", "decayed", "advice"),
-)
+_NODE_FEATURES = tuple(name for name in Candidate._fields if name in _COLUMN)
+_NODE_COLUMNS = [_COLUMN[name] for name in _NODE_FEATURES]
+_NODE_FIELDS = [Candidate._fields.index(name) - 1 for name in _NODE_FEATURES]
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -206,8 +203,8 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     if not len(pool):
         return matrix
     matrix[:, _COLUMN["bias"]] = 1.0
-    for name in _NODE_FEATURES:
-        matrix[:, _COLUMN[name]] = [getattr(hit, name) for hit in pool]
+    scores = np.array([hit[1:] for hit in pool])
+    matrix[:, _NODE_COLUMNS] = scores[:, _NODE_FIELDS]
     matrix[:, _COLUMN["information"]] = evidence.term_weights.sum(axis=1)
     return matrix
 
@@ -234,14 +231,13 @@ class _EdgeArrays(NamedTuple):
     def from_evidence(cls, evidence: Evidence) -> "_EdgeArrays":
         rows = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
         entries: list[tuple[float, ...]] = []
-        for source, edge, weight, _, _, strength, hop in evidence.support:
-            target, kind = rows.get(edge.target.key, -1), edge.kind
-            if target >= 0:
+        for source, target, kind, weight, _, _, strength, hop, change in evidence.support:
+            row = rows.get(target.key, -1)
+            if row >= 0:
                 # A source that the filter excludes counts by its energy only.
-                row = rows.get(source.key, -1)
+                origin = rows.get(source.key, -1)
                 column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
-                change = 0.0 if kind in LEARNED_KINDS else edge.weight - edge.prior
-                entries.append((target, row, column, _CODES[kind], strength, weight, change))
+                entries.append((row, origin, column, _CODES[kind], strength, weight, change))
         values = np.array(entries).reshape(-1, 7).T
         targets, sources, columns, kinds = values[:4].astype(np.intp)
         strengths, weights, changes = values[4:]

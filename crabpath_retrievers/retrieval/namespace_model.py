@@ -12,16 +12,16 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes.history import FeedbackEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
-from crabpath_retrievers.core.reliability import ADVICE_FEATURE, MEMORY_FEATURES, Reliability
+from crabpath_retrievers.core.reliability import MEMORY_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.models import RegionAdvice, RegionAdvisor
+from crabpath_retrievers.regions.models import RegionAdvisor
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.retrieval.search import MemoryMatches
+from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
 
@@ -82,7 +82,6 @@ class NamespaceModel:
         scaled = columns.copy()
         for memory in MEMORY_FEATURES:
             scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
-        scaled[..., FEATURES.index(ADVICE_FEATURE)] *= self.trust.get_advice_weight()
         return scaled
 
     def encode_gain(self, before: "NamespaceModel") -> bytes | None:
@@ -140,8 +139,6 @@ class NamespaceModels:
         """
         if explore is not None:
             return self._draw_ranker(namespace, explore)
-        if not clock.learned:
-            return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
             learned = self._store.learned.get_state(namespace)
@@ -166,16 +163,16 @@ class NamespaceModels:
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return NamespaceModel(self.prior)
 
-    def recall(self, question: EpisodeQuery, clock: Clock) -> MemoryMatches:
-        """Evidence of past turns about documents, and the nearest notes."""
-        scores: dict[str, EpisodeScore] = {}
-        if (clock.learned or clock.notes) and self._settings.episodes:
-            scores = self._episodes.recall(question, clock)
+    def recall(
+        self, question: EpisodeQuery, clock: Clock
+    ) -> tuple[dict[str, EpisodeScore], list[str]]:
+        """Evidence of past turns about documents by id, and the ids of the nearest notes."""
+        scores = self._episodes.recall(question, clock) if self._settings.episodes else {}
         near = self._notes.near(question.vector, clock)
         expired = self.find_expired({**scores, **near}, clock)
-        return MemoryMatches(
+        return (
             {node: score for node, score in scores.items() if node not in expired},
-            tuple(node for node in near if node not in expired),
+            [node for node in near if node not in expired],
         )
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
@@ -184,7 +181,7 @@ class NamespaceModels:
 
     def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
         """The candidates with ``usage`` and ``decayed`` from their past use."""
-        if not clock.learned or not self._settings.usage:
+        if not self._settings.usage:
             return list(pool)
         known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
         wins, losses = self._settings.usage_prior
@@ -199,8 +196,11 @@ class NamespaceModels:
             for hit in pool
         ]
 
-    def advice(self, vector: Vector, clock: Clock, task: str | None) -> RegionAdvice | None:
-        """Values of actions in the region of a query; None where nothing was learned."""
+    def list_tried_actions(
+        self, vector: Vector, clock: Clock, task: str | None
+    ) -> Sequence[ActionStatistics]:
+        """How actions succeeded in the region of a query; empty where nothing was learned."""
         if not clock.learned or not self._settings.regions:
-            return None
-        return self._advisor.advice(vector, clock, task)
+            return ()
+        advice = self._advisor.advice(vector, clock, task)
+        return () if advice is None else advice.list_tried_actions()

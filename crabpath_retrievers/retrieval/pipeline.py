@@ -6,21 +6,21 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async
+from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.text import Floats, QueryInformation
-from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
-from crabpath_retrievers.regions.models import RegionAdvice
+from crabpath_retrievers.core.text import Floats
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.rerank.features import Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (
+    Ranker,
     SelectionLimits,
     apply_tag_hints,
     select_best_chunks,
@@ -36,7 +36,6 @@ from crabpath_retrievers.retrieval.turn_builder import (
 from crabpath_retrievers.retrieval.walk import Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import (
     FindExisting,
     VectorIndex,
@@ -74,33 +73,35 @@ class Answer:
 class _Candidates:
     """The candidates of a query, with the evidence for them."""
 
-    clock: Clock
+    query: Query
     vector: Vector
-    hits: dict[int, Candidate]
+    seeds: SeedHits
     walk: Walk
     evidence: Evidence
-    information: QueryInformation
-
-
-@dataclass(slots=True)
-class _Stopwatch:
-    laps: dict[str, float] = field(default_factory=dict)
-    last: float = field(default_factory=time.perf_counter)
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = round((now - self.last) * 1000, 3)
-        self.last = now
+    explore: np.random.Generator | None
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalPipeline:
-    """Answers queries from one store."""
+    """Answers queries from one store.
+
+    Attributes:
+        store: Nodes, edges and all that was learned.
+        index: Vectors of the documents.
+        embedder: Embeds queries without a vector.
+        ranker: The ranker before anything was learned.
+        models: What namespaces have learned.
+        search: First-stage search.
+        router: Decides about habitual edges.
+        settings: Of all mechanisms.
+    """
 
     store: GraphStore
     index: VectorIndex
     embedder: Embedder
-    minds: NamespaceModels
+    ranker: Ranker
+    models: NamespaceModels
+    search: SeedSearch
     router: Router
     settings: Settings
 
@@ -114,55 +115,192 @@ class RetrievalPipeline:
             explore: Samples the choices of the walk and the weights of the ranker; None takes
                 the best.
         """
-        router = None if explore is None else SoftmaxRouter(self.settings.policy, explore)
-        watch = _Stopwatch()
-        found = yield from self._find(query, router or self.router, watch)
-        ranked = yield from self._rank(query, found, explore)
-        find_existing = query.existing_ids or get_owner_lookup(self.index)
-        if find_existing and ranked:
-            remaining = yield from perform(self._remove_deleted, find_existing, ranked, found)
-            if remaining is not found:
-                found = remaining
-                ranked = yield from self._rank(query, found, explore)
-        documents = yield from self._documents([r.node for r in ranked], found.clock)
-        if found.clock.notes:
-            documents |= yield from perform(self._complete_notes, documents)
-        # A document that was forgotten in the meantime is skipped.
-        ranked = [item for item in ranked if item.node in documents]
-        watch.lap("rank")
-        turn = build_turn(
-            query,
-            found.clock.turn + 1,
-            found.hits,
-            found.walk,
-            ranked,
-            explored=explore is not None,
-            latency_ms=watch.laps,
-        )
-        if query.record:
-            yield from perform(self.store.record, turn, found.vector)
-        message = "turn %s in namespace %r: %d documents, %s ms"
-        _log.debug(message, turn.id, turn.namespace, len(ranked), watch.laps)
-        return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
+        begin = time.perf_counter()
+        vector = yield from self._embed(query)
+        latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
+        rest = self._answer_vector(query, vector, explore, latency)
+        if explore is None and type(self.router) is not SoftmaxRouter:
+            answer = yield from rest
+        else:  # nothing more is awaited
+            answer = yield from perform(self._run_at_once, rest)
+        return answer
 
     def evidence(self, query: Query) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
-        found = yield from self._find(query, self.router, _Stopwatch())
+        vector = yield from self._embed(query)
+        found = yield from self._find(query, vector, None, {})
         return found.evidence
 
-    def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Operations[_Candidates]:
-        vector = yield from self._embed(query)
-        watch.lap("embed")
-        seed_hits, advice = yield from perform(self._search, query, vector)
-        clock, hits, information = seed_hits
-        watch.lap("seeds")
-        walk = yield from self._walk(query, vector, hits, clock, router, advice)
-        watch.lap("walk")
-        pool = yield from self._pool(query, vector, hits, walk, clock)
-        if clock.learned:
-            pool = yield from perform(self._add_experience, pool, walk, clock, advice)
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
-        return _Candidates(clock, vector, hits, walk, evidence, information)
+    def _embed(self, query: Query) -> Operations[Vector]:
+        if query.vector is not None:
+            return query.vector
+        vector = yield from perform_sync_or_async(
+            lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
+        )
+        return vector
+
+    def _run_at_once(self, steps: Operations[Answer]) -> Answer:
+        with self.store.open_reader():
+            return run(steps)
+
+    def _answer_vector(
+        self,
+        query: Query,
+        vector: Vector,
+        explore: np.random.Generator | None,
+        latency: dict[str, float],
+    ) -> Operations[Answer]:
+        found = yield from self._find(query, vector, explore, latency)
+        answer = yield from perform(self._answer, found, latency)
+        return answer
+
+    def _find(
+        self,
+        query: Query,
+        vector: Vector,
+        explore: np.random.Generator | None,
+        latency: dict[str, float],
+    ) -> Operations[_Candidates]:
+        """Search and walk; the milliseconds of both are added to ``latency``."""
+        times = [time.perf_counter()]
+        seeds = yield from perform(self.search.find, query, vector)
+        times.append(time.perf_counter())
+        walk = yield from self._walk(query, vector, seeds, explore)
+        times.append(time.perf_counter())
+        for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
+            latency[name] = round((end - begin) * 1000, 3)
+        pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, seeds.information)
+        return _Candidates(query, vector, seeds, walk, evidence, explore)
+
+    def _walk(
+        self, query: Query, vector: Vector, seeds: SeedHits, explore: np.random.Generator | None
+    ) -> Operations[Walk]:
+        clock, hits, tiers = seeds.clock, seeds.hits.values(), self.settings.tiers
+        router = self.router
+        if explore is not None:
+            router = SoftmaxRouter(self.settings.policy, explore)
+        request = RoutingRequest(
+            query.text,
+            callbacks=query.callbacks,
+            read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
+            policy=self.settings.policy,
+            recalled=max((hit.again for hit in hits), default=0.0),
+            tried=lambda: self.models.list_tried_actions(vector, clock, query.task_type),
+        )
+        walker = Walker(
+            request,
+            vector,
+            read_edges=lambda keys: self.store.walk.get_outgoing_edges(keys, clock),
+            router=router,
+            walk=self.settings.walk,
+            tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
+            temperature=self.settings.policy.temperature,
+            on_hop=query.on_hop,
+        )
+        return walker.steps(choose_entries(hits, self.settings))
+
+    def _collect_pool(
+        self, query: Query, vector: Vector, seeds: SeedHits, walk: Walk
+    ) -> Sequence[Candidate]:
+        """All nodes that search found or that edges of visited nodes lead to, after the filter."""
+        clock, hits = seeds.clock, seeds.hits
+        edges = {edge.target.key: edge for edge in walk.support}
+        reached = [
+            Candidate(edge.target, edge.relevance, found=False)
+            for key, edge in edges.items()
+            if key not in hits
+        ]
+        if query.filter and reached:
+            ids = [hit.head.id for hit in reached]
+            allowed = self.index.filter_ids(ids, vector, query.filter)
+            reached = [hit for hit in reached if hit.head.id in allowed]
+        if clock.notes and reached:
+            expired = self.models.find_expired([hit.head.id for hit in reached], clock)
+            reached = [hit for hit in reached if hit.head.id not in expired]
+        pool = [*hits.values(), *reached]
+        if walk.chosen:
+            pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
+        if query.boost_tags and pool:
+            ids = [hit.head.id for hit in pool]
+            nodes = self.store.catalog.documents(ids, namespace=clock.key)
+            pool = apply_tag_hints(pool, nodes, query.boost_tags)
+        return self.models.add_usage(pool, clock) if clock.learned else pool
+
+    def _answer(self, found: _Candidates, latency: dict[str, float]) -> Answer:
+        """Rank the candidates, read the best, and record the turn."""
+        begin = time.perf_counter()
+        query, clock = found.query, found.seeds.clock
+        ranked = self._rank(found)
+        find_existing = query.existing_ids or get_owner_lookup(self.index)
+        if find_existing and ranked:
+            remaining = self._remove_deleted(find_existing, ranked, found)
+            if remaining is not found:
+                found = remaining
+                ranked = self._rank(found)
+        ids = [item.node for item in ranked]
+        documents = self.store.catalog.documents(ids, namespace=clock.key)
+        if clock.notes:
+            documents |= self._complete_notes(documents)
+        # A document that was forgotten in the meantime is skipped.
+        ranked = [item for item in ranked if item.node in documents]
+        latency["rank"] = round((time.perf_counter() - begin) * 1000, 3)
+        turn = build_turn(
+            query,
+            clock.turn + 1,
+            found.seeds.hits,
+            found.walk,
+            ranked,
+            explored=found.explore is not None,
+            latency_ms=latency,
+        )
+        if query.record:
+            self.store.record(turn, found.vector)
+        message = "turn %s in namespace %r: %d documents, %s ms"
+        _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
+        return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
+
+    def _rank(self, found: _Candidates) -> list[ReturnedDocument]:
+        query, evidence, clock = found.query, found.evidence, found.seeds.clock
+        pool, ranker = evidence.pool, self.ranker
+        if clock.learned or found.explore is not None:
+            ranker = self.models.ranker(query.namespace, clock, found.explore)
+        matrix = ranker.features(evidence)
+        among: Sequence[int] = range(len(pool))
+        if query.one_per_document:
+            among = self._best_chunks(evidence, matrix, ranker.log_odds(matrix))
+        if query.candidate_ids is not None:
+            allowed = set(query.candidate_ids)
+            among = [i for i in among if pool[i].head.id in allowed]
+        spare: list[int] = []
+        if clock.notes:
+            spare = self._spare_notes(found, among, ranker.log_odds(matrix))
+            among = [i for i in among if i not in spare]
+        order = ranker.order(matrix, evidence, query.k, among)
+        probabilities = ranker.probabilities(matrix).tolist()
+        if not query.fill:
+            order, spare = (
+                [i for i in indices if probabilities[i] >= self.settings.rank.min_probability]
+                for indices in (order, spare)
+            )
+            spare = spare[: 0 if len(order) > 1 else None]
+        order += spare
+        if query.max_tokens is not None:
+            order = self._within_budget(query, query.max_tokens, found, order)
+        chosen = order[: query.k]
+        propensities = {} if ranker.draws is None else ranker.propensities(matrix, among, query.k)
+        best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
+        return [
+            describe_returned(
+                pool[i],
+                matrix[i],
+                probabilities[i],
+                found.walk,
+                best.get(pool[i].head.key),
+                propensities.get(i),
+            )
+            for i in chosen
+        ]
 
     def _remove_deleted(
         self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates
@@ -172,13 +310,14 @@ class RetrievalPipeline:
         The same object if all ranked documents exist; only if one is missing are the other
         candidates looked up too.
         """
+        clock, pool = found.seeds.clock, found.evidence.pool
         ids = [item.node for item in ranked]
-        gone = find_deleted(find_existing, self.store, ids, found.clock)
+        gone = find_deleted(find_existing, self.store, ids, clock)
         if not gone:
             return found
-        others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
-        gone |= find_deleted(find_existing, self.store, others, found.clock)
-        pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        others = [hit.head.id for hit in pool if hit.head.id not in set(ids)]
+        gone |= find_deleted(find_existing, self.store, others, clock)
+        pool = [hit for hit in pool if hit.head.id not in gone]
         if not pool:
             _log.warning(
                 "%s holds none of the %d documents that were found: "
@@ -186,84 +325,9 @@ class RetrievalPipeline:
                 self.index.description,
                 len(gone),
             )
-        walk = found.walk
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, found.information)
+        walk, information = found.walk, found.seeds.information
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
         return replace(found, evidence=evidence)
-
-    def _embed(self, query: Query) -> Operations[Vector]:
-        if query.vector is not None:
-            return query.vector
-        text = query.text
-        vector = yield from perform_sync_or_async(
-            lambda: self.embedder.query(text), lambda: self.embedder.aquery(text)
-        )
-        return vector
-
-    def _search(self, query: Query, vector: Vector) -> tuple[SeedHits, RegionAdvice | None]:
-        """The candidates, and the values of actions in the query's region."""
-        search = SeedSearch(self.store, self.index, self.settings, self.minds.recall)
-        seed_hits = search.find(query, vector)
-        return seed_hits, self.minds.advice(vector, seed_hits.clock, query.task_type)
-
-    def _walk(
-        self,
-        query: Query,
-        vector: Vector,
-        hits: dict[int, Candidate],
-        clock: Clock,
-        router: Router,
-        advice: RegionAdvice | None,
-    ) -> Operations[Walk]:
-        walker = Walker(
-            RoutingRequest(
-                query.text,
-                callbacks=query.callbacks,
-                read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
-                policy=self.settings.policy,
-                recalled=max((hit.again for hit in hits.values()), default=0.0),
-                tried=tuple if advice is None else advice.list_tried_actions,
-            ),
-            vector,
-            read_edges=lambda keys: self.store.walk.get_outgoing_edges(keys, clock),
-            router=router,
-            walk=self.settings.walk,
-            tiers=apply_knobs_to_tiers(self.settings.tiers, clock.knobs),
-            temperature=self.settings.policy.temperature,
-            on_hop=query.on_hop,
-        )
-        walk = yield from walker.steps(choose_entries(hits.values(), self.settings))
-        return walk
-
-    def _pool(
-        self, query: Query, vector: Vector, hits: dict[int, Candidate], walk: Walk, clock: Clock
-    ) -> Operations[list[Candidate]]:
-        """All nodes that search found or that edges of visited nodes lead to, after the filter."""
-        edges = {edge.target.key: edge for edge in walk.support}
-        reached = [
-            Candidate(edge.target, edge.relevance, found=False)
-            for key, edge in edges.items()
-            if key not in hits
-        ]
-        if query.filter and reached:
-            ids = [hit.head.id for hit in reached]
-            allowed = yield from perform(self.index.filter_ids, ids, vector, query.filter)
-            reached = [hit for hit in reached if hit.head.id in allowed]
-        if clock.notes and reached:
-            expired = yield from perform(
-                self.minds.find_expired, [h.head.id for h in reached], clock
-            )
-            reached = [hit for hit in reached if hit.head.id not in expired]
-        pool = [*hits.values(), *reached]
-        if walk.chosen:
-            pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
-        if query.boost_tags and pool:
-            nodes = yield from self._documents([hit.head.id for hit in pool], clock)
-            pool = apply_tag_hints(pool, nodes, query.boost_tags)
-        return pool
-
-    def _documents(self, ids: Sequence[str], clock: Clock) -> Operations[dict[str, Node]]:
-        documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
-        return documents
 
     def _complete_notes(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
         """The notes among the nodes, with the metadata keys that document templates expect."""
@@ -276,80 +340,15 @@ class RetrievalPipeline:
             for key, note in notes.items()
         }
 
-    def _add_experience(
-        self, pool: Sequence[Candidate], walk: Walk, clock: Clock, advice: RegionAdvice | None
-    ) -> list[Candidate]:
-        """The candidates with their past use, and the value of the action that leads to each."""
-        candidates = self.minds.add_usage(pool, clock)
-        if advice is None:
-            return candidates
-        best = find_strongest_edges(walk.support, {hit.head.key for hit in candidates})
-        values = {
-            kind: advice.score_action(kind)
-            for kind in {SEARCH_ACTION, *(edge.kind.label for edge in best.values())}
-        }
-        return [
-            hit._replace(
-                advice=values[
-                    best[hit.head.key].kind.label if hit.head.key in best else SEARCH_ACTION
-                ]
-            )
-            for hit in candidates
-        ]
-
-    def _rank(
-        self, query: Query, found: _Candidates, explore: np.random.Generator | None
-    ) -> Operations[list[ReturnedDocument]]:
-        pool = found.evidence.pool
-        ranker = yield from perform(self.minds.ranker, query.namespace, found.clock, explore)
-        matrix = ranker.features(found.evidence)
-        among: Sequence[int] = range(len(pool))
-        if query.one_per_document:
-            among = yield from self._best_chunks(found.evidence, matrix, ranker.log_odds(matrix))
-        if query.candidate_ids is not None:
-            allowed = set(query.candidate_ids)
-            among = [i for i in among if pool[i].head.id in allowed]
-        spare = yield from self._spare_notes(found, among, ranker.log_odds(matrix))
-        among = [i for i in among if i not in spare]
-        order = ranker.order(matrix, found.evidence, query.k, among)
-        probabilities = ranker.probabilities(matrix)
-        if not query.fill:
-            order, spare = (
-                [i for i in indices if probabilities[i] >= self.settings.rank.min_probability]
-                for indices in (order, spare)
-            )
-            spare = spare[: 0 if len(order) > 1 else None]
-        order += spare
-        if query.max_tokens is not None:
-            order = yield from self._within_budget(query, query.max_tokens, found, order)
-        chosen = order[: query.k]
-        propensities = ranker.propensities(matrix, among, query.k)
-        best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
-        return [
-            describe_returned(
-                pool[i],
-                matrix[i],
-                float(probabilities[i]),
-                found.walk,
-                best.get(pool[i].head.key),
-                propensities.get(i),
-            )
-            for i in chosen
-        ]
-
-    def _spare_notes(
-        self, found: _Candidates, among: Sequence[int], odds: Floats
-    ) -> Operations[list[int]]:
+    def _spare_notes(self, found: _Candidates, among: Sequence[int], odds: Floats) -> list[int]:
         """All notes but one, as indices into the pool, best first.
 
         An answer has at most one note before its documents, so that many notes cannot displace
         them: the latest one taught for this query, else the most likely one.
         """
-        if not found.clock.notes:
-            return []
-        keys = {i: found.evidence.pool[i].head.key for i in among}
-        notes = yield from perform(self.store.notes.filter_notes, found.clock.key, [*keys.values()])
         pool = found.evidence.pool
+        keys = {i: pool[i].head.key for i in among}
+        notes = self.store.notes.filter_notes(found.seeds.clock.key, [*keys.values()])
         taught = {
             i: key if pool[i].again > _SAME_QUESTION else 0
             for i, key in keys.items()
@@ -357,13 +356,10 @@ class RetrievalPipeline:
         }
         return sorted(taught, key=lambda i: (-taught[i], -odds[i]))[1:]
 
-    def _best_chunks(
-        self, evidence: Evidence, matrix: Matrix, odds: Floats
-    ) -> Operations[list[int]]:
+    def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> list[int]:
         """The best chunk of every document, as indices into the pool."""
         nodes = [hit.head.id for hit in evidence.pool]
-        known = yield from perform(self.store.catalog.find_chunks, ids=nodes)
-        document = {node.id: node.document for node in known}
+        document = {node.id: node.document for node in self.store.catalog.find_chunks(ids=nodes)}
         order = np.argsort(-odds, kind="stable").tolist()
         return select_best_chunks(
             [document.get(node, node) for node in nodes], order, evidence, matrix
@@ -371,9 +367,10 @@ class RetrievalPipeline:
 
     def _within_budget(
         self, query: Query, max_tokens: int, found: _Candidates, order: Sequence[int]
-    ) -> Operations[list[int]]:
+    ) -> list[int]:
         heads = [found.evidence.pool[i].head for i in order]
-        documents = yield from self._documents([head.id for head in heads], found.clock)
+        ids = [head.id for head in heads]
+        documents = self.store.catalog.documents(ids, namespace=found.seeds.clock.key)
         bounds = SelectionLimits(query.k, max_tokens, self.settings.rank.characters_per_token)
         return [order[i] for i in select_within_budget(heads, documents, bounds)]
 

@@ -12,105 +12,65 @@ import numpy as np
 from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, cosines
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.text import QueryInformation, is_specific_name, tokenise
+from crabpath_retrievers.core.text import QueryInformation, tokenise
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, EpisodeScore
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
-from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
 from crabpath_retrievers.vectors.base import VectorIndex
 
-
-class QueryTerms(NamedTuple):
-    """The words of a query that occur in the corpus.
-
-    Attributes:
-        idf: Inverse document frequency in nats by word, rarest word first.
-        frequencies: Number of nodes that contain each word.
-        mean_length: Mean length of the nodes, in tokens.
-    """
-
-    idf: dict[str, float]
-    frequencies: dict[str, int]
-    mean_length: float
+_NO_SCORE = EpisodeScore(0.0, 0.0)
+_LONGEST_QUERY = 20_000  # characters that lexical search reads
+_MAX_WORDS = 400  # words of a query in which names are looked for
+_MAX_HITS = 8192  # hits requested from an index at most
+_CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
 
 
-def look_up_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings) -> QueryTerms:
-    """Look up the inverse document frequencies of a query's words.
+def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str]:
+    """The distinct words of a query, at most ``settings.max_query_terms``, longest first."""
+    unique = list(dict.fromkeys(words))
+    return sorted(unique, key=len, reverse=True)[: settings.max_query_terms]
 
-    Args:
-        store: The graph store.
-        words: Tokens of the query.
-        settings: Bounds.
-    """
-    frequencies, total, mean_length = store.walk.get_frequencies(
-        select_query_words(words, settings)
-    )
-    rarest = sorted(frequencies, key=lambda word: (frequencies[word], word))
-    counts = np.array([frequencies[word] for word in rarest], dtype=np.float64)
+
+def compute_idf(facts: QueryFacts) -> dict[str, float]:
+    """Inverse document frequency in nats by word, rarest word first."""
+    rarest = sorted(facts.frequencies, key=lambda word: (facts.frequencies[word], word))
+    counts = np.array([facts.frequencies[word] for word in rarest], dtype=np.float64)
     # BM25 idf (Robertson & Zaragoza 2009, eq. 3.3), kept positive as Lucene does.
-    nats = np.log1p((total - counts + 0.5) / (counts + 0.5)).tolist()
-    return QueryTerms(dict(zip(rarest, nats, strict=True)), frequencies, mean_length)
+    nats = np.log1p((facts.total - counts + 0.5) / (counts + 0.5)).tolist()
+    return dict(zip(rarest, nats, strict=True))
 
 
 def search_lexical(
-    store: GraphStore, terms: QueryTerms, settings: SeedSettings
+    store: GraphStore, facts: QueryFacts, idf: Mapping[str, float], settings: SeedSettings
 ) -> dict[int, float]:
-    """Keys of the best matches with their BM25 scores, at least 0, best first.
+    """Keys of the best matches with their BM25 scores relative to the best, in [0, 1].
 
     Only the rarest words are searched, as many as match at most ``settings.max_postings`` nodes
     together: common words cost most and discriminate least.
     """
     chosen: dict[str, float] = {}
     budget = settings.max_postings
-    for word, nats in terms.idf.items():
-        budget -= terms.frequencies[word]
+    for word, nats in idf.items():
+        budget -= facts.frequencies[word]
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    return dict(store.fulltext.search(chosen, settings.hits_per_engine, terms.mean_length))
+    found = store.fulltext.search(chosen, settings.hits_per_engine, facts.mean_length)
+    best = max((score for _, score in found), default=0.0) or 1.0
+    return {key: score / best for key, score in found}
 
 
-def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str]:
-    """The distinct words of a query, at most ``settings.query_terms``, longest first."""
-    unique = list(dict.fromkeys(words))
-    return sorted(unique, key=len, reverse=True)[: settings.max_query_terms]
-
-
-def list_possible_names(text: str, longest: int, limit: int = 400) -> list[str]:
-    """Word n-grams of a text that could be names of nodes, longest first.
-
-    Args:
-        text: The text.
-        longest: Most words of a name.
-        limit: Words of the text that are read.
-    """
-    words = tokenise(text)[:limit]
-    grams = (
-        " ".join(words[start : start + size])
-        for size in range(min(longest, len(words)), 0, -1)
-        for start in range(len(words) - size + 1)
+def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
+    """Sequences of at most ``longest`` words, as they stand in a text; longest first."""
+    return list(
+        dict.fromkeys(
+            " ".join(words[start : start + size])
+            for size in range(min(longest, len(words)), 0, -1)
+            for start in range(len(words) - size + 1)
+        )
     )
-    return [gram for gram in dict.fromkeys(grams) if is_specific_name(gram)]
-
-
-_LONGEST_QUERY = 20_000  # characters that lexical search reads
-_MAX_HITS = 8192  # hits requested from an index at most
-_CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
-
-
-class WordMatches(NamedTuple):
-    """Matches of the words of a query.
-
-    Attributes:
-        lexical: BM25 score relative to the best match, in [0, 1], by node key.
-        named: Nodes whose name occurs in the query, by key; 1 if the query is only that name,
-            else 0.
-        information: Words of the query and their information.
-    """
-
-    lexical: dict[int, float]
-    named: dict[int, float]
-    information: QueryInformation
 
 
 class SeedHits(NamedTuple):
@@ -125,21 +85,6 @@ class SeedHits(NamedTuple):
     clock: Clock
     hits: dict[int, Candidate]
     information: QueryInformation
-
-
-class MemoryMatches(NamedTuple):
-    """What the memory of a namespace contributes to a search.
-
-    Attributes:
-        scores: Evidence of past turns about documents, by node id.
-        notes: Ids of the nearest notes.
-    """
-
-    scores: Mapping[str, EpisodeScore]
-    notes: Sequence[str] = ()
-
-
-RecallMemory = Callable[[EpisodeQuery, Clock], MemoryMatches]
 
 
 class NearestHits(NamedTuple):
@@ -189,37 +134,41 @@ class SeedSearch:
     """Finds the candidates from which a walk may start."""
 
     def __init__(
-        self, store: GraphStore, index: VectorIndex, settings: Settings, recall: RecallMemory
+        self, store: GraphStore, index: VectorIndex, settings: Settings, models: NamespaceModels
     ) -> None:
-        """Search ``store`` and ``index``; ``recall`` adds documents of past turns and notes."""
+        """Search ``store`` and ``index``; ``models`` recalls documents of past turns, and notes."""
         self._store, self._index, self._settings = store, index, settings
-        self._recall = recall
+        self._models = models
 
     def find(self, query: Query, vector: Vector) -> SeedHits:
         """Search by vector, words and names, and recall past turns."""
         # At least k hits, so that the answer can have k documents.
-        seeds = self._settings.seeds
-        wanted = query.k
+        seeds, wanted = self._settings.seeds, query.k
         if query.one_per_document:
-            wanted *= _CHUNKS
-            # Not validated: a multiple may be above what a user may set.
-            seeds = seeds.model_copy(
-                update={
-                    "hits_per_engine": seeds.hits_per_engine * _CHUNKS,
-                    "max_postings": seeds.max_postings * _CHUNKS,
-                }
-            )
-        text = query.text[:_LONGEST_QUERY]
+            seeds, wanted = _widen(seeds), wanted * _CHUNKS
         limit = max(seeds.hits_per_engine, wanted)
         dense: Sequence[str] = self._index.search(vector, limit, query.filter)
+        text = query.text[:_LONGEST_QUERY]
+        words = tokenise(text)
+        longest = self._settings.links.max_name_words
         with self._store.open_reader():
-            clock = self._store.walk.get_clock(query.namespace)
-            words = self._match_words(text, seeds)
-            scores, notes = self._recall(EpisodeQuery(text, vector, words.information), clock)
-            used = [node for node, score in scores.items() if score.alike > 0 or score.same > 0]
-            ids = (*dense, *query.seed_ids, *(query.candidate_ids or ()), *used, *notes)
-            keys = (*words.lexical, *words.named)
-            heads = self._store.walk.get_nodes(ids, keys, namespace=clock.key)
+            facts = self._store.walk.read_facts(
+                query.namespace,
+                select_query_words(words, seeds),
+                list_word_sequences(words[:_MAX_WORDS], longest),
+            )
+            clock, idf = facts.clock, compute_idf(facts)
+            information = QueryInformation.from_idf(idf)
+            lexical = search_lexical(self._store, facts, idf, seeds)
+            named = self._match_names(facts.named, information)
+            ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
+            past: Mapping[str, EpisodeScore] = {}
+            if clock.learned or clock.notes:
+                question = EpisodeQuery(text, vector, information)
+                past, notes = self._models.recall(question, clock)
+                ids += [node for node, score in past.items() if max(score) > 0]
+                ids += notes
+            heads = self._store.walk.get_nodes(ids, [*lexical, *named], namespace=clock.key)
         self._report_unknown(dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
             search = partial(self._index.search, vector, filter=query.filter)
@@ -231,12 +180,40 @@ class SeedSearch:
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.filter_ids(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
-        hits = _score(heads, vector, words, set(query.seed_ids))
-        for key, hit in hits.items():
-            if score := scores.get(hit.head.id):
-                again, passed = max(0.0, score.same), max(0.0, -score.same)
-                hits[key] = hit._replace(episode=score.alike, again=again, passed=passed)
-        return SeedHits(clock, hits, words.information)
+        hints = set(query.seed_ids)
+        hits: dict[int, Candidate] = {}
+        similarities = cosines([head.vector for head in heads], vector) if heads else ()
+        for head, similarity in zip(heads, similarities, strict=True):
+            key, score = head.key, past.get(head.id, _NO_SCORE)
+            hits[key] = Candidate(
+                head,
+                similarity,
+                lexical=lexical.get(key, 0.0),
+                name=head.rarity if key in named else 0.0,
+                exact=named.get(key, 0.0),
+                hint=1.0 if head.id in hints else 0.0,
+                episode=score.alike,
+                again=max(0.0, score.same),
+                passed=max(0.0, -score.same),
+            )
+        return SeedHits(clock, hits, information)
+
+    def _match_names(
+        self, owners: Mapping[str, Sequence[int]], information: QueryInformation
+    ) -> dict[int, float]:
+        """Nodes whose name occurs in the query: 1 if the query is only that name, else 0.
+
+        A longer name hides the names inside it.
+        """
+        query_words = set(information.words)
+        named: dict[int, float] = {}
+        matched = ""
+        for name in sorted(owners, key=len, reverse=True):
+            if f" {name} " not in matched and len(owners[name]) <= self._settings.links.max_owners:
+                exact = query_words <= set(name.split())
+                named |= dict.fromkeys(owners[name], float(exact))
+                matched += f" {name} "
+        return named
 
     def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
         """Log once that a vector store owned by others has documents that the graph lacks."""
@@ -248,46 +225,13 @@ class SeedSearch:
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))  # type: ignore[attr-defined]
 
-    def _match_words(self, text: str, settings: SeedSettings) -> WordMatches:
-        terms = look_up_terms(self._store, tokenise(text), settings)
-        scores = search_lexical(self._store, terms, settings)
-        best = max(scores.values(), default=0.0) or 1.0
-        lexical = {key: score / best for key, score in scores.items()}
-        information = QueryInformation.from_idf(terms.idf)
-        return WordMatches(lexical, self._match_names(text, information), information)
 
-    def _match_names(self, text: str, information: QueryInformation) -> dict[int, float]:
-        """Nodes whose name occurs in the query; a longer name hides the names inside it."""
-        links = self._settings.links
-        owners: dict[str, list[int]] = {}
-        for name, key in self._store.walk.find_named_nodes(
-            list_possible_names(text, links.max_name_words)
-        ):
-            owners.setdefault(name, []).append(key)
-        named: dict[int, float] = {}
-        matched = ""
-        for name in sorted(owners, key=len, reverse=True):
-            if f" {name} " not in matched and len(owners[name]) <= links.max_owners:
-                named |= dict.fromkeys(owners[name], float(information.is_subset(name.split())))
-                matched += f" {name} "
-        return named
-
-
-def _score(
-    heads: Sequence[NodeHead], vector: Vector, words: WordMatches, hints: set[str]
-) -> dict[int, Candidate]:
-    if not heads:
-        return {}
-    return {
-        head.key: Candidate(
-            head,
-            similarity,
-            lexical=words.lexical.get(head.key, 0.0),
-            name=head.rarity if head.key in words.named else 0.0,
-            exact=words.named.get(head.key, 0.0),
-            hint=1.0 if head.id in hints else 0.0,
-        )
-        for head, similarity in zip(
-            heads, cosines([head.vector for head in heads], vector), strict=True
-        )
-    }
+def _widen(seeds: SeedSettings) -> SeedSettings:
+    """More hits, for answers that return each document once."""
+    # Not validated: a multiple may be above what a user may set.
+    return seeds.model_copy(
+        update={
+            "hits_per_engine": seeds.hits_per_engine * _CHUNKS,
+            "max_postings": seeds.max_postings * _CHUNKS,
+        }
+    )

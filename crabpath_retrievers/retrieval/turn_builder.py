@@ -6,10 +6,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.turn import LazySteps, PathEdge, ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.retrieval.node_choices import to_path_edge
-from crabpath_retrievers.retrieval.walk import Walk
+from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 
 _DIGITS = 5
 # Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
@@ -20,7 +19,7 @@ def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dic
     """The strongest edge to each node with one of these keys, by key; others are left out."""
     best: dict[int, WalkEdge] = {}
     for edge in edges:
-        key = edge.outgoing.target.key
+        key = edge.target.key
         if key in keys and (key not in best or best[key].strength < edge.strength):
             best[key] = edge
     return best
@@ -102,7 +101,7 @@ def build_turn(
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
-        steps=walk.steps,
+        steps=LazySteps(walk.decisions),
         visited=tuple(visit.head.id for visit in walk.visits.values()),
         returned=tuple(ranked),
         guardrails=tuple(head.id for head, _ in walk.inhibition.values()),

@@ -4,14 +4,17 @@ Written once as a generator: a driver reads the edges of each frontier and asks 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
+import numpy as np
+
 from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async
 from crabpath_retrievers.core.graph import (
+    LEARNED_KINDS,
     EdgeKind,
     NodeHead,
     OutgoingEdge,
@@ -20,16 +23,25 @@ from crabpath_retrievers.core.graph import (
     WalkEdge,
     cosines,
 )
-from crabpath_retrievers.core.turn import Decider, Hop, LazySteps, ModelUsage, PathEdge, WalkStep
-from crabpath_retrievers.retrieval.node_choices import NodeChoices, follow_probability, to_path_edge
+from crabpath_retrievers.core.turn import (
+    ConsideredEdge,
+    Decider,
+    Hop,
+    ModelUsage,
+    PathEdge,
+    WalkStep,
+)
 from crabpath_retrievers.routing.policy import (
     Decision,
     Router,
+    RouterChoice,
     RoutingRequest,
     RoutingResult,
     SoftmaxRouter,
 )
 
+_DIGITS = 5
+_TIERS = {tier: tier.value for tier in Tier}
 _REJECTED = 0.5  # inhibition by a router for one query; an edge learned from outcomes reaches 1
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
 
@@ -76,10 +88,153 @@ class Walk:
     notes: list[str] = field(default_factory=list)
     chosen: set[int] = field(default_factory=set)
 
-    @property
-    def steps(self) -> LazySteps:
-        """Records of the decisions, built when they are first read."""
-        return LazySteps(self.decisions)
+
+@dataclass(frozen=True, slots=True)
+class NodeChoices:
+    """The edges of one node, best first, and the decisions that they allow.
+
+    Attributes:
+        head: The node.
+        edges: At most one per target and sign.
+        reflexes: Those that are followed without a decision.
+        habitual: Those that the router decides.
+        stop_weight: Learned weight of STOP at this node.
+    """
+
+    head: NodeHead
+    edges: list[WalkEdge]
+    reflexes: list[WalkEdge]
+    habitual: list[WalkEdge]
+    stop_weight: float
+
+    @classmethod
+    def from_edges(
+        cls,
+        head: NodeHead,
+        edges: Sequence[WalkEdge],
+        stop_weight: float,
+        closed: Container[int],
+    ) -> "NodeChoices":
+        """Rank the edges of a node by weight plus relevance.
+
+        Args:
+            head: The node.
+            edges: Its edges; of several to one target the strongest of each sign is kept.
+            stop_weight: Learned weight of STOP.
+            closed: Keys of nodes that this walk may not enter again.
+        """
+        if len({edge.target.key for edge in edges}) < len(edges):
+            edges = _keep_strongest(edges)
+        ranked = sorted(edges, key=lambda e: -(e.weight + e.relevance))
+        reflexes = [edge for edge in ranked if edge.tier is Tier.REFLEX]
+        habitual = [
+            edge for edge in ranked if edge.tier is Tier.HABITUAL and edge.target.key not in closed
+        ]
+        return cls(head, ranked, reflexes, habitual, stop_weight)
+
+    def to_choice(self) -> RouterChoice:
+        """The habitual edges in the form that a router decides."""
+        return RouterChoice(
+            source=self.head.id,
+            edges=tuple(self.habitual),
+            relevance=np.array([edge.relevance for edge in self.habitual]),
+            weights=np.array([edge.weight for edge in self.habitual]),
+            stop_weight=self.stop_weight,
+            inhibited=tuple([e for e in self.edges if e.tier is Tier.INHIBITORY]),
+        )
+
+    def probabilities(self, decision: Decision | None) -> dict[int, float]:
+        """π of the habitual edges by key of the target; empty without a decision."""
+        if decision is None:
+            return {}
+        values = decision.probabilities.tolist()
+        return {e.target.key: p for e, p in zip(self.habitual, values, strict=False)}
+
+    def to_step(
+        self,
+        decision: Decision | None,
+        followed: Sequence[WalkEdge],
+        *,
+        hop: int,
+        temperature: float,
+        cut: bool = False,
+    ) -> WalkStep:
+        """The record of the decision at this node.
+
+        Args:
+            decision: Decision of the router; None when there was nothing to decide.
+            followed: Edges that the walk followed.
+            hop: Distance of this node from its seed.
+            temperature: τ of the policy.
+            cut: Whether a budget of the walk ended the choice.
+        """
+        chosen = [edge for edge in followed if edge.tier is Tier.HABITUAL]
+        probabilities = self.probabilities(decision)
+        return WalkStep(
+            node=self.head.id,
+            hop=hop,
+            candidates=tuple(
+                _to_record(edge, follow_probability(edge, probabilities))
+                for edge in self.edges
+                if edge.tier is not Tier.DORMANT
+            ),
+            chosen=tuple(edge.target.id for edge in chosen),
+            reflexes=tuple(e.target.id for e in followed if e.tier is Tier.REFLEX),
+            stopped=decision is not None and decision.stopped and not cut,
+            stop_weight=round(self.stop_weight, _DIGITS),
+            stop_probability=0.0 if decision is None else _round(decision.probabilities[-1]),
+            temperature=temperature,
+            decided_by="reflex" if decision is None else decision.decided_by,
+        )
+
+
+def _keep_strongest(edges: Iterable[WalkEdge]) -> list[WalkEdge]:
+    """Of several edges to one target the strongest of each sign."""
+    strongest: dict[tuple[int, bool], WalkEdge] = {}
+    for edge in edges:
+        key = (edge.target.key, edge.tier is Tier.INHIBITORY)
+        if key not in strongest or abs(strongest[key].weight) < abs(edge.weight):
+            strongest[key] = edge
+    return list(strongest.values())
+
+
+def follow_probability(edge: WalkEdge, probabilities: Mapping[int, float]) -> float:
+    """Probability of following an edge: 1 for a reflex, π for a habitual edge, else 0.
+
+    Args:
+        edge: The edge.
+        probabilities: π by key of the target, from :meth:`NodeChoices.probabilities`.
+    """
+    if edge.tier is Tier.REFLEX:
+        return 1.0
+    return probabilities.get(edge.target.key, 0.0) if edge.tier is Tier.HABITUAL else 0.0
+
+
+def to_path_edge(edge: WalkEdge, probability: float) -> PathEdge:
+    """The edge as a hop of a recorded route."""
+    return PathEdge(
+        edge.source.id,
+        edge.target.id,
+        edge.kind.label,
+        round(edge.weight, _DIGITS),
+        _TIERS[edge.tier],
+        round(probability, _DIGITS),
+    )
+
+
+def _to_record(edge: WalkEdge, probability: float) -> ConsideredEdge:
+    return ConsideredEdge(
+        edge.target.id,
+        edge.kind.label,
+        round(edge.weight, _DIGITS),
+        round(edge.relevance, _DIGITS),
+        round(probability, _DIGITS),
+        _TIERS[edge.tier],
+    )
+
+
+def _round(value: float) -> float:
+    return round(float(value), _DIGITS)
 
 
 class Walker:
@@ -137,16 +292,14 @@ class Walker:
     def _walk_hop(self, frontier: Sequence[int], hop: int) -> Operations[list[int]]:
         outgoing, stops = yield from perform(self._read, frontier)
         edges = self._group_edges(outgoing, hop)
+        limit = self._settings.max_visits_per_node
+        closed = {key for key, times in self._entered.items() if times >= limit}
+        nodes = []
         for key in frontier:
-            self._add_evidence(self._walk.visits[key], edges.get(key, ()))
-        closed = self._closed_nodes()
-        nodes = [
-            NodeChoices.from_edges(
-                self._walk.visits[key].head, edges[key], stops.get(key, 0.0), closed=closed
-            )
-            for key in frontier
-            if key in edges
-        ]
+            if key in edges:
+                head = self._walk.visits[key].head
+                self._add_evidence(self._walk.visits[key], edges[key])
+                nodes.append(NodeChoices.from_edges(head, edges[key], stops.get(key, 0.0), closed))
         decisions = yield from self._decide(nodes, hop)
         reached: dict[int, None] = {}
         for node in nodes:
@@ -210,26 +363,23 @@ class Walker:
         if not outgoing:
             return {}
         relevance = cosines([edge.target.vector for edge in outgoing], self._vector)
-        weights = [self._damp(edge) for edge in outgoing]
-        tiers = map(self._tiers.tier_of, weights)
-        visits = self._walk.visits
+        damped = self._settings.max_visits_per_node > 1
+        visits, tier_of = self._walk.visits, self._tiers.tier_of
         grouped: dict[int, list[WalkEdge]] = {}
-        for edge, weight, cosine, tier in zip(outgoing, weights, relevance, tiers, strict=True):
-            visit = visits[edge.source]
+        for (source, target, kind, stored, prior), cosine in zip(outgoing, relevance, strict=True):
+            visit = visits[source]
+            change = 0.0 if kind in LEARNED_KINDS else stored - prior
+            weight = stored
+            if damped:  # w · λ^k for an edge that this walk has followed k times [CrabPath]
+                weight *= self._settings.damping ** self._followed[source, target.key, kind]
+            tier = tier_of(weight)
             strength = visit.energy * weight if weight > 0 and tier is not Tier.INHIBITORY else 0.0
             # A name that many texts mention says little about each of them.
-            if edge.kind in _BACKWARD:
+            if kind in _BACKWARD:
                 strength *= visit.head.rarity
-            walk_edge = WalkEdge(visit.head, edge, weight, cosine, tier, strength, hop)
-            grouped.setdefault(edge.source, []).append(walk_edge)
+            edge = WalkEdge(visit.head, target, kind, weight, cosine, tier, strength, hop, change)
+            grouped.setdefault(source, []).append(edge)
         return grouped
-
-    def _damp(self, edge: OutgoingEdge) -> float:
-        """``w · λ^k`` for an edge that this walk has followed k times before [CrabPath]."""
-        if self._settings.max_visits_per_node == 1:
-            return edge.weight
-        reuses = self._followed[(edge.source, edge.target.key, edge.kind)]
-        return float(edge.weight * self._settings.damping**reuses)
 
     def _add_evidence(self, visit: VisitedNode, edges: Sequence[WalkEdge]) -> None:
         """Collect the support and the inhibition that the edges of a node give to their targets."""
@@ -255,7 +405,7 @@ class Walker:
             cut = len(followed) >= self._settings.max_new_nodes or not self._remaining_nodes()
             if cut:
                 break
-            if self._may_enter(edge.target.key):
+            if self._entered[edge.target.key] < self._settings.max_visits_per_node:
                 self._take(edge, follow_probability(edge, probabilities), hop)
                 followed.append(edge)
         if any(edge.tier is not Tier.DORMANT for edge in node.edges):
@@ -280,12 +430,6 @@ class Walker:
     def _enter(self, visit: VisitedNode) -> None:
         self._entered[visit.head.key] += 1
         self._walk.visits.setdefault(visit.head.key, visit)
-
-    def _closed_nodes(self) -> set[int]:
-        return {key for key in self._entered if not self._may_enter(key)}
-
-    def _may_enter(self, key: int) -> bool:
-        return self._entered[key] < self._settings.max_visits_per_node
 
     def _remaining_nodes(self) -> int:
         return self._settings.max_nodes - len(self._walk.visits)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.core.graph import Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import Floats, quote_as_json
 from crabpath_retrievers.core.turn import Decider, ModelUsage
 
@@ -93,11 +93,11 @@ class RouterChoice:
     """
 
     source: str
-    edges: tuple[OutgoingEdge, ...]
+    edges: tuple[WalkEdge, ...]
     relevance: Floats
     weights: Floats
     stop_weight: float
-    inhibited: tuple[OutgoingEdge, ...] = ()
+    inhibited: tuple[WalkEdge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ Counter tables: values start at 0, never fall below it, and rows of zeros are de
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -75,16 +75,14 @@ class CompiledSelect:
                 where several columns are compared at once.
         """
         padded = {k: _pad_list(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        shape = (
-            connection.dialect.name,
-            *(len(v) if isinstance(v, list) else 0 for v in padded.values()),
-        )
+        sizes = [len(v) if isinstance(v, list) else 0 for v in padded.values()]
+        shape = (connection.dialect.name, *sizes)
         if shape not in self._compiled:
             self._compiled[shape] = self._compile(connection, padded)
         text, order = self._compiled[shape]
-        flat = _flatten_lists(padded)
+        values = _name_values(padded) if order is None else _order_values(padded, order)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, flat if order is None else tuple(flat[name] for name in order))
+            cursor.execute(text, values)
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _compile(
@@ -93,8 +91,14 @@ class CompiledSelect:
         compiled = self._statement.params(**parameters).compile(
             dialect=connection.dialect, compile_kwargs={"render_postcompile": True}
         )
-        order = compiled.positiontup
-        return str(compiled), None if order is None else tuple(order)
+        if compiled.positiontup is None:
+            return str(compiled), None
+        # The values of a list stand next to each other, as ids_1, ids_2, …
+        names = {
+            f"{k}_1{'_1' * isinstance(v[0], tuple)}" if isinstance(v, list) else k: k
+            for k, v in parameters.items()
+        }
+        return str(compiled), tuple(names[name] for name in compiled.positiontup if name in names)
 
 
 class CompiledWrite:
@@ -156,7 +160,21 @@ def build_upsert(insert: Callable[..., Any], table: sa.Table) -> Any:
     return statement.on_conflict_do_update(index_elements=key, set_=update)
 
 
-def _flatten_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _order_values(parameters: Mapping[str, Any], order: Iterable[str]) -> list[Any]:
+    """Values by position; ``order`` names the parameters, a list once for all its values."""
+    values: list[Any] = []
+    for name in order:
+        value = parameters[name]
+        if not isinstance(value, list):
+            values.append(value)
+        elif isinstance(value[0], tuple):
+            values += chain.from_iterable(value)
+        else:
+            values += value
+    return values
+
+
+def _name_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Values by the names that the compiled statement gives its parameters."""
     flat: dict[str, Any] = {}
     for name, value in parameters.items():

@@ -228,6 +228,11 @@ class ChromaIndex:
             with _translate_errors(self._where, condition):
                 return work(self._records)
 
+        try:
+            return call()
+        except StoreError as error:
+            if _NOT_READY not in str(error):
+                raise
         return _retry(call)
 
     def upsert(

@@ -35,7 +35,7 @@ from crabpath_retrievers.core.text import (
 )
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.attribution.citations import Passage, find_citations, to_passages
-from crabpath_retrievers.retrieval.search import look_up_terms
+from crabpath_retrievers.retrieval.search import compute_idf, select_query_words
 from crabpath_retrievers.storage import GraphStore
 
 # English only; in other languages such an answer counts as an ordinary word.
@@ -304,8 +304,8 @@ def attribute_turn(store: GraphStore, turn: Turn, answer: str) -> dict[str, floa
     Returns:
         Support in [0, 1] by document id: of every document, or empty if nothing is known.
     """
-    namespace = store.walk.get_clock(turn.namespace).key
-    nodes = store.catalog.documents([item.node for item in turn.returned], namespace=namespace)
     words = tokenise(turn.query) + tokenise(answer[:MAX_ANSWER_CHARS])
-    idf = look_up_terms(store, words, _ANSWER_SEARCH).idf
-    return attribute_answer(answer, turn.query, to_passages(turn, nodes), idf)
+    facts = store.walk.read_facts(turn.namespace, select_query_words(words, _ANSWER_SEARCH))
+    shown = [item.node for item in turn.returned]
+    nodes = store.catalog.documents(shown, namespace=facts.clock.key)
+    return attribute_answer(answer, turn.query, to_passages(turn, nodes), compute_idf(facts))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from crabpath_retrievers.core.graph import Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import quote_as_json
 from crabpath_retrievers.core.time_limit import run_with_timeout
 from crabpath_retrievers.routing.policy import RoutingRequest, format_experience
@@ -72,7 +72,7 @@ def list_entries(request: RoutingRequest) -> list[RouteOption]:
 
 def _score_edges(
     request: RoutingRequest,
-) -> Iterator[tuple[tuple[int, int], OutgoingEdge, float, float]]:
+) -> Iterator[tuple[tuple[int, int], WalkEdge, float, float]]:
     """Place, edge, weight and score above STOP of every edge."""
     for row, choice in enumerate(request.choices):
         stop = request.policy.stop_score + choice.stop_weight
@@ -159,7 +159,7 @@ def _limit_candidates(
     return few
 
 
-def _list_inhibited(request: RoutingRequest) -> list[OutgoingEdge]:
+def _list_inhibited(request: RoutingRequest) -> list[WalkEdge]:
     """The strongest inhibitory edges, one per target."""
     edges = {edge.target.key: edge for choice in request.choices for edge in choice.inhibited}
     return sorted(edges.values(), key=lambda edge: edge.weight)[:_AVOIDED]
@@ -174,7 +174,7 @@ def _estimate_length(text: str, count: Callable[[str], int], room: int) -> int:
 def _write_message(
     request: RoutingRequest,
     offered: Sequence[RouteOption],
-    avoid: Sequence[OutgoingEdge],
+    avoid: Sequence[WalkEdge],
     nodes: Mapping[str, Node],
     length: int,
     min_query: int,

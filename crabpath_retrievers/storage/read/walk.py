@@ -44,12 +44,32 @@ class Clock(NamedTuple):
     knobs: str | None = None
 
 
+class QueryFacts(NamedTuple):
+    """What a store knows about a query before its candidates are read.
+
+    Attributes:
+        clock: State of the namespace; all 0 for one that does not exist.
+        frequencies: Document frequency by word; unknown words are left out.
+        total: Number of nodes.
+        mean_length: Mean length of the nodes in tokens, at least 1.
+        named: Keys of the nodes with a name, by name; unknown names are left out.
+    """
+
+    clock: Clock
+    frequencies: dict[str, int]
+    total: int
+    mean_length: float
+    named: dict[str, list[int]]
+
+
 class Frontier(NamedTuple):
     """Outgoing edges of a frontier, and the weight of STOP by key of the node that has one."""
 
     pointers: list[OutgoingEdge]
     stops: dict[int, float]
 
+
+_IS_CLOCK, _IS_TERM, _IS_COUNTER, _IS_NAME = range(4)
 
 _HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
 _ZERO = sa.literal_column("0", sa.Integer)
@@ -73,22 +93,35 @@ _CLOCK = CompiledSelect(
         namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
-_OWNERS = CompiledSelect(
-    sa.select(names.c.name, names.c.node)
-    .join(nodes, nodes.c.key == names.c.node)
-    .where(
-        names.c.name.in_(sa.bindparam("names", expanding=True)),
-        nodes.c.owner == sa.literal_column("0", sa.Integer),
-    )
-)
-_TERMS = CompiledSelect(
+
+
+def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:
+    """A row of ``_FACTS``; the columns that only the clock fills are NULL in the others."""
+    nothing: list[Any] = [sa.literal_column("NULL")] * (5 - len(more))
+    return sa.select(sa.literal_column(str(kind), sa.Integer), text, number, *more, *nothing)
+
+
+_FACTS = CompiledSelect(
     sa.union_all(
-        sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
+        _select_fact(
+            _IS_CLOCK,
+            namespaces.c.knobs,
+            namespaces.c.key,
+            namespaces.c.turn,
+            namespaces.c.exponent,
+            namespaces.c.version,
+            namespaces.c.note_count,
+            sa.func.coalesce(_HUBS.scalar_subquery(), _ZERO),
+        ).where(namespaces.c.name == sa.bindparam("namespace")),
+        _select_fact(_IS_TERM, terms.c.term, terms.c.frequency).where(
             terms.c.term.in_(sa.bindparam("terms", expanding=True))
         ),
-        sa.select(meta.c.name, sa.cast(meta.c.value, sa.BigInteger), sa.literal_column("0")).where(
+        _select_fact(_IS_COUNTER, meta.c.name, sa.cast(meta.c.value, sa.BigInteger)).where(
             meta.c.name.in_([sa.literal_column("'nodes'"), sa.literal_column("'tokens'")])
         ),
+        _select_fact(_IS_NAME, names.c.name, names.c.node)
+        .join(nodes, nodes.c.key == names.c.node)
+        .where(names.c.name.in_(sa.bindparam("names", expanding=True)), nodes.c.owner == _ZERO),
     )
 )
 
@@ -189,21 +222,34 @@ class WalkQueries:
             rows = _CLOCK.rows(connection, {"name": namespace})
         return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
 
-    def find_named_nodes(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
-        """Nodes with these names, as ``(name, key)``; unknown names are left out."""
-        if not candidates:
-            return []
-        with self._store.open_reader() as connection:
-            return [(n, key) for n, key in _OWNERS.rows(connection, {"names": list(candidates)})]
+    def read_facts(
+        self, namespace: str, words: Sequence[str], names: Sequence[str] = ()
+    ) -> QueryFacts:
+        """Clock, term statistics and owners of names, in one statement.
 
-    def get_frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
-        """Document frequency by known word, number of nodes, mean length in tokens (≥ 1)."""
+        Args:
+            namespace: The namespace that asks.
+            words: Words of the query.
+            names: Normalised names that the query may contain.
+        """
+        wanted = {"namespace": namespace, "terms": list(words), "names": list(names)}
         with self._store.open_reader() as connection:
-            rows = _TERMS.rows(connection, {"terms": list(words)})
-        found = {term: frequency for term, frequency, is_term in rows if is_term}
-        counters = {name: value for name, value, is_term in rows if not is_term}
+            rows = _FACTS.rows(connection, wanted)
+        clock, frequencies, counters = Clock(0, 0, 0.0), {}, {}
+        named: dict[str, list[int]] = {}
+        for kind, text, number, *more in rows:
+            if kind == _IS_TERM:
+                frequencies[text] = number
+            elif kind == _IS_NAME:
+                named.setdefault(text, []).append(number)
+            elif kind == _IS_COUNTER:
+                counters[text] = number
+            else:
+                turn, exponent, version, notes, hubs = more
+                clock = Clock(number, turn, exponent, version, notes, hubs, text)
         total = counters.get("nodes", 0)
-        return found, total, max(1.0, counters.get("tokens", 0) / max(1, total))
+        mean_length = max(1.0, counters.get("tokens", 0) / max(1, total))
+        return QueryFacts(clock, frequencies, total, mean_length, named)
 
 
 def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[OutgoingEdge]:
