@@ -8,7 +8,8 @@ from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.storage.write.apply import Writer
+from crabpath_retrievers.storage.write.notes import delete_notes
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -181,8 +182,7 @@ def test_an_id_that_somebody_else_has_now_stays_theirs(memory, asker):
     memory.teach("Cherries are red.", id="x")
     kept = memory.namespaces.snapshot()
     with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
-        writer = Writer(connection, memory.store._fulltext)
-        writer._notes._delete_where(nodes.c.id == "x")
+        delete_notes(Transaction(connection, memory.store._fulltext), nodes.c.id == "x")
     memory.teach("Plums are blue.", id="x", namespace="ann")
     memory.namespaces.restore(kept)
     assert "x" in asker.found(namespace="ann")
