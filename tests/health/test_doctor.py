@@ -198,6 +198,13 @@ class TestDatabase:
         assert {f.message.split()[3] for f in findings} >= {tables.edges.name, tables.contents.name}
         assert all(f.severity == "error" for f in findings)
 
+    def test_counts_and_names_of_nothing(self, place):
+        """Every table that refers to nodes is looked at, not only edges and texts."""
+        place.sql(f"INSERT INTO {tables.usage} VALUES (1, 999999, 1, 0, 0)")
+        place.sql(f"INSERT INTO {tables.names} VALUES ('nobody', 999999)")
+        findings = examine(place.path, embeddings=PLAIN).findings
+        assert {f.message.split()[3] for f in findings} == {tables.usage.name, tables.names.name}
+
     def test_an_interrupted_ingest(self, place):
         """What it left is told, and explains vectors that belong to no chunk."""
         with place.open() as memory:

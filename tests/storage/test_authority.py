@@ -9,7 +9,8 @@ from tables import namespaces, weight_changes
 from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock, PutEdges, WeightDelta
 from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
-from crabpath_retrievers.storage.write.weights import WeightWriter
+from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.weights import undo_weights
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LEFT = {Authority.OVERLAY: 0.5, Authority.CANONICAL: 0.5**0.25, Authority.CONSTITUTIONAL: 1.0}
@@ -111,7 +112,7 @@ def undo(store, cause="f"):
     """Take back the moves of one cause, as undoing does."""
     with store._engine.begin() as connection:
         row = connection.execute(sa.select(namespaces.c.key, namespaces.c.exponent)).one()
-        WeightWriter(connection, *row).undo(cause)
+        undo_weights(Transaction(connection, store._fulltext), *row, cause)
 
 
 @pytest.mark.parametrize("rank", Authority)
