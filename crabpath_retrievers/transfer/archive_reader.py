@@ -1,7 +1,4 @@
-"""Reads an archive; all members are verified before any row is returned.
-
-The manifest of an archive: version, origin and members.
-"""
+"""Reads an archive; all members are verified before any row is returned."""
 
 import json
 import re

@@ -117,7 +117,7 @@ class RowReader:
             row: A parsed row, with bytes for binary values.
 
         Raises:
-            ODD: A value cannot be read.
+            ValueError: A value cannot be read; likewise the others of ``MALFORMED``.
         """
         for column, value in row.items():
             if isinstance(value, str) and "\x00" in value:
@@ -137,13 +137,11 @@ class RowReader:
             self._require_snapshot(row["content"])
         if self.table == "meta":
             _require_fact(row["name"], row["value"])
-        # Lessons and episodes must refer to nodes by ids or keys.
-        if not all(isinstance(node, (str if self.by_id else int)) for node in self._nodes(row)):
+        # Effects and episodes must refer to nodes by ids or keys.
+        kind = str if self.by_id else int
+        if not all(isinstance(node, kind) for node in find_nodes_in((self.table, [row]), kind)):
             msg = "it refers to a node by a value of the wrong type"
             raise ValueError(msg)
-
-    def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
-        return find_nodes_in((self.table, [row]), str if self.by_id else int)
 
     def _require_vector(self, vector: bytes) -> None:
         numbers = np.frombuffer(vector, dtype=VECTOR_DTYPE)
@@ -275,19 +273,12 @@ class _Inverse:
     episodes: list[tuple[str, str, str]] | None = None
 
 
-_parse_turn, _parse_feedback, _parse_lesson = (
-    _make_parser(Turn),
-    _make_parser(Feedback),
-    _make_parser(_Lesson),
+_parse_turn, _parse_feedback, _parse_lesson, _parse_report, _parse_tuning = map(
+    _make_parser, (Turn, Feedback, _Lesson, HealthReport, _Tuning)
 )
-_parse_report, _parse_embedder, _parse_inverse = (
-    _make_parser(HealthReport),
-    _make_parser(_Embedder),
-    _make_parser(_Inverse),
-)
-_parse_tuning = _make_parser(_Tuning)
+_parse_embedder, _parse_inverse = map(_make_parser, (_Embedder, _Inverse))
 _parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
-_parse_voices = _make_parser(dict[str, dict[str, float]])
+_parse_user_credits = _make_parser(dict[str, dict[str, float]])
 
 
 def _check_turn(text: str) -> None:
@@ -402,7 +393,7 @@ def parse_dimension(embedder: str) -> int:
     """Return the dimension in the stored description of an embedder.
 
     Raises:
-        ODD: The text does not describe an embedder.
+        ValueError: The text does not describe an embedder.
     """
     known = _parse_embedder(embedder)
     probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
@@ -416,7 +407,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _parse_object,
     ("episodes", "documents"): _parse_credits,
     ("episodes", "id"): _require_id,
-    ("episodes", "credit_by_user"): _parse_voices,
+    ("episodes", "credit_by_user"): _parse_user_credits,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _check_feedback,
     ("health_reports", "report"): _check_report,

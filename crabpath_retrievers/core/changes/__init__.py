@@ -1,8 +1,4 @@
-"""Change records: everything that is written to the graph store is described by one of these.
-
-Ingest, learning and maintenance compute them; ``GraphStore.apply`` carries out all changes of one
-call in one transaction and journals them.
-"""
+"""Change records: what :class:`Change` describes, by topic; the most used are exported here."""
 
 from crabpath_retrievers.core.changes.corpus import (
     Change,

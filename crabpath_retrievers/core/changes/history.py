@@ -1,7 +1,4 @@
-"""Change records of history: undo of feedback, and snapshots of learned state.
-
-Change records of the region MDP: transition counts.
-"""
+"""Change records of history: undo of feedback, snapshots, and transition counts of regions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

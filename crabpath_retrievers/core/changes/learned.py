@@ -1,7 +1,4 @@
-"""Change records of namespaces: turns, feedback, weights, counts and episodes.
-
-Changes of learned weights, by the node ids that turn records use.
-"""
+"""Change records of namespaces: turns, feedback, weights, counts and episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

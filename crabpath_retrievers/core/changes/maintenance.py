@@ -1,11 +1,4 @@
-"""Change records of maintenance: pruning, connecting, merging, compaction, and undo.
-
-Change record of A/B trials: the state of a trial.
-
-Change record of the autotuner: settings of one namespace, and the state of its tuning.
-
-Change record of health reports.
-"""
+"""Change records of maintenance and its undo, of trials, of the autotuner, of health reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads for health reports: counters and samples, whose cost does not grow with the corpus.
 
-Reads of edges for health reports: structural ones of sampled nodes, learned ones of a namespace.
-
 Learned rows are read in full up to a limit; beyond it, those of a fixed pseudo-random share of the
 source nodes.
 """

@@ -1,9 +1,4 @@
-"""Reads of maintenance, in blocks; queries use none of them.
-
-Reads of the journal and of waiting feedback that writers need, too.
-
-Reads for merging near-duplicates and for splitting long documents.
-"""
+"""Reads of maintenance, many of whole tables in blocks; queries use none of them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -83,6 +78,39 @@ class IsolatedNode(NamedTuple):
 
     key: int
     vector: Vector
+
+
+class DocumentText(NamedTuple):
+    """The text of a node; its metadata as JSON."""
+
+    key: int
+    title: str
+    content: str
+    metadata: str
+
+
+class MergeCandidate(NamedTuple):
+    """A node that may be a near-duplicate of another one.
+
+    Attributes:
+        key: Key of the node; older nodes have smaller keys.
+        authority: Number of its authority.
+        uses: Turns that used it, summed over all namespaces.
+        vector: Unit vector, shape ``[d]``.
+    """
+
+    key: int
+    authority: int
+    uses: float
+    vector: Vector
+
+
+class LongDocument(NamedTuple):
+    """A document with a long text."""
+
+    key: int
+    id: str
+    content: str
 
 
 class MaintenanceQueries(Queries):
@@ -177,43 +205,6 @@ class MaintenanceQueries(Queries):
 
     def _count(self, query: sa.Select[Any]) -> int:
         return int(self._scalar(query) or 0)
-
-
-class DocumentText(NamedTuple):
-    """The text of a node; its metadata as JSON."""
-
-    key: int
-    title: str
-    content: str
-    metadata: str
-
-
-class MergeCandidate(NamedTuple):
-    """A node that may be a near-duplicate of another one.
-
-    Attributes:
-        key: Key of the node; older nodes have smaller keys.
-        authority: Number of its authority.
-        uses: Turns that used it, summed over all namespaces.
-        vector: Unit vector, shape ``[d]``.
-    """
-
-    key: int
-    authority: int
-    uses: float
-    vector: Vector
-
-
-class LongDocument(NamedTuple):
-    """A document with a long text."""
-
-    key: int
-    id: str
-    content: str
-
-
-class DuplicateQueries(Queries):
-    """Reads of whole tables in blocks; queries use none of them."""
 
     def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
         """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""

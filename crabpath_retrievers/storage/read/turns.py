@@ -1,9 +1,4 @@
-"""Reads of turn records and of the journal.
-
-Names under which the metadata of the store holds trials.
-
-Reads of A/B trials: their state, turns and feedback.
-"""
+"""Reads of turn records, of the journal, and of A/B trials."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Export of all rows of a store or of one namespace, from one consistent state.
-
-Consistency checks of the store for the doctor: reads of whole tables.
-"""
+"""Reads of whole tables: rows to export, from one consistent state, and checks of the doctor."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -30,7 +27,7 @@ from crabpath_retrievers.storage.schema import (
     notes,
     staging,
 )
-from crabpath_retrievers.storage.sql_tools import Queries, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries, select_in
 
 _AT_ONCE = 1000  # rows in memory
 
@@ -113,11 +110,9 @@ class Dump:
 
     def names(self, keys: set[int]) -> dict[int, str]:
         """Ids of nodes by key."""
-        found: dict[int, str] = {}
-        for part in split_batches(sorted(keys)):
-            query = sa.select(s.nodes.c.key, s.nodes.c.id).where(s.nodes.c.key.in_(part))
-            found |= {key: name for key, name in self._connection.execute(query)}
-        return found
+        query = sa.select(s.nodes.c.key, s.nodes.c.id)
+        rows = select_in(self._connection, query, s.nodes.c.key, sorted(keys))
+        return {key: name for key, name in rows}
 
     def get_last_keys(self) -> dict[str, int]:
         """Highest key that each table with generated keys has assigned, also to deleted rows."""
@@ -222,9 +217,8 @@ class Checks(Queries):
     def get_staged_ids(self) -> dict[str, set[str]]:
         """Ids in the ingest queue, by their operation."""
         found: dict[str, set[str]] = {}
-        with self._store.open_reader() as connection:
-            for name, operation in connection.execute(sa.select(staging.c.id, staging.c.operation)):
-                found.setdefault(operation, set()).add(name)
+        for name, operation in self._rows(sa.select(staging.c.id, staging.c.operation)):
+            found.setdefault(operation, set()).add(name)
         return found
 
     def meta(self) -> dict[str, str]:
@@ -261,8 +255,7 @@ class Checks(Queries):
             .where(notes.c.indexed >= least)
         )
         found: dict[str, set[str]] = {}
-        with self._store.open_reader() as connection:
-            for kind, query in (("episodes", of_episodes), ("notes", of_notes)):
-                for namespace, name in connection.execute(query):
-                    found.setdefault(f"{kind}-{namespace}", set()).add(name)
+        for kind, query in (("episodes", of_episodes), ("notes", of_notes)):
+            for namespace, name in self._rows(query):
+                found.setdefault(f"{kind}-{namespace}", set()).add(name)
         return found

@@ -36,7 +36,7 @@ from crabpath_retrievers.storage.write.snapshots import (
     read_snapshot,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
-from crabpath_retrievers.storage.write.weights import WeightWriter, insert_unattributed_changes
+from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
 
 
 def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
@@ -56,7 +56,7 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     require_unchanged(effects, cause)
     assert effects is not None  # noqa: S101
     last = _find_last_effect(tx, space.key) == effects.sequence
-    WeightWriter(tx.connection, space.key, space.exponent).undo(cause)
+    undo_weights(tx, space.key, space.exponent, cause)
     exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
     _update_namespace(tx, space.key, exponent=exponent, model=change.mind)
     record = json.loads(effects.record)
