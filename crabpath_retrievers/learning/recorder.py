@@ -124,6 +124,8 @@ class Recorder:
             )
             receipt = receipt._replace(note=note)
         _log_receipt(receipt, feedback)
+        if self.is_backlog_due():
+            self.index_backlog()
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
