@@ -159,7 +159,7 @@ def test_turns_are_found_by_another_process(retriever):
         (lambda h: h.score(1, run_id="r", sorce="x"), InvalidInputError, "a mapping with some"),
         (lambda _: CrabPathCallbackHandler("memory"), InvalidInputError, "its memory, not str"),
         (
-            lambda h: CrabPathCallbackHandler(h._listener.recorder.memory, most_runs=0),
+            lambda h: CrabPathCallbackHandler(h._listener.memory, most_runs=0),
             InvalidInputError,
             "keep at least 1 run",
         ),
