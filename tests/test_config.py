@@ -21,8 +21,10 @@ from crabpath_retrievers.config import (
     TierSettings,
     WalkSettings,
 )
+from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.config.maintenance import TrialSettings
+from crabpath_retrievers.config.outcome_policy import Rule
 from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -96,7 +98,8 @@ def test_mappings_that_are_given_in_part_keep_their_other_defaults():
     assert LearningSettings(sources={"human": 0.5}).sources["self"] == 0.6
 
 
-GROUPS = [group for group in ValidatedSettings.__subclasses__() if group.__name__ != "Knobs"]
+WITHOUT_DEFAULTS = {Knobs, Rule}
+GROUPS = [group for group in ValidatedSettings.__subclasses__() if group not in WITHOUT_DEFAULTS]
 
 
 def bounds(field):

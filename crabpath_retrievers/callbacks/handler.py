@@ -26,13 +26,13 @@ from crabpath_retrievers.callbacks.signals import (
     make_observed_signals,
     parse_signals,
 )
-from crabpath_retrievers.core.feedback import Feedback, Receipt
-from crabpath_retrievers.core.outcome_policy import (
+from crabpath_retrievers.config.outcome_policy import (
     PAUSE_EXCEPTIONS,
     EventKind,
     OutcomePolicy,
     collect_exception_names,
 )
+from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError

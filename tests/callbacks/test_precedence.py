@@ -163,9 +163,13 @@ def test_turns_are_found_by_another_process(retriever):
             InvalidInputError,
             "keep at least 1 run",
         ),
-        (lambda _: Rule(2.0, "human"), InvalidInputError, "outcome must be a number from -1"),
-        (lambda _: Rule(1.0, "me"), InvalidInputError, "unknown source 'me'"),
-        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be a Rule"),
+        (
+            lambda _: Rule(2.0, "human"),
+            InvalidInputError,
+            "outcome must be a number of at least -1",
+        ),
+        (lambda _: Rule(1.0, "me"), InvalidInputError, "one of human, .*not 'me'"),
+        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be Rule"),
         (lambda _: OutcomePolicy(feedback_keys="x"), InvalidInputError, "must be a tuple of texts"),
     ],
 )

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.outcome_policy import OutcomePolicy
 from crabpath_retrievers.core.query import text_of
 from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.core.turn import Turn
