@@ -8,7 +8,6 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
@@ -29,12 +28,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.aliases import SOURCE_OWNERS
 from crabpath_retrievers.storage.read.turns import StoredTurn
 
-TAUGHT_KINDS: Mapping[str, tuple[NoteKind, str]] = {
-    "teaching": ("teaching", "overlay"),
-    "directive": ("directive", "canonical"),
-}
-"""Kinds of notes that ``teach`` takes, each with its default authority."""
-
+_DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
 _LONGEST_NAME = 600
 _SHOWN = 5
 
@@ -48,47 +42,16 @@ class NoteFields(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
 
 
-def teach_note(
-    services: Services,
-    text: str,
-    kind: str,
-    *,
-    query: str | None,
-    namespace: str,
-    authority: str | None,
-    fields: NoteFields,
-) -> str:
-    """Save a teaching or a directive; arguments, result and errors as ``CrabPath.teach``."""
-    if not isinstance(kind, str) or kind not in TAUGHT_KINDS:
+def require_taught_kind(kind: object) -> str:
+    """The authority that a kind of note gets by default.
+
+    Raises:
+        InvalidInputError: ``CrabPath.teach`` takes no such kind.
+    """
+    if not isinstance(kind, str) or kind not in _DEFAULT_AUTHORITIES:
         msg = f"kind must be 'teaching' or 'directive', not {format_value(kind)}: or use correct"
         raise InvalidInputError(msg)
-    note_kind, default_authority = TAUGHT_KINDS[kind]
-    said = _note_content(text, fields)
-    asked = None if query is None else NoteQuestion(query)
-    rank = default_authority if authority is None else authority
-    return _save_note(services, note_kind, namespace, said, rank, asked)
-
-
-def correct_turn(
-    services: Services,
-    text: str,
-    *,
-    turn_id: str | None,
-    wrong: Sequence[str] | str | None,
-    query: str | None,
-    namespace: str | None,
-    authority: str,
-    fields: NoteFields,
-) -> str:
-    """Save a correction; arguments, result and errors as ``CrabPath.correct``."""
-    logged = None if turn_id is None else _find_turn(services, turn_id, namespace)
-    if namespace is None:
-        namespace = logged.turn.namespace if logged else DEFAULT_NAMESPACE
-    if wrong is None:
-        wrong = _best_document(services.store, logged) if logged else ()
-    said = _note_content(text, fields, wrong)
-    asked = NoteQuestion(query) if query is not None else _question(logged)
-    return _save_note(services, "correction", namespace, said, authority, asked, logged)
+    return _DEFAULT_AUTHORITIES[kind]
 
 
 def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict[str, int]:
@@ -117,7 +80,8 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     return keys | store.learned.keys([aliases.get(c.id, c.id) for c in chunks])
 
 
-def _note_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
+def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
+    """What a note says, as it was given."""
     return NoteContent(
         text,
         fields.get("title", ""),
@@ -128,7 +92,7 @@ def _note_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()
     )
 
 
-def _save_note(
+def save_note(
     services: Services,
     kind: NoteKind,
     namespace: str,
@@ -137,8 +101,21 @@ def _save_note(
     asked: NoteQuestion | None,
     logged: StoredTurn | None = None,
 ) -> str:
-    """Save a note unless it exists already just so; returns its id."""
-    services.require_open()
+    """Save a note unless it exists already just so; returns its id.
+
+    Args:
+        services: Of the memory.
+        kind: Teaching, directive or correction.
+        namespace: The namespace of the note.
+        raw: What it says.
+        authority: How slowly weights of edges that lead to it decay.
+        asked: The question that it answers.
+        logged: The turn that it corrects.
+
+    Raises:
+        InvalidInputError: Something cannot be used, or the namespace is frozen.
+        NotFoundError: A document that it names does not exist.
+    """
     store = services.store
     rank, owner = Authority.of(authority), namespace_of(namespace)
     if asked is not None:
@@ -174,24 +151,28 @@ def _note_change(
     return build_note(namespace, kind, said, vector, authority=rank, asked=asked, beside=edges)
 
 
-def _find_turn(services: Services, turn_id: str, namespace: str | None) -> StoredTurn:
-    services.require_open()
+def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
+    """The record of a turn.
+
+    Raises:
+        NotFoundError: There is none in that namespace.
+    """
     scope = None if namespace is None else namespace_of(namespace)
     name = text_of("turn_id", turn_id)
-    logged = services.store.turns.find(name, namespace=scope)
+    logged = store.turns.find(name, namespace=scope)
     if logged is None:
         msg = f"no turn {name!r} is recorded here: check the id and the namespace"
         raise NotFoundError(msg)
     return logged
 
 
-def _best_document(store: GraphStore, logged: StoredTurn) -> list[str]:
+def find_best_document(store: GraphStore, logged: StoredTurn) -> list[str]:
     """Id of the best document of a turn; none when it was forgotten."""
     best = [item.node for item in logged.turn.returned[:1]]
     return [node for node in best if store.learned.keys([node])]
 
 
-def _question(logged: StoredTurn | None) -> NoteQuestion | None:
+def make_question(logged: StoredTurn | None) -> NoteQuestion | None:
     """The question of a turn, with its vector where that was recorded."""
     if logged is None:
         return None

@@ -18,22 +18,17 @@ from crabpath_retrievers.learning.agent_episodes import (
     EpisodeLearner,
     EpisodeState,
 )
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
-class MemoryRegions:
+class MemoryRegions(Component):
     """Assign texts to regions, learn from episodes, and read the region MDP."""
-
-    def __init__(self, services: Services) -> None:
-        """Work on the regions of a memory."""
-        self._services = services
 
     def levels(self) -> tuple[int, ...]:
         """The levels on which steps are counted, finest first; empty for a very small memory."""
-        self._services.require_open()
         return self._services.regions.levels()
 
     def assign(self, vector: str | Sequence[float], level: int | None = None) -> str:
@@ -53,7 +48,6 @@ class MemoryRegions:
             EmbeddingMismatchError: The vector has another dimension.
         """
         services = self._services
-        services.require_open()
         hubs = self.models().hubs(level)
         if isinstance(vector, str):
             (text,) = _checked_texts(vector, "a text")
@@ -71,7 +65,6 @@ class MemoryRegions:
         Raises:
             NotFoundError: The level has no hub.
         """
-        self._services.require_open()
         return self.models().assignments(level)
 
     def mdp(self, level: int | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
@@ -85,7 +78,6 @@ class MemoryRegions:
             NotFoundError: The level has no hub, or steps are not counted on it.
             InvalidInputError: There is no such level.
         """
-        self._services.require_open()
         return RegionMDP(self, level, namespace=namespace)
 
     def learn_episode(
@@ -124,7 +116,6 @@ class MemoryRegions:
             NotFoundError: An id of no document, or a memory that is too small for regions.
             EmbeddingMismatchError: A vector has another dimension.
         """
-        self._services.require_open()
         name = namespace_of(namespace)
         if classify is not None and not callable(classify):
             msg = f"classify must be a function of one action, not {format_value(classify)}"

@@ -254,6 +254,24 @@ class Services:
         return sorted(others, key=lambda item: -item[1])[:k]
 
 
+class Component:
+    """Methods of a memory over its services."""
+
+    def __init__(self, services: Services) -> None:
+        """Work on the memory that has these services."""
+        self._all_services = services
+
+    @property
+    def _services(self) -> Services:
+        """The services of the memory.
+
+        Raises:
+            StoreUnavailableError: It was closed.
+        """
+        self._all_services.require_open()
+        return self._all_services
+
+
 def _close_within(seconds: float, stack: ExitStack) -> None:
     """Close parts; all their waiting for servers takes no longer than a time limit."""
     with limit_waiting(seconds):
