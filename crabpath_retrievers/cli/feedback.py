@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any, cast
 
 import typer
@@ -214,15 +215,15 @@ def run_learn(
         msg = "--since, --key and --namespace are about LangSmith: give --from-langsmith PROJECT"
         raise InvalidInputError(msg)
     langsmith = None
-    with existing_store(store) as opened, _catch_signals() as end:
+    with existing_store(store) as opened, _catch_signals() as ended:
         outside = StandaloneLearner(opened, tune_after_lesson)
         if from_langsmith is not None:
             langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
-            tally = outside.serve(poll, end.is_asked)
+            tally = outside.serve(poll, ended.is_set)
         else:
-            tally = outside.queue.learn_waiting(should_stop=end.is_asked)
+            tally = outside.queue.learn_waiting(should_stop=ended.is_set)
         waiting = opened.learned.count_feedback()["waiting"]
     data: dict[str, Any] = {**tally._asdict(), "waiting": waiting}
     text = [f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting"]
@@ -260,30 +261,20 @@ def _parse_time(since: str | None) -> datetime | None:
         raise InvalidInputError(msg) from error
 
 
-class _End:
-    """Whether a signal asked the process to end."""
-
-    asked = False
-
-    def is_asked(self) -> bool:
-        """Whether the process should end."""
-        return self.asked
-
-
 @contextmanager
-def _catch_signals() -> Iterator[_End]:
-    """The first SIGTERM or SIGINT sets a flag, a second one ends the process."""
-    end = _End()
+def _catch_signals() -> Iterator[Event]:
+    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
+    ended = Event()
     former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
-    def ask(number: int, _frame: object) -> None:
-        end.asked = True
+    def end(number: int, _frame: object) -> None:
+        ended.set()
         signal.signal(number, former[number])
 
     for number in former:
-        signal.signal(number, ask)
+        signal.signal(number, end)
     try:
-        yield end
+        yield ended
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

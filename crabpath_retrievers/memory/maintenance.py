@@ -159,9 +159,10 @@ class MemoryMaintenance(Component):
             ConfigurationError: The index holds vectors, and none of this memory.
             StoreError: A store failed.
         """
-        self._services.reindexing.reindex_all()
-        self._services.save_vectors_place()
-        return self._services.index.count()
+        services = self._services
+        services.reindexing.reindex_all()
+        services.save_vectors_place(services.store.catalog.meta())
+        return services.index.count()
 
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)

@@ -5,11 +5,11 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -184,7 +184,7 @@ class Services:
             )
             empty = int(meta.get("nodes", 0)) == 0
             if empty or reindex or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
-                services.save_vectors_place()
+                services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.
             services._release.detach()
             undo.enter_context(closing(services.recorder))
@@ -227,10 +227,10 @@ class Services:
             self.identity.verify(vector)
         return vector
 
-    def save_vectors_place(self) -> None:
-        """Write into the graph store where its vectors are kept."""
-        saved, place = self.store.catalog.meta().get("vectors", OWN), vectors_place(self.index)
-        if place != saved:
+    def save_vectors_place(self, meta: Mapping[str, str]) -> None:
+        """Write into the graph store where its vectors are kept, unless its facts say so."""
+        place = vectors_place(self.index)
+        if place != meta.get("vectors", OWN):
             self.store.apply([PutMeta((("vectors", place),))])
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
@@ -292,14 +292,7 @@ def _router_of(router: Any) -> Router:
     return ChatModelRouter(router)
 
 
-class _Closable(Protocol):
-    """A resource of a memory."""
-
-    def close(self) -> None:
-        """Release files and connections."""
-
-
-def _close_all(*parts: _Closable) -> None:
+def _close_all(*parts: Recorder | VectorIndex | GraphStore) -> None:
     """Close every part in order, also when closing one of them fails."""
     with ExitStack() as stack:
         for part in reversed(parts):
