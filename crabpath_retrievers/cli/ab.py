@@ -1,6 +1,7 @@
 """Command group ``crabpath ab``: A/B trials; it reads the graph store alone."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -33,36 +34,31 @@ def list_trials(store: Store = DEFAULT_STORE) -> Output:
 
 def show_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Compare the two arms of a trial, and say what follows."""
-    with existing_store(store) as opened:
-        return _show_report(Trial.open(opened, name))
+    return _report(store, name)
 
 
 def check_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Check a trial for harm, and end it if the treatment is worse."""
-    with existing_store(store) as opened:
-        trial = Trial.open(opened, name)
-        trial.checkpoint()
-        return _show_report(trial)
+    return _report(store, name, Trial.checkpoint)
 
 
 def promote_treatment(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Give all sessions the treatment, if it is better."""
-    with existing_store(store) as opened:
-        trial = Trial.open(opened, name)
-        trial.promote()
-        return _show_report(trial)
+    return _report(store, name, Trial.promote)
 
 
 def roll_back_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Give all sessions the control."""
+    return _report(store, name, Trial.roll_back)
+
+
+def _report(store: str, name: str, act: Callable[[Trial], object] | None = None) -> Output:
+    """Compare the arms of a trial, after an action on it."""
     with existing_store(store) as opened:
         trial = Trial.open(opened, name)
-        trial.roll_back()
-        return _show_report(trial)
-
-
-def _show_report(trial: Trial) -> Output:
-    report = trial.report()
+        if act is not None:
+            act(trial)
+        report = trial.report()
     data, state = report.to_dict(), report.state
     comparisons = {row.metric: row for row in report.comparisons}
     rows = [

@@ -1,13 +1,13 @@
 """Notes of a namespace: teachings, directives and corrections, visible to it alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
+from crabpath_retrievers.core.changes.notes import NoteKind
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
@@ -81,14 +81,24 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """What a note says, as it was given."""
+    """What a note says, as it is stored.
+
+    Raises:
+        InvalidInputError: A text is none, empty or too long, or ids are no list.
+    """
+    title, name = fields.get("title", ""), fields.get("id")
+    untitled, metadata = isinstance(title, str) and not title, fields.get("metadata")
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, Mapping):
+        msg = f"the metadata must be a mapping, not {type(metadata).__name__}"
+        raise InvalidInputError(msg)
     return NoteContent(
-        text,
-        fields.get("title", ""),
+        _check_text("text", text, MAX_NOTE_CHARS),
+        "" if untitled else _check_text("title", title, _LONGEST_NAME),
         texts_of(fields.get("related", ()), name="related"),
         texts_of(wrong, name="wrong"),
-        fields.get("id"),
-        fields.get("metadata") or {},
+        None if name is None else _check_text("id", name, _LONGEST_NAME),
+        to_json_safe(remove_answer_metadata(metadata)),
     )
 
 
@@ -96,7 +106,7 @@ def save_note(
     services: Services,
     kind: NoteKind,
     namespace: str,
-    raw: NoteContent,
+    said: NoteContent,
     authority: str,
     asked: NoteQuestion | None,
     logged: StoredTurn | None = None,
@@ -107,7 +117,7 @@ def save_note(
         services: Of the memory.
         kind: Teaching, directive or correction.
         namespace: The namespace of the note.
-        raw: What it says.
+        said: What it says.
         authority: How slowly weights of edges that lead to it decay.
         asked: The question that it answers.
         logged: The turn that it corrects.
@@ -123,32 +133,21 @@ def save_note(
     if store.learned.get_state(owner).frozen:
         msg = f"namespace {owner!r} is frozen: it learns nothing, teach another one"
         raise InvalidInputError(msg)
-    said = _check_note(raw)
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
     name = said.id or make_note_id(kind, owner, said.text)
     known = {fact.digest for fact in store.notes.get_facts([name]) if fact.namespace == owner}
-    query = None if asked is None else asked.query
-    if hash_note(kind, said, rank, query) not in known:
-        edges = () if logged is None else build_entry_inhibitions(store, logged.turn, said.wrong)
-        store.apply([_note_change(services, kind, owner, said, rank, asked, edges)])
-    return name
-
-
-def _note_change(
-    services: Services,
-    kind: NoteKind,
-    namespace: str,
-    said: NoteContent,
-    rank: Authority,
-    asked: NoteQuestion | None,
-    edges: Iterable[NoteEdge],
-) -> KeepNote:
-    text = prepend_title(said.title, said.text) if said.title else said.text
-    vector = services.identity.embed_text(text)
+    if hash_note(kind, said, rank, None if asked is None else asked.query) in known:
+        return name
+    vector = services.identity.embed_text(
+        prepend_title(said.title, said.text) if said.title else said.text
+    )
     if asked is not None and asked.vector is None:
         asked = replace(asked, vector=services.embedder.query(asked.query))
-    return build_note(namespace, kind, said, vector, authority=rank, asked=asked, beside=edges)
+    edges = () if logged is None else build_entry_inhibitions(store, logged.turn, said.wrong)
+    note = build_note(owner, kind, said, vector, authority=rank, asked=asked, beside=edges)
+    store.apply([note])
+    return name
 
 
 def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredTurn:
@@ -180,23 +179,6 @@ def make_question(logged: StoredTurn | None) -> NoteQuestion | None:
     if logged.vector is not None:
         vector = np.asarray(logged.vector, dtype=np.float32)
     return NoteQuestion(logged.turn.query, vector, logged.turn.id)
-
-
-def _check_note(said: NoteContent) -> NoteContent:
-    """A note as it is stored.
-
-    Raises:
-        InvalidInputError: One of its fields is no text, empty or too long.
-    """
-    untitled = isinstance(said.title, str) and not said.title
-    title = "" if untitled else _check_text("title", said.title, _LONGEST_NAME)
-    name = None if said.id is None else _check_text("id", said.id, _LONGEST_NAME)
-    if not isinstance(said.metadata, Mapping):
-        msg = f"the metadata must be a mapping, not {type(said.metadata).__name__}"
-        raise InvalidInputError(msg)
-    metadata = to_json_safe(remove_answer_metadata(said.metadata))
-    text = _check_text("text", said.text, MAX_NOTE_CHARS)
-    return replace(said, text=text, title=title, id=name, metadata=metadata)
 
 
 def _check_text(name: str, value: object, longest: int) -> str:
