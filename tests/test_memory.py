@@ -87,6 +87,9 @@ async def test_use_after_close(tmp_path):
         lambda: memory.refresh([]),
         lambda: memory.forget("d1"),
         lambda: memory.explain("x"),
+        lambda: memory.teach("a"),
+        lambda: memory.learning.anchor("a"),
+        lambda: memory.graph.neighbors("a"),
         memory.info,
         lambda: CrabPathRetriever(memory=memory).invoke("passage"),
     ):
@@ -94,6 +97,8 @@ async def test_use_after_close(tmp_path):
             use()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
         await memory.aio.retrieve("passage")
+    with pytest.raises(StoreUnavailableError, match="this memory was closed"):
+        await memory.aio.learning.anchor("a")
     with opened(tmp_path) as again:
         assert again.info()["nodes"] == 5  # what `opened` added
 
