@@ -269,6 +269,7 @@ class GraphStore:
                 self.flush()
         except StoreError as error:
             _log.warning("turn records are lost: %s", error)
+        self._recorder.close()
         self._reader.dispose()
         self._engine.dispose()
 
