@@ -82,10 +82,11 @@ class Fts5:
     def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
         """Keys of nodes that contain the tokens next to each other, in order."""
         match = '"' + " ".join(tokens) + '"'
-        rows = connection.exec_driver_sql(
-            "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?",
-            (match, limit),
-        )
+        with open_driver_cursor(connection) as cursor:
+            rows = cursor.execute(
+                "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?",
+                (match, limit),
+            ).fetchall()
         return [key for (key,) in rows]
 
 

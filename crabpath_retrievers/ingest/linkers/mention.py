@@ -1,8 +1,9 @@
 """Linker ``mention``: a text contains the title or an alias of another document.
 
-Each mention makes an edge, and a weaker edge back. Titles in a new text are found by looking up
-its word n-grams in the names table; stored texts that contain a new title are found by a phrase
-search. The cost depends on the document and its matches, not on the size of the corpus.
+Each mention makes an edge, and a weaker edge back. Titles in a new text are found word by word:
+of its word n-grams only those with which a name begins are looked up with one more word. Stored
+texts that contain a new title are found by a phrase search. The cost depends on the document and
+its matches, not on the size of the corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from itertools import islice
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.text import is_specific_name, split_words
+from crabpath_retrievers.core.text import split_words, tokenise
 from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
@@ -49,7 +50,9 @@ class MentionLinker:
         self, new: Sequence[LinkNode], store: LinkQueries
     ) -> Iterator[tuple[int, int]]:
         """Yield pairs (new node, node that it mentions)."""
-        names_by_key = {node.key: self._find_names(node.text) for node in new}
+        names_by_key = {
+            node.key: found for node, found in zip(new, self._find_names(new, store), strict=True)
+        }
         owners = store.owners(sorted(set().union(*names_by_key.values())))
         for key, names in names_by_key.items():
             for name in names:
@@ -62,46 +65,58 @@ class MentionLinker:
         """Yield pairs (node that mentions it, new node)."""
         names = store.names([node.key for node in new])
         owners = store.owners(sorted({name for found in names.values() for name in found}))
+        # Mentions by new nodes do not look up longer names either.
+        short = [name for name in owners if name.count(" ") < self._settings.max_name_words]
+        readers = {
+            " ".join(tokens): self._keep_real_mentions(tokens, found, store)
+            for tokens, found in store.find_phrases(
+                [name.split() for name in short], self._settings.max_mentions
+            )
+        }
         for key, found in names.items():
             for name in found:
-                if name.count(" ") >= self._settings.max_name_words:
-                    continue  # mentions by new nodes do not look up longer names either
-                readers = store.phrase(name.split(), self._settings.max_mentions)
-                for reader in self._keep_real_mentions(name, readers, store):
+                for reader in readers.get(name, ()):
                     if key in self._resolve_owners(owners[name], reader):
                         yield reader, key
 
     def _keep_real_mentions(
-        self, name: str, readers: Sequence[int], store: LinkQueries
-    ) -> Iterable[int]:
-        if " " in name:
+        self, tokens: Sequence[str], readers: Sequence[int], store: LinkQueries
+    ) -> Sequence[int]:
+        if len(tokens) > 1:
             return readers
         # A single word must be capitalised, which full-text search ignores.
-        return (node.key for node in store.nodes(readers) if name in self._find_names(node.text))
+        return [node.key for node in store.nodes(readers) if _is_capitalised(tokens[0], node.text)]
 
     def _resolve_owners(self, owners: Sequence[int], reader: int) -> Sequence[int]:
         """Return the owners of a name; none if it is ambiguous or names the reader itself."""
         common = len(owners) > self._settings.max_owners or reader in owners
         return () if common else owners
 
-    def _find_names(self, text: str) -> set[str]:
-        return find_candidate_names(text, self._settings.max_name_words)
+    def _find_names(self, nodes: Sequence[LinkNode], store: LinkQueries) -> list[list[str]]:
+        """Stored names that occur in the text of each node, the shortest first."""
+        texts = [tokenise(node.text)[:_MAX_WORDS] for node in nodes]
+        found: list[dict[str, None]] = [{} for _ in nodes]
+        # Beginnings of names: number of the text, position of the next word, words so far.
+        begun = [(i, at, token) for i, text in enumerate(texts) for at, token in enumerate(text, 1)]
+        for words in range(1, self._settings.max_name_words + 1):
+            following = store.find_next_names(sorted({gram for _, _, gram in begun}))
+            longer = []
+            for i, at, gram in begun:
+                name = following.get(gram, "")
+                if name == gram:
+                    found[i][gram] = None
+                elif not name.startswith(f"{gram} "):
+                    continue
+                if words < self._settings.max_name_words and at < len(texts[i]):
+                    longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
+            begun = longer
+        return [
+            [name for name in names if " " in name or _is_capitalised(name, node.text)]
+            for node, names in zip(nodes, found, strict=True)
+        ]
 
 
-def find_candidate_names(text: str, longest: int) -> set[str]:
-    """Return every word n-gram of a text that could be a name, as stored in the names table.
-
-    Args:
-        text: Any text.
-        longest: Largest n, in words.
-    """
-    found = list(islice(split_words(text), _MAX_WORDS))
-    tokens = [word.token for word in found]
-    # A single lower-case word is not a name.
-    names = {word.token for word in found if word.capitalised}
-    for start, name in enumerate(tokens):
-        gram = name
-        for token in tokens[start + 1 : start + longest]:
-            gram += " " + token
-            names.add(gram)
-    return {name for name in names if is_specific_name(name)}
+def _is_capitalised(name: str, text: str) -> bool:
+    """Whether a text contains a word that is a name, capitalised: other words are none."""
+    words = islice(split_words(text), _MAX_WORDS)
+    return any(word.capitalised and word.token == name for word in words)

@@ -29,14 +29,10 @@ class SharedTermLinker:
         """Return edges, both ways, between new nodes and chunks that share their rare terms."""
         terms = {node.key: find_candidate_terms(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
-        holders = {
-            term: store.phrase(term, self._settings.max_chunks_per_term + 1)
-            for term in dict.fromkeys(term for found in chosen.values() for term in found)
-        }
+        most = self._settings.max_chunks_per_term
+        searched = dict.fromkeys(term for found in chosen.values() for term in found)
         rare = {
-            t: keys
-            for t, keys in holders.items()
-            if len(keys) <= self._settings.max_chunks_per_term
+            term: keys for term, keys in store.find_phrases(searched, most + 1) if len(keys) <= most
         }
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}

@@ -1,5 +1,6 @@
 """Reads of the linkers: names, mentions, link targets, and the order of chunks."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -63,6 +64,17 @@ _IN_ORDER = CompiledSelect(
     )
 )
 
+# A name is stored as its tokens with a space between, which sorts before every letter.
+_NEXT_NAMES = """
+SELECT given.value, (
+    SELECT name FROM crabpath_names WHERE name >= given.value ORDER BY name LIMIT 1
+) FROM {rows} AS given
+"""
+_JSON_ROWS = {
+    "sqlite": "json_each(:given)",
+    "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
+}
+
 
 @cache
 def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> CompiledSelect:
@@ -99,13 +111,28 @@ class LinkQueries:
         """Keys of the nodes with these names, by name; unknown names are left out."""
         return _group_by_key(self._rows(names.c.name, candidates, names.c.name, names.c.node))
 
+    def find_next_names(self, texts: Sequence[str]) -> dict[str, str]:
+        """The first stored name that is not less than a text, by text.
+
+        It is the text itself if that is a name; else it begins with the text and a space if any
+        name does. Texts above all names are left out.
+        """
+        with self._store.open_reader() as connection:
+            query = sa.text(_NEXT_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
+            rows = connection.execute(query, {"given": json.dumps(texts)})
+            return {text: name for text, name in rows if name is not None}
+
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
         return _group_by_key(self._rows(names.c.node, keys, names.c.node, names.c.name))
 
-    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
-        return self._fulltext.phrase(tokens, limit)
+    def find_phrases(
+        self, phrases: Iterable[Sequence[str]], limit: int
+    ) -> Iterator[tuple[Sequence[str], list[int]]]:
+        """Phrases, each with the keys of at most ``limit`` nodes that contain it."""
+        with self._store.open_reader():
+            for tokens in phrases:
+                yield tokens, self._fulltext.phrase(tokens, limit)
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""
