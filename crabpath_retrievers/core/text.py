@@ -33,6 +33,7 @@ _MARKS = "".join(
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # what _WORD finds in ASCII, in a third of the time
+_ASCII_MARKED = re.compile(r"\b[a-z]*[A-Z0-9_]\w*", re.ASCII)
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
 _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest needs them four times
@@ -82,11 +83,18 @@ def normalise(text: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
 
 
-def split_words(text: str) -> Iterator[Word]:
-    """The words of a text in order; each is cut at 64 characters."""
-    word = _ASCII_WORD if text.isascii() else _WORD
-    for match in word.finditer(text):
+def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
+    """The words of a text in order; each is cut at 64 characters.
+
+    Args:
+        text: Any text.
+        marked: Leave out words that consist of lower-case letters.
+    """
+    ascii_word = _ASCII_MARKED if marked else _ASCII_WORD
+    for match in (ascii_word if text.isascii() else _WORD).finditer(text):
         surface = match.group()[:_LONGEST_WORD]
+        if marked and surface.islower() and surface.isalpha():
+            continue
         capitalised = surface[0].isupper() or surface[0].isdigit()
         start, end = match.span()
         if surface.isascii():

@@ -7,7 +7,6 @@ its matches, not on the size of the corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
@@ -66,12 +65,11 @@ class MentionLinker:
         names = store.names([node.key for node in new])
         owners = store.owners(sorted({name for found in names.values() for name in found}))
         # Mentions by new nodes do not look up longer names either.
-        short = [name for name in owners if name.count(" ") < self._settings.max_name_words]
+        short = [tuple(name.split()) for name in owners]
+        short = [words for words in short if len(words) <= self._settings.max_name_words]
         readers = {
-            " ".join(tokens): self._keep_real_mentions(tokens, found, store)
-            for tokens, found in store.find_phrases(
-                [name.split() for name in short], self._settings.max_mentions
-            )
+            " ".join(words): self._keep_real_mentions(words, keys, store)
+            for words, keys in store.find_phrases(short, self._settings.max_mentions).items()
         }
         for key, found in names.items():
             for name in found:
@@ -99,14 +97,14 @@ class MentionLinker:
         # Beginnings of names: number of the text, position of the next word, words so far.
         begun = [(i, at, token) for i, text in enumerate(texts) for at, token in enumerate(text, 1)]
         for words in range(1, self._settings.max_name_words + 1):
-            following = store.find_next_names(sorted({gram for _, _, gram in begun}))
+            following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
             longer = []
             for i, at, gram in begun:
-                name = following.get(gram, "")
+                name = following.get(gram)
+                if name is None:
+                    continue
                 if name == gram:
                     found[i][gram] = None
-                elif not name.startswith(f"{gram} "):
-                    continue
                 if words < self._settings.max_name_words and at < len(texts[i]):
                     longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
             begun = longer
@@ -118,5 +116,4 @@ class MentionLinker:
 
 def _is_capitalised(name: str, text: str) -> bool:
     """Whether a text contains a word that is a name, capitalised: other words are none."""
-    words = islice(split_words(text), _MAX_WORDS)
-    return any(word.capitalised and word.token == name for word in words)
+    return any(word.capitalised and word.token == name for word in split_words(text, marked=True))

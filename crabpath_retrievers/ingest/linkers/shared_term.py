@@ -4,17 +4,18 @@ It connects corpora whose titles are headlines that no other text repeats.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.text import Word, split_words
+from crabpath_retrievers.core.text import split_words
 from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
+_JOINTS = frozenset((" ", "-", ". ", "’", "'"))  # what may stand between the words of a name
 _MAX_NAME_WORDS = 4
 
 
@@ -29,11 +30,9 @@ class SharedTermLinker:
         """Return edges, both ways, between new nodes and chunks that share their rare terms."""
         terms = {node.key: find_candidate_terms(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
+        holders = self._find_holders({t for found in chosen.values() for t in found}, store)
         most = self._settings.max_chunks_per_term
-        searched = dict.fromkeys(term for found in chosen.values() for term in found)
-        rare = {
-            term: keys for term, keys in store.find_phrases(searched, most + 1) if len(keys) <= most
-        }
+        rare = {term: keys for term, keys in holders.items() if len(keys) <= most}
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
@@ -49,6 +48,27 @@ class SharedTermLinker:
             if nodes[other].document != nodes[key].document:
                 yield make_edge(self._settings, key, other, EdgeKind.SHARED_TERM)
                 yield make_edge(self._settings, other, key, EdgeKind.SHARED_TERM)
+
+    def _find_holders(
+        self, terms: Iterable[tuple[str, ...]], store: LinkQueries
+    ) -> dict[tuple[str, ...], list[int]]:
+        """Find the chunks that contain each term; of common terms one more than count as few."""
+        by_size: dict[int, list[tuple[str, ...]]] = defaultdict(list)
+        for term in sorted(terms):
+            by_size[len(term)].append(term)
+        holders: dict[tuple[str, ...], list[int]] = {}
+        for _, group in sorted(by_size.items()):
+            searched = []
+            for term in group:
+                # A name is in the only chunk that has its beginning or its end: most are.
+                within = (holders.get(term[:-1], ()), holders.get(term[1:], ()))
+                only = next((keys for keys in within if len(keys) == 1), None)
+                if only is None:
+                    searched.append(term)
+                else:
+                    holders[term] = list(only)
+            holders |= store.find_phrases(searched, self._settings.max_chunks_per_term + 1)
+        return holders
 
     def _choose_terms(
         self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
@@ -74,25 +94,25 @@ class SharedTermLinker:
 @lru_cache(maxsize=4096)
 def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     """Find identifiers and names: two to four capitalised words, also within longer names."""
-    found = list(split_words(text))
-    terms = set(_iterate_names(text, found))
-    for word in found:
-        surface = text[word.start : word.end]
-        if _IDENTIFIER.match(surface):
-            terms.add((word.token,))
+    terms: set[tuple[str, ...]] = set()
+    names: list[str] = []  # capitalised words with only a joint between
+    end = 0
+    for token, capitalised, start, next_end in split_words(text, marked=True):
+        if not (capitalised and text[end:start] in _JOINTS):
+            terms.update(_list_names(names))
+            names.clear()
+        if capitalised:
+            names.append(token)
+        surface = text[start:next_end]
+        is_plain = surface.isalpha() and (capitalised or surface.islower())
+        if not is_plain and _IDENTIFIER.match(surface):
+            terms.add((token,))
+        end = next_end
+    terms.update(_list_names(names))
     return frozenset(terms)
 
 
-def _iterate_names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
-    """Yield runs of capitalised words separated only by a space, hyphen, period or apostrophe."""
-    run_numbers = []
-    run = 0
-    for index, word in enumerate(found):
-        between = text[found[index - 1].end : word.start] if index else ""
-        if not (word.capitalised and (index == 0 or between in (" ", "-", ". ", "’", "'"))):
-            run += 1
-        run_numbers.append(run)
-    for _, group in groupby(zip(run_numbers, found, strict=True), key=lambda pair: pair[0]):
-        names = [word.token for _, word in group if word.capitalised]
-        for size in range(2, _MAX_NAME_WORDS + 1):
-            yield from (tuple(names[i : i + size]) for i in range(len(names) - size + 1))
+def _list_names(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the two to four words that stand together in a run of capitalised words."""
+    for size in range(2, min(len(words), _MAX_NAME_WORDS) + 1):
+        yield from (tuple(words[i : i + size]) for i in range(len(words) - size + 1))

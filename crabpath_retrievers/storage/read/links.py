@@ -65,10 +65,12 @@ _IN_ORDER = CompiledSelect(
 )
 
 # A name is stored as its tokens with a space between, which sorts before every letter.
-_NEXT_NAMES = """
-SELECT given.value, (
-    SELECT name FROM crabpath_names WHERE name >= given.value ORDER BY name LIMIT 1
-) FROM {rows} AS given
+_LONGER_NAMES = """
+SELECT value, name FROM (
+    SELECT value, (
+        SELECT name FROM crabpath_names WHERE name >= value ORDER BY name LIMIT 1
+    ) AS name FROM {rows} AS given
+) AS found WHERE name = value OR substr(name, 1, length(value) + 1) = value || ' '
 """
 _JSON_ROWS = {
     "sqlite": "json_each(:given)",
@@ -111,28 +113,27 @@ class LinkQueries:
         """Keys of the nodes with these names, by name; unknown names are left out."""
         return _group_by_key(self._rows(names.c.name, candidates, names.c.name, names.c.node))
 
-    def find_next_names(self, texts: Sequence[str]) -> dict[str, str]:
-        """The first stored name that is not less than a text, by text.
+    def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
+        """The first stored name that is a text, or begins with it and another word, by text.
 
-        It is the text itself if that is a name; else it begins with the text and a space if any
-        name does. Texts above all names are left out.
+        Texts with which no name begins are left out.
         """
         with self._store.open_reader() as connection:
-            query = sa.text(_NEXT_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
-            rows = connection.execute(query, {"given": json.dumps(texts)})
-            return {text: name for text, name in rows if name is not None}
+            query = sa.text(_LONGER_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
+            return {
+                text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
+            }
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
         return _group_by_key(self._rows(names.c.node, keys, names.c.node, names.c.name))
 
     def find_phrases(
-        self, phrases: Iterable[Sequence[str]], limit: int
-    ) -> Iterator[tuple[Sequence[str], list[int]]]:
-        """Phrases, each with the keys of at most ``limit`` nodes that contain it."""
-        with self._store.open_reader():
-            for tokens in phrases:
-                yield tokens, self._fulltext.phrase(tokens, limit)
+        self, phrases: Iterable[tuple[str, ...]], limit: int
+    ) -> dict[tuple[str, ...], list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        distinct = list(dict.fromkeys(phrases))
+        return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""
