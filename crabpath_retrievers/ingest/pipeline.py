@@ -8,11 +8,11 @@ every open and every ingest runs it first.
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from langchain_core.documents import Document
@@ -27,7 +27,7 @@ from crabpath_retrievers.core.changes import (
     StageNodes,
 )
 from crabpath_retrievers.core.changes.archive import MarkNodesIndexed
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
@@ -52,18 +52,11 @@ _FIRST_BATCH = 16
 _INDEX_BATCH = 2048
 
 
-class Progress(Protocol):
-    """Shows the progress of an ingest."""
+Advance = Callable[[int], object]
+"""Adds a number of chunks to those done."""
 
-    def __call__(self, total: int, /) -> AbstractContextManager["Advance"]:
-        """Start with ``total`` chunks; the context is called with the number of chunks done."""
-
-
-class Advance(Protocol):
-    """Reports chunks as done."""
-
-    def __call__(self, chunks: int, /) -> object:
-        """Add ``chunks`` to the number done."""
+Progress = Callable[[int], AbstractContextManager[Advance]]
+"""Shows the progress of an ingest, given its number of chunks."""
 
 
 @dataclass(slots=True)
@@ -137,7 +130,7 @@ class Ingest:
             self.recover()
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
-            with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
+            with _show(progress, len(plan.changed)) as advance:
                 for part in self._make_batches(plan):
                     self.publish(part)
                     advance(len(part.nodes))
@@ -165,7 +158,7 @@ class Ingest:
             nodes = chunking.nodes(given)
             parts = self._find_split_parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
-            held = self.index.find_existing(plan.gone) or ()  # type: ignore[attr-defined]
+            held = self.index.find_existing(plan.gone) or ()
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
             for part in self._make_batches(plan):
@@ -205,23 +198,14 @@ class Ingest:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
         if not (total := self.store.catalog.count_unindexed()):
             return
-        with progress(total) if progress else nullcontext(_ignore) as advance:
-            self._index_all(advance)
-
-    def _index_all(self, advance: Advance) -> None:
-        while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
-            missing = waiting
-            if self._is_foreign:
-                held = self.index.find_existing([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
-                missing = [node for node in waiting if node.id not in held]
-            self._upsert(missing)
-            self.store.apply([MarkNodesIndexed(tuple(node.id for node in waiting))])
-            advance(len(waiting))
-
-    @property
-    def _is_foreign(self) -> bool:
-        """Whether the index belongs to another application, which alone deletes from it."""
-        return bool(getattr(self.index, "foreign", False))
+        with _show(progress, total) as advance:
+            while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
+                held = set[str]()
+                if self.index.foreign:
+                    held = self.index.find_existing([node.id for node in waiting]) or held
+                self._upsert([node for node in waiting if node.id not in held])
+                self.store.apply([MarkNodesIndexed(tuple(node.id for node in waiting))])
+                advance(len(waiting))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
         """Plan the changes; ``growing`` documents only gain chunks, others are replaced."""
@@ -363,7 +347,7 @@ class Ingest:
     def _upsert(self, nodes: Sequence[Node]) -> None:
         self.index.upsert(
             [node.id for node in nodes],
-            [_full_precision(node.vector) for node in nodes],
+            [np.asarray(node.vector, dtype=np.float32) for node in nodes],
             [node.content for node in nodes],
             [node.metadata for node in nodes],
         )
@@ -384,7 +368,7 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
         if ids:
-            kept = self.store.catalog.find_aliased(ids) if self._is_foreign else ()
+            kept = self.store.catalog.find_aliased(ids) if self.index.foreign else ()
             self.index.delete([node for node in ids if node not in kept])
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
@@ -410,9 +394,6 @@ class _Plan:
     report: IngestReport
 
 
-def _full_precision(vector: Vector | None) -> Vector:
-    return np.asarray(vector, dtype=np.float32)
-
-
-def _ignore(_chunks: int) -> None:
-    """Show no progress."""
+def _show(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
+    """Start to show progress; without ``progress`` none is shown."""
+    return nullcontext(lambda _: None) if progress is None else progress(total)

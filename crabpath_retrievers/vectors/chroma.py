@@ -21,7 +21,7 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage.engine import build_disk_full_error
-from crabpath_retrievers.vectors.base import MetadataFilter
+from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
 from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
@@ -52,16 +52,14 @@ _retry = Retrying(
 )
 
 
-class ChromaIndex:
+class ChromaIndex(VectorIndex):
     """One Chroma collection in cosine space.
 
     If an embedded Chroma can no longer read its files, they are moved aside and an empty directory
-    takes their place, which :attr:`refill` fills again.
-
-    Attributes:
-        refill: Called once after that, in the thread that met the failure; None leaves the new
-            directory empty.
+    takes their place, which :attr:`refill` fills again, in the thread that met the failure.
     """
+
+    has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
         """Use an existing collection.
@@ -79,7 +77,6 @@ class ChromaIndex:
         self._directory: ChromaDirectory | None = None
         self._generation = 0
         self._main = self
-        self.refill: Callable[[], None] | None = None
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":

@@ -14,7 +14,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.vectors.base import MetadataFilter
+from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
 from crabpath_retrievers.vectors.chroma import keep_filterable
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
-class VectorStoreIndex:
+class VectorStoreIndex(VectorIndex):
     """Searches a LangChain vector store that others may own; ids are its document ids.
 
     The store embeds documents with its own embedder. It needs ``similarity_search_by_vector``, ids
@@ -160,13 +160,6 @@ class VectorStoreIndex:
             self.description,
             ids[0],
         )
-
-    def count(self) -> int:
-        """Always -1: the LangChain interface cannot count."""
-        return -1
-
-    def close(self) -> None:
-        """Does nothing: the store belongs to the caller."""
 
     def _find_present(self, ids: Sequence[str]) -> list[str] | None:
         """Those of the ids that the store contains; None if it cannot look up ids."""

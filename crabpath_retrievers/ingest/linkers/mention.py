@@ -7,22 +7,22 @@ its matches, not on the size of the corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
 from crabpath_retrievers.core.text import split_words, tokenise
-from crabpath_retrievers.ingest.linkers.base import make_edge
+from crabpath_retrievers.ingest.linkers.base import Linker, make_edge
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 
 
-class MentionLinker:
+@dataclass(frozen=True)
+class MentionLinker(Linker):
     """Links texts to the documents whose names they contain."""
 
-    def __init__(self, settings: LinkSettings) -> None:
-        """Use the priors and bounds of ``settings``."""
-        self._settings = settings
+    settings: LinkSettings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return edges for mentions by the new nodes and of them."""
@@ -37,13 +37,13 @@ class MentionLinker:
         back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.MENTIONED_BY.value)
         count = {key: node.mentions for key, node in nodes.items()}
         for source, target in pairs:
-            if count[target] >= self._settings.max_mentions:
+            if count[target] >= self.settings.max_mentions:
                 continue
             count[target] += 1
-            yield make_edge(self._settings, source, target, EdgeKind.MENTION)
-            if back.get(target, 0) < self._settings.max_back_links:
+            yield make_edge(self.settings, source, target, EdgeKind.MENTION)
+            if back.get(target, 0) < self.settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
-                yield make_edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
+                yield make_edge(self.settings, target, source, EdgeKind.MENTIONED_BY)
 
     def _find_mentions_by(
         self, new: Sequence[LinkNode], store: LinkQueries
@@ -66,10 +66,10 @@ class MentionLinker:
         owners = store.owners(sorted({name for found in names.values() for name in found}))
         # Mentions by new nodes do not look up longer names either.
         short = [tuple(name.split()) for name in owners]
-        short = [words for words in short if len(words) <= self._settings.max_name_words]
+        short = [words for words in short if len(words) <= self.settings.max_name_words]
         readers = {
             " ".join(words): self._keep_real_mentions(words, keys, store)
-            for words, keys in store.find_phrases(short, self._settings.max_mentions).items()
+            for words, keys in store.find_phrases(short, self.settings.max_mentions).items()
         }
         for key, found in names.items():
             for name in found:
@@ -87,7 +87,7 @@ class MentionLinker:
 
     def _resolve_owners(self, owners: Sequence[int], reader: int) -> Sequence[int]:
         """Return the owners of a name; none if it is ambiguous or names the reader itself."""
-        common = len(owners) > self._settings.max_owners or reader in owners
+        common = len(owners) > self.settings.max_owners or reader in owners
         return () if common else owners
 
     def _find_names(self, nodes: Sequence[LinkNode], store: LinkQueries) -> list[list[str]]:
@@ -96,7 +96,7 @@ class MentionLinker:
         found: list[dict[str, None]] = [{} for _ in nodes]
         # Beginnings of names: number of the text, position of the next word, words so far.
         begun = [(i, at, token) for i, text in enumerate(texts) for at, token in enumerate(text, 1)]
-        for words in range(1, self._settings.max_name_words + 1):
+        for words in range(1, self.settings.max_name_words + 1):
             following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
             longer = []
             for i, at, gram in begun:
@@ -105,7 +105,7 @@ class MentionLinker:
                     continue
                 if name == gram:
                     found[i][gram] = None
-                if words < self._settings.max_name_words and at < len(texts[i]):
+                if words < self.settings.max_name_words and at < len(texts[i]):
                     longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
             begun = longer
         return [

@@ -6,12 +6,13 @@ It connects corpora whose titles are headlines that no other text repeats.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
 from crabpath_retrievers.core.text import split_words
-from crabpath_retrievers.ingest.linkers.base import make_edge
+from crabpath_retrievers.ingest.linkers.base import Linker, make_edge
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
@@ -19,19 +20,18 @@ _JOINTS = frozenset((" ", "-", ". ", "’", "'"))  # what may stand between the 
 _MAX_NAME_WORDS = 4
 
 
-class SharedTermLinker:
+@dataclass(frozen=True)
+class SharedTermLinker(Linker):
     """Links chunks that share a term found in few chunks."""
 
-    def __init__(self, settings: LinkSettings) -> None:
-        """Use the priors and bounds of ``settings``."""
-        self._settings = settings
+    settings: LinkSettings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return edges, both ways, between new nodes and chunks that share their rare terms."""
         terms = {node.key: find_candidate_terms(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
         holders = self._find_holders({t for found in chosen.values() for t in found}, store)
-        most = self._settings.max_chunks_per_term
+        most = self.settings.max_chunks_per_term
         rare = {term: keys for term, keys in holders.items() if len(keys) <= most}
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}
@@ -46,8 +46,8 @@ class SharedTermLinker:
             if term in terms[other]
         ):
             if nodes[other].document != nodes[key].document:
-                yield make_edge(self._settings, key, other, EdgeKind.SHARED_TERM)
-                yield make_edge(self._settings, other, key, EdgeKind.SHARED_TERM)
+                yield make_edge(self.settings, key, other, EdgeKind.SHARED_TERM)
+                yield make_edge(self.settings, other, key, EdgeKind.SHARED_TERM)
 
     def _find_holders(
         self, terms: Iterable[tuple[str, ...]], store: LinkQueries
@@ -67,7 +67,7 @@ class SharedTermLinker:
                     searched.append(term)
                 else:
                     holders[term] = list(only)
-            holders |= store.find_phrases(searched, self._settings.max_chunks_per_term + 1)
+            holders |= store.find_phrases(searched, self.settings.max_chunks_per_term + 1)
         return holders
 
     def _choose_terms(
@@ -85,10 +85,10 @@ class SharedTermLinker:
         ranked = []
         for term in terms:
             rarest = min(frequencies.get(word, 0) for word in term)
-            common = len(term) == 1 and rarest > self._settings.max_chunks_per_term
+            common = len(term) == 1 and rarest > self.settings.max_chunks_per_term
             if rarest > 1 and not common:
                 ranked.append((rarest, term))
-        return [term for _, term in sorted(ranked)[: self._settings.max_terms_per_chunk]]
+        return [term for _, term in sorted(ranked)[: self.settings.max_terms_per_chunk]]
 
 
 @lru_cache(maxsize=4096)
