@@ -5,7 +5,7 @@ document repeats the text. A sync keeps that id when the text is edited or moved
 text is recognised by document and digest, not by its id alone.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -71,11 +71,3 @@ def assign_stored_ids(
 
     found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
     return [node if node.id == name else replace(node, id=name) for node, name in found]
-
-
-def replace_taken_ids(nodes: Sequence[Node], taken: Collection[str]) -> list[Node]:
-    """Give new ids to nodes whose id is taken; ids chosen by the caller stay."""
-    return [
-        replace(node, id=uuid4().hex) if node.id in taken and not has_caller_id(node) else node
-        for node in nodes
-    ]

@@ -14,6 +14,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
+from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
 from crabpath_retrievers.vectors.chroma import keep_filterable
 
@@ -58,9 +59,8 @@ class VectorStoreIndex(VectorIndex):
             Document(id=node_id, page_content=text, metadata=_simplify(metadata))
             for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
         ]
-        for start in range(0, len(documents), _BATCH):
-            part = documents[start : start + _BATCH]
-            names = list(ids[start : start + _BATCH])
+        for part in split_batches(documents, _BATCH):
+            names = [str(document.id) for document in part]
             # Some stores merge metadata of an existing id, others refuse it.
             self._delete(self._find_present(names) or ())
             try:
@@ -75,8 +75,8 @@ class VectorStoreIndex(VectorIndex):
 
     def _delete(self, ids: Sequence[str]) -> None:
         try:
-            for start in range(0, len(ids), _BATCH):
-                self._store.delete(list(ids[start : start + _BATCH]))
+            for part in split_batches(ids, _BATCH):
+                self._store.delete(part)
         except NotImplementedError as error:
             msg = f"{self.description} cannot delete: updating and forgetting need a store that can"
             raise ConfigurationError(msg) from error
@@ -171,10 +171,9 @@ class VectorStoreIndex(VectorIndex):
     def _look_up(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that the store contains."""
         look_up = _find_reader(self._store, _LOOK_UPS) or _look_up_documents
-        existing: list[str] = []
-        for start in range(0, len(ids), _BATCH):
-            existing += look_up(self._store, list(ids[start : start + _BATCH]))
-        return existing
+        return [
+            node_id for part in split_batches(ids, _BATCH) for node_id in look_up(self._store, part)
+        ]
 
     def _to_own_error(self, error: Exception, condition: Any = None) -> CrabPathError:
         if isinstance(error, CrabPathError):
