@@ -31,6 +31,7 @@ from crabpath_retrievers.ingest.references import (
     collect_addresses,
     find_references,
 )
+from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED = 5  # documents named in the warning; the rest are counted
@@ -204,6 +205,11 @@ def collect_caller_ids(documents: Sequence[Document], ids: Sequence[str] | None)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
     }
+
+
+def has_caller_id(node: Node | StoredChunk) -> bool:
+    """Whether the caller chose the id: then a whole document is one node with the document's id."""
+    return node.id == node.document
 
 
 def make_metadata_id(node: Node) -> str:

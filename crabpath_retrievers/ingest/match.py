@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import make_embedding_text
-from crabpath_retrievers.ingest.identity import has_caller_id
+from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
 # More than the cosine lost by rewording a sentence.
 _SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02

@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import make_embedding_text
-from crabpath_retrievers.ingest.identity import has_caller_id
+from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.match import match_texts
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS

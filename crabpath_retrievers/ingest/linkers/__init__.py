@@ -8,8 +8,7 @@ from crabpath_retrievers.ingest.linkers.base import (
     SiblingLinker,
     SimilarLinker,
 )
-from crabpath_retrievers.ingest.linkers.mention import MentionLinker
-from crabpath_retrievers.ingest.linkers.shared_term import SharedTermLinker
+from crabpath_retrievers.ingest.linkers.names import MentionLinker, SharedTermLinker
 
 
 def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
