@@ -64,7 +64,7 @@ class MemoryMaintenance(Component):
             services.store,
             services.settings,
             services.notes,
-            getattr(services.index, "find_existing", None),
+            services.index.find_existing,
             services.ingest.recover,
             NodeSplitter(
                 services.ingest, find_no_topics if model is None else ModelTopicFinder(model)
@@ -79,9 +79,9 @@ class MemoryMaintenance(Component):
             record: Whether the report is saved for :meth:`health_history`.
         """
         require_flags(record=record)
-        name, held = namespace_of(namespace), getattr(self._services.index, "find_existing", None)
+        services, name = self._services, namespace_of(namespace)
         return measure_health(
-            self._services.store, name, self._services.settings, held, record=record
+            services.store, name, services.settings, services.index.find_existing, record=record
         )
 
     def health_history(

@@ -125,8 +125,7 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        if hasattr(index, "refill"):
-            index.refill = self.reindexing.refill
+        index.refill = self.reindexing.fill
         if reindex:
             self.reindexing.reindex_all()
         else:

@@ -112,9 +112,7 @@ class MemoryTransfer(Component):
             msg = f"{place} holds {held} vectors already: choose an empty place"
             raise InvalidInputError(msg)
         imported = fill_store(services.store, fill, rows)
-        services.ingest.recover()
-        services.episodes.catch_up()
-        services.notes.catch_up()
+        services.reindexing.catch_up()
         return imported
 
     def _import_namespace(
@@ -125,8 +123,7 @@ class MemoryTransfer(Component):
         before = services.store.walk.get_clock(name)
         imported = fill_namespace(services.store, archive, former, name, replace=replace)
         services.delete_namespace_vectors(before)
-        services.episodes.catch_up()
-        services.notes.catch_up()
+        services.reindexing.catch_up()
         return imported
 
 

@@ -96,7 +96,8 @@ Index(
 names = Table(
     "crabpath_names",
     metadata,
-    Column("name", Text, primary_key=True),
+    # Compared by code points, as on SQLite: names that begin alike stand together.
+    Column("name", Text().with_variant(Text(collation="C"), "postgresql"), primary_key=True),
     Column("node", Key, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
