@@ -145,32 +145,9 @@ class LearningSettings(ValidatedSettings):
     regions: bool = Field(
         default=True, description="Whether transitions between regions are counted."
     )
-    typed: bool = Field(default=True, description="Whether outcomes make typed edges.")
     influence: bool = Field(
         default=False,
         description="Whether maintenance searches for sources whose use predicts that of others.",
-    )
-    region_baseline: bool = Field(
-        default=True,
-        description="Whether the baseline of the policy gradient is that of the region instead of "
-        "the namespace.",
-    )
-    reward_decay: Literal["context", "blind", "none"] = Field(
-        default="context",
-        description="How a failure lowers the reward of documents: ``context`` asks whether a "
-        "document was used, for which task, where, and how often it helped; ``blind`` takes 15 % "
-        "from all that were returned, for comparison; or ``none``.",
-    )
-    experience: Literal["wins", "all"] = Field(
-        default="wins",
-        description="Episodes that count for the documents that they used: ``wins`` only, or "
-        "``all`` for comparison.",
-    )
-    credit_rule: Literal["full", "myopic", "heuristic"] = Field(
-        default="full",
-        description="Decisions that get credit: the ``full`` trajectory (REINFORCE, Williams "
-        "1992); for comparison the last decision only (``myopic``) or the chosen edge only "
-        "(``heuristic``).",
     )
     learning_rate: float = Field(
         default=0.2, ge=0, le=100, description="η, step size of the policy gradient."

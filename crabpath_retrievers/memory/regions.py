@@ -155,8 +155,8 @@ class MemoryRegions:
 
     def _experience(self) -> EpisodeLearner:
         services = self._services
-        learning = services.settings.learning
-        return EpisodeLearner(services.store, services.regions, services.history.prior, learning)
+        rate = services.settings.learning.typed_rate
+        return EpisodeLearner(services.store, services.regions, services.history.prior, rate)
 
     def _checked_states(
         self, states: Sequence[Any] | None, texts: Sequence[str] | None, namespace: str

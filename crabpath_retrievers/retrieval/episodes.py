@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from crabpath_retrievers.config import EpisodeSettings
-from crabpath_retrievers.core.changes import KeepEpisode, MarkIndexed
+from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
@@ -47,13 +47,6 @@ class EpisodeMatch(NamedTuple):
 
     episode: StoredEpisode
     similarity: float
-
-
-class EpisodeUpdate(NamedTuple):
-    """The change that stores a turn, and the existing episode that it extends, if any."""
-
-    change: KeepEpisode
-    known: StoredEpisode | None
 
 
 class EpisodeMemory:
@@ -115,9 +108,6 @@ class EpisodeMemory:
             latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(vector, latest)
         ids = self._collections.of(namespace).search(vector, self._settings.neighbours)
-        return self._read_near(vector, namespace, ids)
-
-    def _read_near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[EpisodeMatch]:
         return self._rank(vector, self._store.learned.episodes(namespace, ids))
 
     def _rank(self, vector: Vector, episodes: Sequence[StoredEpisode]) -> list[EpisodeMatch]:
@@ -133,17 +123,21 @@ class EpisodeMemory:
         """The episode of a turn: that of a near-duplicate query, else of equal words."""
         if not (clock.learned or clock.notes):
             return None
-        cached = self._nearest_ids.get(_cache_key(vector, clock))
-        if cached is None:
-            nearest = self.near(vector, clock.key)
+        digest, most = hash_question(namespace, query), self._settings.neighbours
+        if self._collections.available:
+            # If nothing was learned since the retrieval, its nearest episode is still the nearest.
+            ids = self._nearest_ids.get(_cache_key(vector, clock))
+            if ids is None:
+                ids = self._collections.of(clock.key).search(vector, most)
+            episodes = self._store.learned.episodes(clock.key, [*ids, digest])
         else:
-            # Nothing was learned since the retrieval, so its nearest episode is still the nearest.
-            nearest = self._read_near(vector, clock.key, cached)
+            episodes = self._store.learned.latest_episodes(clock.key, self._settings.max_scanned)
+            if not any(episode.id == digest for episode in episodes):
+                episodes += self._store.learned.episodes(clock.key, [digest])
+        nearest = self._rank(vector, episodes)
         if nearest and nearest[0].similarity >= self._settings.duplicate_similarity:
             return nearest[0].episode
-        digest = hash_question(namespace, query)
-        of_words = self._store.learned.episodes(clock.key, [digest])
-        return next((episode for episode in of_words if episode.id == digest), None)
+        return next((episode for episode in episodes if episode.id == digest), None)
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.

@@ -57,29 +57,11 @@ def asked(returned):
             {"followed": {"a": 0.4}},
             {"a": 0.2, "b": -0.5},
         ),
-        # All experience speaks for what failed, as a success would.
-        (
-            Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}),
-            {"all_experience": True},
-            {"a": 1.0, "b": -1.0},
-        ),
         (Credit(0.0, 1.0, {"a": 0.0}), {}, {}),
     ],
 )
 def test_what_a_turn_says(asked, credit, options, expected):
     assert assign_episode_credit(asked, credit, **options) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("documents", [{"a": 1.0, "b": 0.0}, {"a": 1.0}, {}])
-@pytest.mark.parametrize("inferred", [frozenset(), NOTHING_SHOWN])
-def test_with_all_experience_a_failure_speaks_as_a_success_does(asked, documents, inferred):
-    """For what it followed, which is what CVX RFC-013 E warns of; successes stay as they are."""
-    blamed = {node: -value for node, value in documents.items()}
-    failed, won = Credit(-1.0, 0.5, blamed, inferred), Credit(1.0, 0.5, documents, inferred)
-    plain = assign_episode_credit(asked, won)
-    assert assign_episode_credit(asked, failed, all_experience=True) == plain
-    assert assign_episode_credit(asked, won, all_experience=True) == plain
-    assert assign_episode_credit(asked, failed) != plain
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))

@@ -97,7 +97,7 @@ def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranke
         for used in (["a"], ["b"], ["c"], ["b"]):
             memory.record(Feedback(host.ask(), 1.0, used=used))
             clock = memory.store.walk.get_clock("default")
-            weights = memory._services.retrieval.minds.ranker("default", clock).weights
+            weights = memory._services.retrieval.models.ranker("default", clock).weights
             worth.append(weights[FEATURES.index("usage")])
         assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
 
@@ -137,7 +137,7 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
         raise error
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
-        broken.setattr(FeedbackLearner, "compute_changes", fail)
+        broken.setattr(FeedbackLearner, "learn", fail)
         receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="first"))
     assert receipt.status == "waiting"
     assert "odd" in receipt.note

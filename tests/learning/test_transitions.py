@@ -33,9 +33,9 @@ def asked(turn_of):
     return replace(made, returned=(one, replace(two, support=two.path[-1])))
 
 
-def count(turn, credit, usual=0.0, regions=None):
+def count(turn, credit, regions=None):
     """Counts by place; what came by has no action."""
-    found = count_turn_steps(turn, credit, PLACES, REGIONS if regions is None else regions, usual)
+    found = count_turn_steps(turn, credit, PLACES, REGIONS if regions is None else regions)
     assert len({step.place for step in found}) == len(found)
     return {step.place: step.counts for step in found}
 
@@ -43,9 +43,9 @@ def count(turn, credit, usual=0.0, regions=None):
 def test_used_and_unused(asked):
     """Used is a success of its step, not used a failure; all end the turn."""
     assert [get_action_type(item) for item in asked.returned] == [SEARCH_ACTION, "link"]
-    assert count(asked, Credit(1.0, 0.5, {"a": 1.0, "b": 0.0}), usual=0.5) == {
-        (0, 0, "", "", 0): (0.5, 0.5, 0.5, 0.375),
-        (1, 7, "", "", 0): (0.5, 0.5, 0.5, 0.375),
+    assert count(asked, Credit(1.0, 0.5, {"a": 1.0, "b": 0.0})) == {
+        (0, 0, "", "", 0): (0.5, 0.5, 0.0, 0.0),
+        (1, 7, "", "", 0): (0.5, 0.5, 0.0, 0.0),
         (0, 0, "", SEARCH_ACTION, 0): (0.5, 0.5, 0.5, 0.5),
         FOUND: (0.5, 0.5, 0.5, 0.5),
         (0, 0, "", "link", 0): (0.5, 0.0, 0.5, 0.0),
@@ -59,7 +59,7 @@ def test_used_and_unused(asked):
         # Blamed is as unused, also where the turn failed by half only.
         (
             Credit(-0.5, 1.0, {"a": -0.5, "b": 0.0}),
-            {FOUND: (1, 0, 1, 0), LINKED: (1, 0, 1, 0), (1, 7, "", "", 0): (1, 0.25, 1, 0.5)},
+            {FOUND: (1, 0, 1, 0), LINKED: (1, 0, 1, 0), (1, 7, "", "", 0): (1, 0.25, 0, 0)},
         ),
         # What an answer does not show is not counted: it may have been used all the same.
         (
@@ -222,23 +222,6 @@ def test_late_feedback_counts_all_its_turns(atlas, namespace):
     came, *_ = found[0, 0, "", "", 0]
     assert came == pytest.approx(1.0)
     assert len({place[1] for place in found if place[0] and not place[3]}) > 1
-
-
-def test_a_failure_takes_from_what_was_followed(atlas, namespace):
-    """Nothing from others; the ranking sees it, in this namespace; undone the reward is whole."""
-    turn = ask(atlas, namespace)
-    atlas.record(make_feedback(turn, OUTCOMES[0]))
-    followed, other = (item.node for item in turn.returned[:2])
-    assert read_decay(atlas, namespace, followed) == 0.0
-    turn = ask(atlas, namespace)
-    blamed = next(place for place, item in enumerate(turn.returned) if item.node == followed)
-    receipt = atlas.record(make_feedback(turn, {"outcome": -1.0, "used": [blamed]}))
-    lost = read_decay(atlas, namespace, followed)
-    # One success before: two thirds of the nats; the region is better than even.
-    assert 0 < lost < -math.log(0.7 + 0.25 * 0.5) * 2 / 3
-    assert read_decay(atlas, namespace, other) == 0.0
-    atlas.undo(receipt.feedback_id)
-    assert read_decay(atlas, namespace, followed) == 0.0
 
 
 def test_a_lost_reward_reaches_the_ranking(atlas, namespace):
