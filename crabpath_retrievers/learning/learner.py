@@ -87,7 +87,8 @@ class FeedbackLearner:
             namespace has learned in the meantime.
         """
         state, credited = assignment.state, assignment.turns
-        settings = apply_knobs(self.settings, state.clock.knobs)
+        knobs = state.clock.knobs
+        settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
         learning, namespace = settings.learning, credited[0].turn.namespace
         before = mind = NamespaceModel.from_json(state.mind, self.prior)
         edges = self._read_edges(assignment)
@@ -196,7 +197,7 @@ class TurnLearner:
         """Add the changes of edge weights, pair counts and document uses."""
         learning, turn, credit = self._learning, self.credited.turn, self.credited.credit
         deltas = list[LearnedDelta]()
-        if learning.policy_gradient and turn.steps:
+        if learning.policy_gradient and any(step.chosen or step.stopped for step in turn.steps):
             # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
             stop = self._settings.policy.stop_score
@@ -219,7 +220,8 @@ class TurnLearner:
                 change_set.add_count(edge, count)
         change_set.deltas += edges.map_deltas(deltas)
         if learning.usage:
-            self._count_uses(edges, compute_reward_decay(fair), change_set)
+            decays = compute_reward_decay(fair) if credit.outcome < 0 else {}
+            self._count_uses(edges, decays, change_set)
 
     def _count_uses(
         self, edges: TurnEdges, decays: Mapping[str, float], change_set: ChangeSet

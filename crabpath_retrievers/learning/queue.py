@@ -154,7 +154,9 @@ class FeedbackQueue:
         if not assignment.turns:
             refusal = SettleFeedback(feedback_id, str(assignment.note), "refused")
             return [refusal], Receipt(feedback_id, "refused", assignment.note)
-        note_changes, lost = self._note_learner.learn(stored, assignment)
+        note_changes, lost = list[Change](), None
+        if assignment.state.clock.notes or feedback.correction or feedback.answer:
+            note_changes, lost = self._note_learner.learn(stored, assignment)
         lesson = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
         note = "; ".join(filter(None, (assignment.note, lesson.note, lost))) or None
         changes = lesson.changes

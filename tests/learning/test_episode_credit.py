@@ -100,19 +100,6 @@ def test_probabilities_are_moved_by_one_number_of_log_odds(returned, ranked, exp
     assert calibrate_relevance(returned(**ranked)) == pytest.approx(expected)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
-def test_at_least_half_is_expected_to_matter_in_the_same_order(returned, ranked):
-    """Also where probabilities are 0, or all the same."""
-    turn = returned(**{f"n{place}": p for place, p in enumerate(ranked)})
-    found = list(calibrate_relevance(turn).values())
-    assert all(0 <= p <= 1 for p in found)
-    assert sum(found) >= len(ranked) / 2 - 1e-6
-    pairs = [(p, q) for place, p in enumerate(ranked) for q in ranked[place:]]
-    ranks = [(p, q) for place, p in enumerate(found) for q in found[place:]]
-    for (p, q), (first, second) in zip(pairs, ranks, strict=True):
-        assert (p <= q) <= (first <= second + 1e-12)
-
-
 ANN = {"ann": {"right": 1.0, "other": -1.0}}
 
 

@@ -1,12 +1,9 @@
 """A failure is shared out: who was likely right, helped often or is for other tasks is spared."""
 
-import itertools
 import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.learning.rules.failure_credit import (
@@ -100,31 +97,6 @@ def test_blame_is_shared_out(asked):
 def test_the_unlikely_document_is_at_fault(returned, beliefs, credit, expected):
     turn = returned(**beliefs)
     assert infer_fault(turn, credit) == pytest.approx(expected)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_fault_falls_and_rightness_grows_with_belief(returned, beliefs):
-    """Both are probabilities, of nothing but what was followed; faults explain the failure."""
-    turn = returned(**{f"n{place}": p for place, p in enumerate(beliefs)}, other=0.9)
-    ranked = sorted(turn.returned[:-1], key=lambda item: item.probability)
-    credit = failure(*(item.node for item in ranked), unused=["other"])
-    fault, right = infer_fault(turn, credit), infer_relevance(turn, credit)
-    assert fault.keys() == right.keys() == {item.node for item in ranked}
-    assert all(0 < share <= 1 + 1e-9 for share in fault.values())
-    assert sum(fault.values()) >= 1 - 1e-9
-    assert all(0 <= chance <= 1 + 1e-9 for chance in right.values())
-    for less, more in itertools.pairwise(item.node for item in ranked):
-        assert fault[less] >= fault[more]
-        assert right[less] <= right[more] + 1e-9
-
-
-def test_what_was_sure_is_hardly_doubted(returned):
-    """The likelier all of it was right, the likelier the failure is none, or had another cause."""
-    sure = infer_relevance(returned(a=0.9, b=0.9), failure("a", "b"))
-    unsure = infer_relevance(returned(a=0.9, b=0.01), failure("a", "b"))
-    assert sure["a"] == pytest.approx(sure["b"])
-    assert sure["a"] > 0.7
-    assert unsure["b"] < 0.5 < unsure["a"]
 
 
 def test_what_was_followed_alone_is_doubted(returned):

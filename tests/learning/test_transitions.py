@@ -4,19 +4,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.learning.rules.transitions import (
     SEARCH_ACTION,
-    ObservedStep,
-    count_steps,
     count_turn_steps,
     get_action_type,
-    sum_steps,
 )
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 
@@ -80,48 +74,6 @@ def test_what_credit_counts(asked, credit, expected):
     assert {place: found.get(place) for place in expected} == expected
 
 
-def test_a_turn_of_which_little_is_known(asked, turn_of):
-    """Without documents it came by; a weight of 0 counts nothing; a document may lie nowhere."""
-    assert set(count(turn_of(), Credit(-1.0))) == {(0, 0, "", "", 0), (1, 7, "", "", 0)}
-    assert count(turn_of(), Credit(1.0, 0.0)) == {}
-    found = count(asked, Credit(1.0, 1.0, {"b": 1.0}), regions={})
-    assert found[1, 7, "", "link", 0] == (1.0, 1.0, 1.0, 1.0)
-
-
-def test_a_step_that_goes_on(asked):
-    """It ends nothing, and leads somewhere on each level by itself."""
-    taken = ObservedStep(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, is_last=False)
-    assert list(count_steps([taken], ["", "t"])) == [
-        TransitionCount(level, region, task, "find", led, 1.0, 0.25)
-        for level, region, led in ((0, 0, 0), (2, 3, 4), (1, 7, 9))
-        for task in ("", "t")
-    ]
-
-
-STEP = st.builds(
-    TransitionCount,
-    st.integers(0, 1),
-    st.integers(0, 2),
-    st.sampled_from(["", "t"]),
-    st.sampled_from(["", "x"]),
-    st.integers(0, 1),
-    *[st.integers(0, 3).map(float)] * 4,
-)
-
-
-@settings(max_examples=40)
-@given(st.lists(STEP, max_size=8))
-def test_sums_are_sums(steps):
-    """Each place once, nothing lost; taken back there is nothing left."""
-    found = sum_steps(steps)
-    assert len({step.place for step in found}) == len(found)
-    for place in {step.place for step in steps}:
-        total = sum(step.trials for step in steps if step.place == place)
-        assert sum(step.trials for step in found if step.place == place) == total
-    back = [TransitionCount(*step.place, *(-n for n in step.counts)) for step in found]
-    assert sum_steps([*steps, *back]) == []
-
-
 def read_steps(memory, namespace):
     """All counts of level 1 and of all together."""
     return {one.place: one.counts for one in memory.store.regions.get_all_transitions(namespace, 1)}
@@ -179,26 +131,6 @@ def test_a_turn_counts_where_its_question_lies(atlas, namespace):
             led = {named[table[item.node]] for item in turn.returned} if level else {0}
             assert {p[4] for p, _ in mine} == led
     assert {p[0] for p in found} == {0, 1}
-
-
-def test_undone_every_count_is_as_before(atlas, namespace):
-    """Each lesson by itself, then all in any order: of steps and of use no row is left."""
-    ids, before = [], {}
-    for place, said in enumerate(OUTCOMES):
-        turn = ask(atlas, namespace, task_type="refund" if place % 2 else None)
-        receipt = atlas.record(make_feedback(turn, said))
-        assert read_steps(atlas, namespace) != before
-        assert atlas.undo(receipt.feedback_id).status == "undone"
-        after = read_steps(atlas, namespace)
-        assert after.keys() == before.keys()
-        assert all(after[place] == pytest.approx(before[place]) for place in before)
-        ids.append(atlas.record(make_feedback(turn, said)).feedback_id)
-        before = read_steps(atlas, namespace)
-    for place in (3, 0, 5, 2, 1, 4):
-        atlas.undo(ids[place])
-    assert read_steps(atlas, namespace) == {}
-    keys = list(atlas.store.learned.keys([f"d{n}" for n in range(300)]).values())
-    assert atlas.store.learned.usage(atlas.store.walk.get_clock(namespace).key, keys) == {}
 
 
 @pytest.mark.parametrize("given", OUTCOMES[:4])
