@@ -12,8 +12,9 @@ from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from benchmarks.learning_rules import use_rules
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
+from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 
@@ -22,6 +23,8 @@ LearningRule = Literal["full", "heuristic"]
 TURNS = 60
 _RULES: tuple[LearningRule, ...] = ("full", "heuristic")
 _K = 4
+# A walk leaves the best hit alone and follows three pointers, so that it has to choose.
+_SETTINGS = Settings(seeds=SeedSettings(max_entries=1), walk=WalkSettings(max_new_nodes=3))
 
 
 def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
@@ -40,7 +43,8 @@ def _run_rule(
     draws, mass, decided = np.random.default_rng(seed), list[float](), list[bool]()
     titles = make_handbook()
     pages = shuffle_pages(draws, titles, office_pages())
-    with open_memory(pages, embeddings, _make_settings(rule), titles) as memory:
+    memory_of_pages = open_memory(pages, embeddings, _SETTINGS, titles)
+    with memory_of_pages as memory, use_rules(f"rule {rule}"):
         tasks, agent = draw_faults(draws), SimulatedAgent(memory)
         for _ in range(turns):
             task = tasks[int(draws.integers(len(tasks)))]
@@ -55,15 +59,6 @@ def _run_rule(
             "share of questions whose walk follows a pointer": float(np.mean(decided)),
         }
         return figures, mass
-
-
-def _make_settings(rule: LearningRule) -> Settings:
-    """A walk leaves the best hit alone and follows three pointers, so that it has to choose."""
-    return Settings(
-        learning=LearningSettings(credit_rule=rule),
-        seeds=SeedSettings(max_entries=1),
-        walk=WalkSettings(max_new_nodes=3),
-    )
 
 
 def _policy_chose(turn: Turn) -> bool:

@@ -17,7 +17,7 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.experiment import BySeed, Experiment, ExperimentVerdict, SeedResult
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
-from crabpath_retrievers.config import LearningSettings, Settings
+from benchmarks.learning_rules import use_rules
 
 TURNS = 70
 _MIN_ROOM, _MAX_ROOM = 4, 6  # documents that the agents have room for
@@ -30,17 +30,17 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     tasks = [
         (_draw_task(draws), int(draws.integers(_MIN_ROOM, _MAX_ROOM + 1))) for _ in range(turns)
     ]
-    heuristic = Settings(learning=LearningSettings(credit_rule="heuristic"))
     with (
         open_memory(pages, embeddings) as memory,
-        open_memory(pages, embeddings, heuristic) as other,
+        open_memory(pages, embeddings) as other,
     ):
         static = cache(partial(would_succeed, memory, namespace=UNTAUGHT))
         full, simple = SimulatedAgent(memory), SimulatedAgent(other)
         frozen = [static(task, k) for task, k in tasks]
         for task, k in tasks:
             full.work(task, k)
-            simple.work(task, k)
+            with use_rules("rule heuristic"):
+                simple.work(task, k)
     ways = {"static": frozen, "heuristic": simple.successes, "gradient": full.successes}
     halves = {"first half": slice(turns // 2), "second half": slice(turns // 2, None)}
     return SeedResult(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
+from benchmarks.learning_rules import use_rules
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
 from crabpath_retrievers.evaluation.streams.prequential import StreamPass
@@ -18,7 +19,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
 METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 2
 _LEARNING = ("policy_gradient", "hebbian", "ranker", "usage", "episodes", "regions")
-_SWITCHES = (*_LEARNING, "decay", "typed", "region_baseline")
+_SWITCHES = (*_LEARNING, "decay")
 _DEFAULT = LearningSettings()
 
 
@@ -36,15 +37,15 @@ ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         "all": _DEFAULT,
         **{f"without {name}": _without(name) for name in _SWITCHES},
-        "rule myopic": _DEFAULT.replace(credit_rule="myopic"),
-        "rule heuristic": _DEFAULT.replace(credit_rule="heuristic"),
-        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
-        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
-        "experience all": _DEFAULT.replace(experience="all"),
+        "rule myopic": _DEFAULT,
+        "rule heuristic": _DEFAULT,
+        "reward_decay blind": _DEFAULT,
+        "reward_decay none": _DEFAULT,
+        "experience all": _DEFAULT,
         **{f"only {name}": _with_only(name) for name in _LEARNING},
     }
 )
-"""What only forgets, or serves another mechanism, never stands alone."""
+"""Settings by variant, with the rules of that name; what only forgets never stands alone."""
 
 VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
     {
@@ -88,7 +89,7 @@ def run_ablation(
 
 def _run_variant(pair: PairedLearners, kind: FeedbackKind, variant: str) -> list[StreamPass]:
     memory = pair.with_settings(Settings().replace(learning=ABLATIONS[variant]))
-    with pair.namespace(f"{kind}, {variant}") as namespace:
+    with pair.namespace(f"{kind}, {variant}") as namespace, use_rules(variant):
         return pair.run_learning(
             namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), pair.schedule(EPOCHS), memory
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
-from crabpath_retrievers.config import LearningSettings, Settings
+from benchmarks.learning_rules import use_rules
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import (
@@ -30,17 +30,16 @@ METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 3
 DEFAULT = "wins only, context-aware decay"
 FROZEN = "frozen"
-_DEFAULT = LearningSettings()
 
-VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
+VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        DEFAULT: _DEFAULT,
-        "wins only, blind decay": _DEFAULT.replace(reward_decay="blind"),
-        "all experience, blind decay": _DEFAULT.replace(experience="all", reward_decay="blind"),
-        "wins only, no decay": _DEFAULT.replace(reward_decay="none"),
+        DEFAULT: (),
+        "wins only, blind decay": ("reward_decay blind",),
+        "all experience, blind decay": ("experience all", "reward_decay blind"),
+        "wins only, no decay": ("reward_decay none",),
     }
 )
-"""The default comes first, as the others are compared with it."""
+"""Rules by variant; the default comes first, as the others are compared with it."""
 
 CLAIMED_ORDER = ("all experience, blind decay", "wins only, blind decay", DEFAULT)
 """The order that [CVX RFC-013] claims, worst first."""
@@ -145,12 +144,11 @@ def _run_order(pair: PairedLearners, variant: str, noise: float, seed: int) -> O
         twin = FrozenLearner(pair.memory, pair.dataset.split)
         done = pair.run_stream(name, twin, simulator, schedule)
         return OrderResult([pair.score_pass_in_order(one)[METRIC] for one in done], [])
-    memory = pair.with_settings(Settings().replace(learning=VARIANTS[variant]))
-    with pair.namespace(name) as namespace:
-        learner = RecordingLearner(memory, pair.dataset.split, namespace)
+    with pair.namespace(name) as namespace, use_rules(*VARIANTS[variant]):
+        learner = RecordingLearner(pair.memory, pair.dataset.split, namespace)
         done = pair.run_stream(name, learner, simulator, schedule)
     true = [pair.score_pass(one)[METRIC] for one in done]
-    failures = VARIANTS[variant].experience == "all"
+    failures = "experience all" in VARIANTS[variant]
     return OrderResult(
         [pair.score_pass_in_order(one)[METRIC] for one in done],
         _count_supporting(learner.signals, true, failures=failures),

@@ -33,8 +33,6 @@ NOISE: Mapping[str, tuple[float, ...]] = MappingProxyType(
 
 REGION_VARIANTS = (
     "regions off",
-    "without typed",
-    "without region_baseline",
     "reward_decay none",
     "reward_decay blind",
 )

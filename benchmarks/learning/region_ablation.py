@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
+from benchmarks.learning_rules import use_rules
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
@@ -24,13 +25,11 @@ REGION_ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         REGIONS_ON: _DEFAULT,
         "regions off": _DEFAULT.replace(regions=False),
-        "without typed": _DEFAULT.replace(typed=False),
-        "without region_baseline": _DEFAULT.replace(region_baseline=False),
-        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
-        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
+        "reward_decay none": _DEFAULT,
+        "reward_decay blind": _DEFAULT,
     }
 )
-"""The default comes first, as the others are compared with it."""
+"""Settings by variant, with the rules of that name; the default comes first."""
 
 FEEDBACK_USED: tuple[FeedbackKind, ...] = ("used", "outcome")
 
@@ -85,7 +84,8 @@ def _run_order(
     """Scores by part, measure and question."""
     memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
     schedule = pair.schedule(EPOCHS, seed)
-    with pair.namespace(f"{variant}, {kind}, order {seed}") as namespace:
+    name = f"{variant}, {kind}, order {seed}"
+    with pair.namespace(name) as namespace, use_rules(variant):
         done = pair.run_learning(
             namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), schedule, memory
         )

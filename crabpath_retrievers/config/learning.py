@@ -92,23 +92,8 @@ class LearningSettings(ValidatedSettings):
     """Whether learned weights decay to their floor."""
     regions: bool = True
     """Whether transitions between regions are counted."""
-    typed: bool = True
-    """Whether outcomes make typed edges."""
     influence: bool = False
     """Whether maintenance searches for sources whose use predicts that of others."""
-    region_baseline: bool = True
-    """Whether the baseline of the policy gradient is that of the region instead of the
-    namespace."""
-    reward_decay: Literal["context", "blind", "none"] = "context"
-    """How a failure lowers the reward of documents: ``context`` asks whether a document was used,
-    for which task, where, and how often it helped; ``blind`` takes 15 % from all that were
-    returned, for comparison; or ``none``."""
-    experience: Literal["wins", "all"] = "wins"
-    """Episodes that count for the documents that they used: ``wins`` only, or ``all`` for
-    comparison."""
-    credit_rule: Literal["full", "myopic", "heuristic"] = "full"
-    """Decisions that get credit: the ``full`` trajectory (REINFORCE, Williams 1992); for comparison
-    the last decision only (``myopic``) or the chosen edge only (``heuristic``)."""
     learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.2
     """η, step size of the policy gradient."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.9

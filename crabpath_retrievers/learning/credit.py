@@ -1,26 +1,23 @@
 """Which turns a feedback is about, the credit of each, and when feedback is refused.
 
-Credit of a turn and of its returned documents, from one feedback.
-
-Feedback that names no turn, shared among the latest turns.
-
-Recency-weighted credit ``exp(-λ·Δ)`` as in the integration plan of [CrabPath]
-(docs/bibliography.md).
+Feedback that names no turn is shared among the latest turns, by recency-weighted credit
+``exp(-λ·Δ)`` as in the integration plan of [CrabPath] (docs/bibliography.md).
 """
 
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
-from crabpath_retrievers.learning.learner import CreditedTurn
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
 from crabpath_retrievers.storage.read.turns import StoredTurn
+from crabpath_retrievers.storage.read.walk import Clock
 
 
 def assign_credit(
@@ -80,115 +77,114 @@ _MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
+class CreditedTurn:
+    """A turn with its unit query vector, and the credit that a feedback assigns to it."""
+
+    turn: Turn
+    credit: Credit
+    vector: Vector | None
+
+
+_NOTHING = NamespaceState(Clock(0, 0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
 class CreditAssignment:
-    """The turns and credit that follow from a feedback.
+    """The turns and credit that follow from a feedback, with what the store knew about them.
 
     Attributes:
-        turns: The turns of one namespace that it is about; empty if it is refused.
+        turns: The turns of one namespace that it is about, latest first; empty if it is refused.
         note: Why it is refused, or which part of it is ignored.
+        state: State of the namespace.
+        nodes: The nodes of these turns that still exist, by id.
     """
 
     turns: tuple[CreditedTurn, ...] = ()
     note: str | None = None
+    state: NamespaceState = _NOTHING
+    nodes: Mapping[str, KnownNode] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CreditAssigner:
-    """Reads turns and assigns the credit of stored feedback to them."""
+def assign_feedback(
+    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+) -> CreditAssignment:
+    """Assign the credit of a feedback to its turns, as they stand now.
 
-    store: GraphStore
-    settings: LearningSettings
-
-    def assign(self, stored: StoredFeedback) -> CreditAssignment:
-        """Assign the credit of a feedback, as the turns stand now.
-
-        Feedback without a turn is about the turns of a time window that ends when it was given,
-        however late it is applied.
-        """
-        stored = stored._replace(feedback=self._resolve_aliases(stored.feedback))
-        is_named = stored.feedback.turn_id is not None
-        candidates = self._find_turn(stored) if is_named else self._find_recent_turns(stored)
-        if isinstance(candidates, str):
-            return CreditAssignment(note=candidates)
-        return self._credit_turns(stored.feedback, candidates)
-
-    def _resolve_aliases(self, feedback: Feedback) -> Feedback:
-        """Replace ids of merged documents in the feedback by those of their targets."""
-        is_named = (*(feedback.used or ()), *(feedback.unused or ()))
-        aliases = self.store.catalog.resolve_aliases(is_named) if is_named else {}
-        if not aliases:
-            return feedback
-        used, unused = (
-            None if ids is None else tuple(dict.fromkeys(aliases.get(i, i) for i in ids))
-            for ids in (feedback.used, feedback.unused)
+    Feedback without a turn is about the turns of a time window that ends when it was given, however
+    late it is applied.
+    """
+    feedback = stored.feedback
+    candidates = (
+        _find_recent_turns(store, settings, stored)
+        if feedback.turn_id is None
+        else _find_turn(store, stored)
+    )
+    if isinstance(candidates, str):
+        return CreditAssignment(note=candidates)
+    feedback = _resolve_aliases(feedback, candidates[0].nodes)
+    if feedback.turn_id is None:
+        candidates = _select_named(feedback, candidates)
+    weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
+    shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
+    turns = [
+        CreditedTurn(
+            logged.turn, _credit_turn(store, logged.turn, feedback, weight * share), logged.vector
         )
-        remaining = unused and tuple(node for node in unused if node not in (used or ()))
-        return replace(feedback, used=used, unused=remaining)
+        for logged, share in zip(candidates, shares, strict=True)
+    ]
+    nodes = {known.id: known for known in candidates[0].nodes.values()}
+    note = _describe_ignored(feedback, candidates)
+    return CreditAssignment(tuple(turns), note, candidates[0].state, nodes)
 
-    def _find_turn(self, stored: StoredFeedback) -> list[StoredTurn] | str:
-        turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
-        logged = self.store.turns.find(turn_id, namespace=namespace)
-        for pause in _RETRY_DELAYS:
-            if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
-                break
-            time.sleep(pause)
-            logged = self.store.turns.find(turn_id, namespace=namespace)
-        if logged is None:
-            where = "here" if namespace is None else f"in namespace {namespace!r}"
-            return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
-        if logged.consumed is not None:
-            return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
-        return _describe_frozen(logged) or [logged]
 
-    def _find_recent_turns(self, stored: StoredFeedback) -> list[StoredTurn] | str:
-        namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
-        turns, seconds = self.settings.window_turns, self.settings.window_seconds
-        window = self.store.turns.window(
-            namespace, until=stored.created, turns=turns, seconds=seconds
+def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | str:
+    turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
+    ids = _list_stated(stored.feedback)
+    logged = store.turns.find(turn_id, namespace=namespace, ids=ids)
+    for pause in _RETRY_DELAYS:
+        if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
+            break
+        time.sleep(pause)
+        logged = store.turns.find(turn_id, namespace=namespace, ids=ids)
+    if logged is None:
+        where = "here" if namespace is None else f"in namespace {namespace!r}"
+        return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
+    if logged.consumed is not None:
+        return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
+    return _describe_frozen(logged) or [logged]
+
+
+def _find_recent_turns(
+    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+) -> list[StoredTurn] | str:
+    namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
+    turns, seconds = settings.window_turns, settings.window_seconds
+    window = store.turns.window(
+        namespace,
+        until=stored.created,
+        turns=turns,
+        seconds=seconds,
+        ids=_list_stated(stored.feedback),
+    )
+    remaining = [logged for logged in window if logged.consumed is None]
+    if remaining:
+        return _describe_frozen(remaining[0]) or remaining
+    if not window and _is_ahead(store, namespace, stored.created):
+        return (
+            f"the last turn of namespace {namespace!r} is later than this feedback (was "
+            "the clock set back?): give the turn id"
         )
-        remaining = [logged for logged in window if logged.consumed is None]
-        if not remaining:
-            if not window and self._is_ahead(namespace, stored.created):
-                return (
-                    f"the last turn of namespace {namespace!r} is later than this feedback (was "
-                    "the clock set back?): give the turn id"
-                )
-            return (
-                f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
-                "seconds is left to learn from: give the turn id"
-            )
-        return _describe_frozen(remaining[0]) or _select_named(stored.feedback, remaining)
+    return (
+        f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
+        "seconds is left to learn from: give the turn id"
+    )
 
-    def _is_ahead(self, namespace: str, moment: float) -> bool:
-        """Whether the last turn was recorded after a moment."""
-        latest = self.store.turns.latest(namespace)
-        logged = self.store.turns.find(latest, namespace=namespace) if latest else None
-        return logged is not None and logged.turn.created > moment
 
-    def _credit_turns(
-        self, feedback: Feedback, candidates: Sequence[StoredTurn]
-    ) -> CreditAssignment:
-        weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
-        shares_of_turns = share_by_recency(
-            [logged.turn.clock for logged in candidates], self.settings.turn_decay
-        )
-        turns = [
-            CreditedTurn(
-                logged.turn,
-                self._credit_turn(
-                    logged.turn, _restrict_to_turn(feedback, logged.turn), weight * part
-                ),
-                logged.vector,
-            )
-            for logged, part in zip(candidates, shares_of_turns, strict=True)
-        ]
-        return CreditAssignment(tuple(turns), _describe_ignored(feedback, candidates))
-
-    def _credit_turn(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
-        support = None
-        if feedback.used is None and feedback.answer:
-            support = attribute_turn(self.store, turn, feedback.answer)
-        return assign_credit(turn, feedback, support, weight)
+def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
+    """Whether the last turn was recorded after a moment."""
+    latest = store.turns.latest(namespace)
+    logged = store.turns.find(latest, namespace=namespace) if latest else None
+    return logged is not None and logged.turn.created > moment
 
 
 def _describe_frozen(logged: StoredTurn) -> str | None:
@@ -196,17 +192,30 @@ def _describe_frozen(logged: StoredTurn) -> str | None:
     return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
 
 
+def _resolve_aliases(feedback: Feedback, nodes: Mapping[str, KnownNode]) -> Feedback:
+    """Replace ids of merged documents in the feedback by those of their targets."""
+    to = {i: nodes[i].id for i in _list_stated(feedback) if i in nodes and nodes[i].id != i}
+    if not to:
+        return feedback
+    used, unused = (
+        None if ids is None else tuple(dict.fromkeys(to.get(i, i) for i in ids))
+        for ids in (feedback.used, feedback.unused)
+    )
+    remaining = unused and tuple(node for node in unused if node not in (used or ()))
+    return replace(feedback, used=used, unused=remaining)
+
+
 def _select_named(feedback: Feedback, candidates: list[StoredTurn]) -> list[StoredTurn]:
     """Return the turns that returned a document named in the feedback; all if none did.
 
     The use of a document elsewhere must not count as a pass for what these turns returned.
     """
-    ids = {*(feedback.used or ()), *(feedback.unused or ())}
+    ids = set(_list_stated(feedback))
     return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
 
 
-def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
-    """Drop the documents that the turn did not return from the feedback.
+def _credit_turn(store: GraphStore, turn: Turn, feedback: Feedback, weight: float) -> Credit:
+    """Assign credit to one turn, from what the feedback says about documents that it returned.
 
     If the turn returned none of the used documents, the use of its own documents is not known.
     """
@@ -215,17 +224,24 @@ def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
         ids if not ids else tuple(i for i in ids if i in returned) or None
         for ids in (feedback.used, feedback.unused)
     )
-    return replace(feedback, used=used, unused=unused)
+    support = None
+    if used is None and feedback.answer:
+        support = attribute_turn(store, turn, feedback.answer)
+    return assign_credit(turn, replace(feedback, used=used, unused=unused), support, weight)
 
 
 def _describe_ignored(feedback: Feedback, candidates: Sequence[StoredTurn]) -> str | None:
     returned = {node for logged in candidates for node in _list_returned(logged.turn)}
-    stated = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
-    unknown = [i for i in stated if i not in returned]
+    unknown = [i for i in _list_stated(feedback) if i not in returned]
     if not unknown:
         return None
     shown = ", ".join(unknown[:_MAX_LISTED]) + (" …" if len(unknown) > _MAX_LISTED else "")
     return f"{len(unknown)} ids that were not returned are ignored: {shown}"
+
+
+def _list_stated(feedback: Feedback) -> list[str]:
+    """Return the ids that a feedback names, each once."""
+    return list(dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ()))))
 
 
 def _list_returned(turn: Turn) -> set[str]:

@@ -1,12 +1,9 @@
-"""Learning without a turn: agent episodes and edge weights set by hand.
+"""Learning without a turn: agent episodes, and edge weights set by hand or by maintenance.
 
 What is learned is stored as feedback, so that it can be undone by its id.
-
-Weights of typed edges set by a user or by maintenance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from crabpath_retrievers.core.changes import (
     AdjustWeights,
@@ -15,13 +12,9 @@ from crabpath_retrievers.core.changes import (
     KeepFeedback,
     WeightDelta,
 )
-from crabpath_retrievers.core.changes.history import (
-    AddTransitions,
-    FeedbackEffects,
-    TransitionCount,
-)
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.change_set import describe_effects
 from crabpath_retrievers.learning.queue import retry_on_conflict
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
@@ -34,7 +27,7 @@ def learn_without_turn(
     store: GraphStore,
     prior: Posterior,
     feedback: Feedback,
-    compute: Callable[[], tuple[Sequence[TransitionCount], Sequence[Change]]],
+    compute: Callable[[], Sequence[Change]],
 ) -> Receipt:
     """Store feedback about no turn and the changes that follow from it, in one transaction.
 
@@ -42,8 +35,7 @@ def learn_without_turn(
         store: The graph store.
         prior: Posterior of the ranker before any feedback.
         feedback: The feedback; recording the same id again changes nothing.
-        compute: Computes the transitions to count and further changes; called again if the
-            namespace learned in the meantime.
+        compute: Computes the changes; called again if the namespace learned in the meantime.
 
     Returns:
         A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
@@ -62,40 +54,35 @@ def learn_without_turn(
     known = store.learned.get_state(namespace)
     if known.frozen:
         return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
-    steps, changes = compute()
+    changes = compute()
     mind = NamespaceModel.from_json(known.mind, prior)
-    effects = FeedbackEffects(count=mind.baseline.count, steps=tuple(steps))
+    effects = describe_effects(changes, count=mind.baseline.count)
     consume = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=effects)
-    count_changes = [AddTransitions(namespace, tuple(steps))] if steps else []
-    store.apply([KeepFeedback(feedback), consume, *count_changes, *changes])
+    store.apply([KeepFeedback(feedback), consume, *changes])
     return Receipt(name, "applied")
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSetter:
-    """Sets edge weights; they decay and can be undone like learned ones."""
+def set_weights(
+    store: GraphStore, prior: Posterior, feedback: Feedback, weights: Mapping[EdgeTriple, float]
+) -> Receipt:
+    """Set the weights of edges; they decay and can be undone like learned ones.
 
-    store: GraphStore
-    prior: Posterior
+    Args:
+        store: The graph store.
+        prior: Posterior of the ranker before any feedback.
+        feedback: The feedback that carries the id for an undo, and the namespace.
+        weights: Weights in [-1, 1], by keys of both ends and kind.
 
-    def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
-        """Set the weights of edges, as changes relative to their current weights.
+    Returns:
+        As :func:`learn_without_turn`.
+    """
+    namespace = str(feedback.namespace)
 
-        Args:
-            feedback: The feedback that carries the id for an undo, and the namespace.
-            weights: Weights in [-1, 1], by keys of both ends and kind.
+    def compute_changes() -> list[Change]:
+        current = store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+        deltas = [
+            WeightDelta(*edge, weight - current.get(edge, 0.0)) for edge, weight in weights.items()
+        ]
+        return [AdjustWeights(namespace, tuple(deltas), feedback.feedback_id)]
 
-        Returns:
-            As :func:`learn_without_turn`.
-        """
-
-        def compute_changes() -> tuple[Sequence[TransitionCount], Sequence[Change]]:
-            namespace = str(feedback.namespace)
-            current = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
-            deltas = tuple(
-                WeightDelta(*edge, weight - current.get(edge, 0.0))
-                for edge, weight in weights.items()
-            )
-            return (), [AdjustWeights(namespace, deltas, feedback.feedback_id)]
-
-        return learn_without_turn(self.store, self.prior, feedback, compute_changes)
+    return learn_without_turn(store, prior, feedback, compute_changes)

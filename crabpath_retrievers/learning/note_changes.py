@@ -1,16 +1,16 @@
 """Changes of notes that follow from feedback: uses, corrections, answers to novel questions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.changes import Change, SettleFeedback
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, UseNotes
-from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning.learner import CreditedTurn
+from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.notes import (
     MAX_NOTE_CHARS,
     NoteContent,
@@ -25,8 +25,9 @@ from crabpath_retrievers.learning.rules.notes import (
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.walk import Clock
 
-_NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
+NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,78 +38,70 @@ class NoteLearner:
     notes: NoteMemory
     settings: Settings
 
-    def compute_changes(
-        self, stored: StoredFeedback, credited: Sequence[CreditedTurn]
-    ) -> list[Change]:
+    def learn(
+        self, stored: StoredFeedback, assignment: CreditAssignment
+    ) -> tuple[list[Change], str | None]:
         """Compute changes for the transaction in which the feedback is applied.
 
         Feedback about several turns corrects, and answers, the latest of them.
 
         Args:
             stored: The feedback, with the vector of its correction.
-            credited: The turns that it is about, latest first; at least one.
+            assignment: The turns that it is about; at least one.
+
+        Returns:
+            The changes, and why a correction is not kept, if so.
         """
-        return [
-            *self._count_note_uses(credited),
-            *self._note_correction(stored, credited[0]),
-            *self._note_answer(stored, credited),
-        ]
+        credited, clock, changes = assignment.turns, assignment.state.clock, list[Change]()
+        latest, feedback = credited[0], stored.feedback
+        if clock.notes:
+            changes += [
+                UseNotes(item.turn.namespace, item.credit.used)
+                for item in credited
+                if item.credit.outcome > 0 and item.credit.used
+            ]
+        text = (feedback.correction or "").strip()[:MAX_NOTE_CHARS]
+        correction = self._build_correction(stored, text, latest) if text else None
+        if correction is not None:
+            changes.append(correction)
+        is_success = latest.credit.outcome > 0 and not feedback.correction
+        if self.settings.learning.neurogenesis and feedback.answer and is_success:
+            note = self._build_answer_note(latest, feedback.answer, feedback.feedback_id, clock)
+            changes += [] if note is None else [note]
+        return changes, NO_VECTOR if text and correction is None else None
 
-    def _count_note_uses(self, credited: Sequence[CreditedTurn]) -> Iterator[Change]:
-        namespace = credited[0].turn.namespace
-        if not self.store.walk.get_clock(namespace).notes:
-            return
-        for item in credited:
-            if item.credit.outcome > 0 and item.credit.used:
-                yield UseNotes(namespace, item.credit.used)
-
-    def _note_correction(self, stored: StoredFeedback, credited: CreditedTurn) -> Iterator[Change]:
-        text = (stored.feedback.correction or "").strip()[:MAX_NOTE_CHARS]
-        if not text:
-            return
+    def _build_correction(
+        self, stored: StoredFeedback, text: str, credited: CreditedTurn
+    ) -> KeepNote | None:
         # Without an embedder a correction gets the vector of its question.
         vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
-            yield SettleFeedback(stored.feedback.feedback_id, _NO_VECTOR)
-            return
+            return None
         turn, wrong = credited.turn, _find_wrong_documents(credited)
-        content = NoteContent(text, wrong=wrong)
-        query_vector = None if credited.vector is None else _to_float32(credited.vector)
-        question = NoteQuestion(turn.query, query_vector, turn.id)
-        inhibitions = build_entry_inhibitions(self.store, turn, wrong)
-        feedback = stored.feedback.feedback_id
-        yield build_note(
+        query_vector = (
+            None if credited.vector is None else np.asarray(credited.vector, dtype=np.float32)
+        )
+        return build_note(
             turn.namespace,
             "correction",
-            content,
-            _to_float32(vector),
-            asked=question,
-            beside=inhibitions,
-            feedback=feedback,
+            NoteContent(text, wrong=wrong),
+            np.asarray(vector, dtype=np.float32),
+            asked=NoteQuestion(turn.query, query_vector, turn.id),
+            beside=build_entry_inhibitions(self.store, turn, wrong),
+            feedback=stored.feedback.feedback_id,
         )
 
-    def _note_answer(
-        self, stored: StoredFeedback, credited: Sequence[CreditedTurn]
-    ) -> Iterator[Change]:
-        latest, answer = credited[0], stored.feedback.answer
-        if not self.settings.learning.neurogenesis or not answer or latest.vector is None:
-            return
-        if latest.credit.outcome > 0 and not stored.feedback.correction:
-            change = self._build_answer_note(latest, answer, stored.feedback.feedback_id)
-            if change is not None:
-                yield change
-
     def _build_answer_note(
-        self, latest: CreditedTurn, answer: str, feedback: str
+        self, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
     ) -> KeepNote | UseNotes | None:
-        assert latest.vector is not None  # noqa: S101
-        turn, vector = latest.turn, _to_float32(latest.vector)
+        if latest.vector is None:
+            return None
+        turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
         note = make_auto_note_id(turn.namespace, turn.query)
         if self.store.notes.get_facts([note]):
             novel = find_closed_gate(turn, self.settings.note) is None
             return UseNotes(turn.namespace, seen=(note,)) if novel else None
-        cosines = self.notes.near(vector, self.store.walk.get_clock(turn.namespace))
-        nearest = max(cosines.values(), default=-1.0)
+        nearest = max(self.notes.near(vector, clock).values(), default=-1.0)
         return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
 
 
@@ -134,7 +127,3 @@ def _find_wrong_documents(credited: CreditedTurn) -> list[str]:
     if blamed or credited.credit.outcome >= 0:
         return blamed
     return [item.node for item in credited.turn.returned[:1]]
-
-
-def _to_float32(vector: Vector) -> Vector:
-    return np.asarray(vector, dtype=np.float32)

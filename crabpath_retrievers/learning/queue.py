@@ -1,26 +1,17 @@
-"""The queue of stored feedback: applied one at a time, each in one transaction, each once.
-
-Retry of a transaction that another process has overtaken.
-"""
+"""The queue of stored feedback: applied one at a time, each in one transaction, each once."""
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from crabpath_retrievers.core.changes import (
-    Change,
-    ConsumeFeedback,
-    SettleFeedback,
-)
+from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
-from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
-from crabpath_retrievers.learning.credit import CreditAssigner
+from crabpath_retrievers.learning.credit import assign_feedback
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.note_changes import NoteLearner
 from crabpath_retrievers.storage import GraphStore
@@ -32,7 +23,7 @@ retry_on_conflict = retry(
     stop=stop_after_attempt(12),
     reraise=True,
 )
-
+"""Repeats a transaction that another process has overtaken."""
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
@@ -67,9 +58,7 @@ class FeedbackQueue:
             learner: Computes the changes.
             after_lesson: Called after each applied feedback.
         """
-        self._after_lesson = after_lesson
-        self._store, self._learner = store, learner
-        self._assigner = CreditAssigner(store, learner.settings.learning)
+        self._store, self._learner, self._after_lesson = store, learner, after_lesson
         self._note_learner = NoteLearner(store, learner.notes, learner.settings)
         # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
@@ -78,11 +67,24 @@ class FeedbackQueue:
     def learn(self, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
+        An unexpected error leaves it in the queue, for another process or release; this one does
+        not try it again.
+
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
         """
-        with self._lock:
-            return self._learn(stored)
+        feedback_id = stored.feedback.feedback_id
+        try:
+            with self._lock, limit_waiting(self._learner.settings.time_limit):
+                return self._apply(stored)
+        except StoreError:
+            raise
+        except NotFoundError:
+            return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
+        except Exception as error:
+            self._failed.add(stored.sequence)
+            _log.exception("feedback %r cannot be learned from", feedback_id)
+            return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
     def learn_waiting(
         self, limit: int | None = None, should_stop: Callable[[], bool] = lambda: False
@@ -98,93 +100,66 @@ class FeedbackQueue:
         """
         statuses: list[str] = []
         last = 0
-        while not should_stop():
+        while True:
             size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
             batch = self._store.learned.get_waiting_feedback(size, after=last) if size else []
+            for stored in batch:
+                if should_stop():
+                    batch = []
+                    break
+                last = stored.sequence
+                if isinstance(stored, UnreadableFeedback):
+                    statuses.append(self._refuse_unreadable(stored))
+                elif last not in self._failed:
+                    statuses.append(self.learn(stored).status)
             if not batch:
-                break
-            statuses += self._learn_batch(batch, should_stop)
-            last = batch[-1].sequence
-        return LearningTally(
-            *(statuses.count(status) for status in ("applied", "refused", "waiting"))
-        )
+                known = ("applied", "refused", "waiting")
+                return LearningTally(*(statuses.count(status) for status in known))
 
-    def _learn_batch(
-        self, batch: list[StoredFeedback | UnreadableFeedback], should_stop: Callable[[], bool]
-    ) -> list[str]:
-        statuses: list[str] = []
-        for stored in batch:
-            if should_stop():
-                break
-            if isinstance(stored, UnreadableFeedback):
-                statuses.append(self._refuse(stored))
-            elif stored.sequence not in self._failed:
-                with self._lock:
-                    statuses.append(self._learn(stored).status)
-        return statuses
-
-    def _refuse(self, stored: UnreadableFeedback) -> str:
+    def _refuse_unreadable(self, stored: UnreadableFeedback) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
         self._store.apply([SettleFeedback(stored.id, f"it {stored.why}", "refused")])
         return "refused"
 
-    def _learn(self, stored: StoredFeedback) -> Receipt:
-        """Apply one feedback; an unexpected error must not stop the others."""
-        feedback_id = stored.feedback.feedback_id
-        try:
-            with limit_waiting(self._learner.settings.time_limit):
-                return self._apply(stored)
-        except StoreError:
-            raise
-        except NotFoundError:
-            return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
-        except Exception as error:
-            # It stays in the queue for another process or release; this one does not try it again.
-            self._failed.add(stored.sequence)
-            _log.exception("feedback %r cannot be learned from", feedback_id)
-            return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
-
     @retry_on_conflict
     def _apply(self, stored: StoredFeedback) -> Receipt:
-        feedback_id, started = stored.feedback.feedback_id, time.perf_counter()
-        with self._store.open_reader():
-            receipt = self._read_receipt(feedback_id)
-            if receipt.status != "waiting":
-                return receipt
-            changes, receipt = self._compute_changes(stored)
-        self._store.apply(changes)
+        feedback_id = stored.feedback.feedback_id
+        try:
+            with self._store.open_reader():
+                changes, receipt = self._compute_changes(stored)
+            self._store.apply(changes)
+        except ConflictError:
+            known = self._read_receipt(feedback_id)
+            if known.status == "waiting":
+                raise
+            return known
         if receipt.status == "refused":
-            # Another process may have applied this feedback in the meantime.
+            # Another process may have applied it in the meantime.
             return self._read_receipt(feedback_id)
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
             self._after_lesson(consumed.namespace, consumed.version + 1)
-        if receipt.status == "applied":
-            message = "learned from feedback %r: %d changes in %.1f ms"
-            _log.info(message, feedback_id, len(changes), elapsed_ms(started))
+        _log.info("learned from feedback %r: %d changes", feedback_id, len(changes))
         return receipt
 
     def _read_receipt(self, feedback_id: str) -> Receipt:
-        receipt = self._store.learned.get_feedback(feedback_id)
-        return Receipt(feedback_id, receipt.status, receipt.note)
+        known = self._store.learned.get_feedback(feedback_id)
+        return Receipt(feedback_id, known.status, known.note)
 
     def _compute_changes(self, stored: StoredFeedback) -> tuple[list[Change], Receipt]:
-        feedback_id = stored.feedback.feedback_id
-        assignment = self._assigner.assign(stored)
-        note = assignment.note
+        feedback = stored.feedback
+        feedback_id, learning = feedback.feedback_id, self._learner.settings.learning
+        assignment = assign_feedback(self._store, learning, stored)
         if not assignment.turns:
-            refusal = SettleFeedback(feedback_id, str(note), "refused")
-            return [refusal], Receipt(feedback_id, "refused", note)
-        namespace = assignment.turns[0].turn.namespace
-        note_changes = self._note_learner.compute_changes(stored, assignment.turns)
-        user = stored.feedback.user
-        changes = self._learner.compute_changes(
-            namespace, feedback_id, assignment.turns, note_changes, user
-        )
-        last = changes[-1]
-        if isinstance(last, SettleFeedback):
-            note = "; ".join(filter(None, (note, last.note)))
+            refusal = SettleFeedback(feedback_id, str(assignment.note), "refused")
+            return [refusal], Receipt(feedback_id, "refused", assignment.note)
+        note_changes, lost = list[Change](), None
+        if assignment.state.clock.notes or feedback.correction or feedback.answer:
+            note_changes, lost = self._note_learner.learn(stored, assignment)
+        lesson = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
+        note = "; ".join(filter(None, (assignment.note, lesson.note, lost))) or None
+        changes = lesson.changes
         if note is not None:
             changes.append(SettleFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

@@ -1,13 +1,12 @@
-"""Recording feedback: stored first, then applied, each once.
-
-A background thread that starts when there is work and ends when there is none.
-"""
+"""Recording feedback: stored first, then applied, at once or by a background thread."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+
+import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
@@ -23,6 +22,11 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback
 
 _log = logging.getLogger(__name__)
+_MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
+_INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
+_CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
+Embed = Callable[[str], Vector]
+_DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
 
 
 class BackgroundWorker:
@@ -70,15 +74,12 @@ class BackgroundWorker:
             return requested
 
 
-_MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
-_INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
-_CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
-Embed = Callable[[str], Vector]
-_DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
-
-
 class Recorder:
-    """Stores feedback durably, then has it applied as ``settings.learning.apply`` says."""
+    """Stores feedback durably, then has it applied as ``settings.learning.apply`` says.
+
+    Attributes:
+        queue: The feedback that waits, and its application.
+    """
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Recorder:
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._time_limit = learner.settings.time_limit
-        self._queue = FeedbackQueue(store, learner, after_lesson)
+        self.queue = FeedbackQueue(store, learner, after_lesson)
         self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
@@ -111,19 +112,22 @@ class Recorder:
         Raises:
             StoreError: The feedback could not be stored.
         """
-        self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
-        stored = self._store.learned.get_feedback(feedback.feedback_id)
+        vector, now = self._embed_correction(feedback), time.time()
+        (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now)])
+        if sequence is None:  # recorded before
+            stored = self._store.learned.get_feedback(feedback.feedback_id)
+        else:
+            stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector)
         receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
-        if receipt.status == "waiting":
-            receipt = self._dispatch(stored)
+        if receipt.status == "waiting" and self._apply == "inline":
+            receipt = self._learn(stored)
+        elif receipt.status == "waiting" and self._apply == "background":
+            self._worker.wake()
         if stored.feedback != feedback:
-            note = (
-                _DIFFERENT_CONTENT
-                if receipt.note is None
-                else f"{_DIFFERENT_CONTENT}; {receipt.note}"
-            )
+            note = "; ".join(filter(None, (_DIFFERENT_CONTENT, receipt.note)))
             receipt = receipt._replace(note=note)
-        _log_receipt(receipt, feedback)
+        if receipt.note is not None:
+            _warn(receipt, feedback)
         if self.is_backlog_due():
             self.index_backlog()
         return receipt
@@ -134,26 +138,19 @@ class Recorder:
         if not text or self._embed is None:
             return None
         try:
-            return self._embed(text[:MAX_NOTE_CHARS])
+            return np.asarray(self._embed(text[:MAX_NOTE_CHARS]), dtype=np.float16)  # as stored
         except Exception as error:
             _log.warning(
                 "a correction cannot be embedded and gets the vector of its question: %s", error
             )
             return None
 
-    def _dispatch(self, stored: StoredFeedback) -> Receipt:
-        if self._apply == "inline":
-            return self._learn(stored)
-        if self._apply == "background":
-            self._worker.wake()
-        return Receipt(stored.feedback.feedback_id, "waiting")
-
     def _learn(self, stored: StoredFeedback) -> Receipt:
         try:
             if self._has_backlog:
-                self._queue.learn_waiting(_MAX_AT_OPEN)
+                self.queue.learn_waiting(_MAX_AT_OPEN)
                 self._has_backlog = False
-            return self._queue.learn(stored)
+            return self.queue.learn(stored)
         except StoreError as error:
             # The feedback is stored, so the host need not repeat it.
             self._has_backlog = True
@@ -165,7 +162,7 @@ class Recorder:
         try:
             self._index_waiting(1)
             if self._apply == "inline":
-                self._queue.learn_waiting(_MAX_AT_OPEN)
+                self.queue.learn_waiting(_MAX_AT_OPEN)
             elif self._apply == "background" and self._store.learned.get_waiting_feedback(1):
                 self._worker.wake()
         except StoreError as error:
@@ -177,7 +174,7 @@ class Recorder:
         Raises:
             StoreError: A store failed; the remaining feedback stays in the queue.
         """
-        tally = self._queue.learn_waiting()
+        tally = self.queue.learn_waiting()
         self._index_waiting(1)
         return tally
 
@@ -199,7 +196,7 @@ class Recorder:
 
     def _run_background(self) -> None:
         # In batches: if feedback arrives faster than it is applied, the queue never empties.
-        while self._apply == "background" and any(self._queue.learn_waiting(_INDEX_BATCH)):
+        while self._apply == "background" and any(self.queue.learn_waiting(_INDEX_BATCH)):
             self._index_batch()
         self._index_batch()
 
@@ -213,10 +210,8 @@ class Recorder:
         self._notes.catch_up(minimum)
 
 
-def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
+def _warn(receipt: Receipt, feedback: Feedback) -> None:
     """Warn of feedback that was refused, or of which a part was ignored."""
-    if receipt.note is None:
-        return
     # Feedback from observed events is often refused because better feedback came first.
     level = (
         logging.DEBUG

@@ -3,9 +3,8 @@
 The vector index of an embedded memory belongs to the serving process, and learning does not need
 it: near-duplicate episodes are looked up among the latest ones in the graph store, and new episodes
 and notes are read from there until the serving process has indexed them. There is no embedder
-either: a correction recorded here gets the vector of its question.
-
-Settings of the serving process, published in its store for learners in other processes.
+either: a correction recorded here gets the vector of its question. The settings are those that the
+serving process has published in its store.
 """
 
 import json
@@ -24,9 +23,9 @@ from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, Learn
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.undo import LearningHistory
 from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
-from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 
@@ -82,21 +81,13 @@ class StandaloneLearner:
             store: The store with turns and feedback.
             after_lesson: Makes what is called after each applied feedback, for these settings.
         """
-        self._store, self._after_lesson = store, after_lesson
-        self._cached: tuple[str | None, FeedbackQueue] | None = None
-
-    @property
-    def store(self) -> GraphStore:
-        """The store with turns and feedback."""
-        return self._store
+        self.store, self._after_lesson = store, after_lesson
+        self._recorder: tuple[str | None, Recorder] | None = None
 
     @property
     def queue(self) -> FeedbackQueue:
         """The queue of waiting feedback, with the settings published last."""
-        text = read_published_settings(self._store)
-        if self._cached is None or self._cached[0] != text:
-            self._cached = (text, self._build_queue(text))
-        return self._cached[1]
+        return self._open_recorder().queue
 
     def record(self, feedback: Feedback) -> Receipt:
         """Store feedback and apply it in this process.
@@ -104,8 +95,7 @@ class StandaloneLearner:
         Raises:
             StoreError: The feedback could not be stored.
         """
-        learner = self._build_learner(read_published_settings(self._store))
-        return Recorder(self._store, learner, after_lesson=self._hook(learner)).record(feedback)
+        return self._open_recorder().record(feedback)
 
     def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
         """Undo one feedback.
@@ -118,25 +108,27 @@ class StandaloneLearner:
     @property
     def history(self) -> LearningHistory:
         """Undo and snapshots; the serving process indexes what a restore brings back."""
-        learner = self._build_learner(read_published_settings(self._store))
-        return LearningHistory(self._store, None, None, learner.prior)
+        prior = self._build_learner(parse_settings(read_published_settings(self.store))).prior
+        return LearningHistory(self.store, None, None, prior)
 
-    def _build_queue(self, text: str | None) -> FeedbackQueue:
-        learner = self._build_learner(text)
-        return FeedbackQueue(self._store, learner, self._hook(learner))
+    def _open_recorder(self) -> Recorder:
+        """Return a recorder with the settings published last."""
+        text = read_published_settings(self.store)
+        if self._recorder is None or self._recorder[0] != text:
+            settings = parse_settings(text)
+            make = self._after_lesson
+            hook = None if make is None else make(self.store, settings)
+            recorder = Recorder(self.store, self._build_learner(settings), after_lesson=hook)
+            self._recorder = (text, recorder)
+        return self._recorder[1]
 
-    def _hook(self, learner: FeedbackLearner) -> AfterLesson | None:
-        make = self._after_lesson
-        return None if make is None else make(self._store, learner.settings)
-
-    def _build_learner(self, text: str | None) -> FeedbackLearner:
-        settings = parse_settings(text)
+    def _build_learner(self, settings: Settings) -> FeedbackLearner:
         settings = settings.replace(learning=settings.learning.replace(apply="inline"))
-        episodes = EpisodeMemory(self._store, None, settings.episode)
-        notes = NoteMemory(self._store, None, settings.note)
-        regions = Regions(self._store, settings.region)
-        minds = NamespaceModels(self._store, episodes, notes, regions, Ranker.load(), settings)
-        return FeedbackLearner(self._store, episodes, notes, regions, minds.prior, settings)
+        episodes = EpisodeMemory(self.store, None, settings.episode)
+        notes = NoteMemory(self.store, None, settings.note)
+        prior = Posterior.of(Ranker.load().weights, settings.learning.prior_strength)
+        regions = Regions(self.store, settings.region)
+        return FeedbackLearner(self.store, episodes, notes, regions, prior, settings)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
         """Apply waiting and arriving feedback until ``should_stop`` returns True.

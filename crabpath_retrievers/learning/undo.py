@@ -1,7 +1,7 @@
 """Undo of feedback, and snapshots of a namespace."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.core.changes import SettleFeedback
@@ -20,8 +20,7 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot, StoredEffects
-from crabpath_retrievers.storage.read.learned import NamespaceState
+from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was applied"
@@ -66,18 +65,14 @@ class LearningHistory:
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
         scope = None if namespace is None else namespace_of(namespace)
-        if feedback_id is None:
-            feedback_id = self._find_feedback(text_of("turn_id", turn_id), scope)
-        return self._undo(text_of("feedback_id", feedback_id), scope)
-
-    def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
-        """Return the feedback that consumed a turn."""
-        turn = self.store.turns.get(turn_id, namespace=namespace)
-        feedback_id = self.store.history.find_consumer(turn.id)
-        if feedback_id is None:
+        if feedback_id is not None:
+            return self._undo(text_of("feedback_id", feedback_id), scope)
+        turn = self.store.turns.get(text_of("turn_id", turn_id), namespace=scope)
+        consumer = self.store.history.find_consumer(turn.id)
+        if consumer is None:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)
-        return feedback_id
+        return self._undo(consumer, scope)
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
@@ -93,45 +88,30 @@ class LearningHistory:
             if state.status == "waiting":
                 self.store.apply([SettleFeedback(feedback_id, _CANCELLED, "undone")])
                 return Receipt(feedback_id, "undone", _CANCELLED)
-            namespace = str(state.namespace)
-            known = self.store.learned.get_state(namespace)
-            stored_effects = self.store.history.get_effects(feedback_id)
-            touched = self._list_touched_episodes(namespace, stored_effects)
-        if stored_effects is None:
-            return Receipt(feedback_id, "applied", _UNKNOWN)
-        self.store.apply([self._build_undo(feedback_id, namespace, known, stored_effects)])
-        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.notes])
+            name = str(state.namespace)
+            known = self.store.learned.get_state(name)
+            effects = self.store.history.get_effects(feedback_id)
+            if effects is None:
+                return Receipt(feedback_id, "applied", _UNKNOWN)
+            # With a note go the episodes that recall it.
+            key, notes = known.clock.key, [note for note, _ in effects.taught.notes]
+            episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
+        mind = NamespaceModel.from_json(known.mind, self.prior)
+        mind = mind.without(effects.taught, effects.since)
+        undo = UndoFeedback(name, feedback_id, known.version, mind.to_json(), _UNDONE)
+        self.store.apply([undo])
+        self._delete_vectors(key, episodes, notes)
         return Receipt(feedback_id, "undone")
 
-    def _build_undo(
-        self, feedback_id: str, namespace: str, known: NamespaceState, stored_effects: StoredEffects
-    ) -> UndoFeedback:
-        """Build the change that undoes a feedback."""
-        mind = NamespaceModel.from_json(known.mind, self.prior).without(
-            stored_effects.taught, stored_effects.since
-        )
-        return UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-
-    def _list_touched_episodes(
-        self, namespace: str, stored_effects: StoredEffects | None
-    ) -> Sequence[str]:
-        """Return the episodes that an undo may delete, with those that recall a deleted note."""
-        if stored_effects is None or not stored_effects.taught.notes:
-            return () if stored_effects is None else stored_effects.episodes
-        return self.store.learned.episode_ids(self.store.walk.get_clock(namespace).key)
-
     def _delete_vectors(
-        self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
+        self, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
-        """Delete the vectors of episodes and notes that no longer exist."""
-        key = self.store.walk.get_clock(namespace).key
+        """Delete the vectors of those episodes and notes that no longer exist."""
         if self.episodes is not None:
-            remaining = set(self.store.learned.episode_ids(key))
-            self.episodes.delete(key, [episode for episode in episodes if episode not in remaining])
-        remaining_notes = {fact.id for fact in self.store.notes.get_facts(notes)}
-        deleted = [note for note in notes if note not in remaining_notes]
-        if self.notes is not None and deleted:
-            self.notes.remove(key, deleted)
+            remaining = set(self.store.learned.episode_ids(namespace))
+            self.episodes.delete(namespace, [one for one in episodes if one not in remaining])
+        if self.notes is not None and notes:
+            self.notes.remove(namespace, sorted(set(notes) - self.store.notes.ids(namespace)))
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
@@ -152,19 +132,11 @@ class LearningHistory:
         """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
         stored = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.get_clock(stored.namespace).key
-        episodes_before, notes_before = (
-            self.store.learned.episode_ids(key),
-            self.store.notes.ids(key),
-        )
+        episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.apply([RestoreSnapshot(stored.id)])
-        remaining = set(self.store.learned.episode_ids(key))
+        self._delete_vectors(key, episodes, notes)
         if self.episodes is not None:
-            self.episodes.delete(
-                key, [episode for episode in episodes_before if episode not in remaining]
-            )
             self.episodes.catch_up()
-        if self.notes is not None:
-            self.notes.remove(key, sorted(notes_before - self.store.notes.ids(key)))
         return stored
 
     def delete(self, snapshot: str, namespace: str | None) -> str:

@@ -14,9 +14,10 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     MissingExtraError,
 )
-from crabpath_retrievers.learning.explicit import EdgeSetter
+from crabpath_retrievers.learning.explicit import set_weights
 from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
 from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.typed_search.follow import (
@@ -104,7 +105,7 @@ class MemoryGraph(Component):
             raise InvalidInputError(msg)
         name = uuid.uuid4().hex if edge_id is None else edge_id
         feedback = Feedback(None, value, feedback_id=name, namespace=scope.namespace)
-        return self._edge_setter().set_weights(feedback, {edge: value})
+        return self._set_weights(feedback, {edge: value})
 
     def neighbors(
         self,
@@ -362,10 +363,11 @@ class MemoryGraph(Component):
         first = typed.first_chunks({name for row in rows for name in row[:2]})
         weights |= {(first[row.source], first[row.target], kind): row.weight for row in rows}
         if weights:
-            self._edge_setter().set_weights(Feedback(None, 0.0, namespace=scope.namespace), weights)
+            self._set_weights(Feedback(None, 0.0, namespace=scope.namespace), weights)
 
-    def _edge_setter(self) -> EdgeSetter:
-        return EdgeSetter(self._services.store, self._services.history.prior)
+    def _set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
+        services = self._services
+        return set_weights(services.store, services.history.prior, feedback, weights)
 
 
 class AsyncMemoryGraph(AsyncView[MemoryGraph]):

@@ -127,9 +127,8 @@ class MemoryRegions(Component):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
         services = self._services
-        learner = EpisodeLearner(
-            services.store, services.regions, services.history.prior, services.settings.learning
-        )
+        rate = services.settings.learning.typed_rate
+        learner = EpisodeLearner(services.store, services.regions, services.history.prior, rate)
         learner.require_regions()
         checked_states = self._checked_states(states, texts, name)
         if actions is None:

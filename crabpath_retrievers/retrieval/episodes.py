@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings
-from crabpath_retrievers.core.changes import KeepEpisode, MarkIndexed
+from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
@@ -51,13 +51,6 @@ class EpisodeMatch(NamedTuple):
 
     episode: StoredEpisode
     similarity: float
-
-
-class EpisodeUpdate(NamedTuple):
-    """The change that stores a turn, and the existing episode that it extends, if any."""
-
-    change: KeepEpisode
-    known: StoredEpisode | None
 
 
 class _CachedVectors(NamedTuple):
@@ -206,17 +199,16 @@ class EpisodeMemory:
         """The episode of a turn: that of a near-duplicate query, else of equal words."""
         if not (clock.learned or clock.notes):
             return None
-        cached = self._nearest_ids.get(_cache_key(vector, clock))
-        if cached is None:
-            nearest = self.near(vector, clock)
-        else:
-            # Nothing was learned since the retrieval, so its nearest episode is still the nearest.
-            nearest = self._read_near(vector, clock.key, cached)
+        digest = hash_question(namespace, query)
+        ids = self._nearest_ids.get(_cache_key(vector, clock))
+        if ids is None:
+            ids = [near.episode.id for near in self.near(vector, clock)]
+        # If nothing was learned since the retrieval, its nearest episode is still the nearest.
+        episodes = self._store.learned.episodes(clock.key, [*ids, digest])
+        nearest = self._rank(vector, episodes)
         if nearest and nearest[0].similarity >= self._settings.duplicate_similarity:
             return nearest[0].episode
-        digest = hash_question(namespace, query)
-        of_words = self._store.learned.episodes(clock.key, [digest])
-        return next((episode for episode in of_words if episode.id == digest), None)
+        return next((episode for episode in episodes if episode.id == digest), None)
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.

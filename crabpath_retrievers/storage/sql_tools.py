@@ -121,6 +121,14 @@ class CompiledWrite:
             cursor.execute(text, row if order is None else tuple(row[name] for name in order))
             return int(cursor.rowcount)
 
+    def fetch(self, connection: sa.Connection, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Run a statement with RETURNING once; returns the row that it changed, if any."""
+        text, order = self._text(connection)
+        with open_driver_cursor(connection) as cursor:
+            cursor.execute(text, row if order is None else tuple(row[name] for name in order))
+            rows = cursor.fetchall()
+        return rows[0] if rows else None
+
     def run_all(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run it once per row."""
         if not rows:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -208,23 +209,25 @@ class GraphStore:
             dump.require_finished()
             yield dump
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Apply and journal all changes in one transaction, or none of them.
 
         Afterwards they survive a power failure, except turn records, and what is repeated at the
         next opening: learning from stored feedback, publishing and linking of staged documents.
 
+        Returns:
+            For each change what its writer returns; mostly None.
+
         Raises:
             StoreError: The database failed, and no change was applied.
         """
         if not changes:
-            return
+            return []
         self.flush()
         opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
         with translate_database_errors(self._engine), opened as connection, connection.begin():
             tx = Transaction(connection, self._fulltext)
-            for change in changes:
-                apply_change(tx, change)
+            return [apply_change(tx, change) for change in changes]
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         with limit_waiting(self._time_limit):

@@ -69,16 +69,6 @@ def test_an_episode_by_hand(atlas, namespace, hubs):
     }
 
 
-def test_as_many_actions_as_states(atlas, namespace, hubs):
-    """The last one ends the episode, nobody knows where; no task is no task."""
-    a, b = hubs[:2]
-    atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=namespace)
-    known = read_counts(atlas, namespace)
-    assert known[b, "take", "", None] == (1.0, 0.0, 1.0, 0.0)
-    assert known[a, "find", "", b] == (1.0, 0.0, 0.0, 0.0)
-    assert {task for _, _, task, _ in known} == {""}
-
-
 def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
     ids = ["d3", "d77"]
     stored = atlas.store.catalog.vectors(ids)
@@ -146,19 +136,6 @@ def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
     assert read_counts(atlas, namespace) == {}
 
 
-def test_many_threads_lose_nothing(atlas, namespace, hubs):
-    """A dozen episodes from four threads, on two levels of counts."""
-
-    def learn(number):
-        reward = 1.0 if number % 2 else -1.0
-        return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=namespace)
-
-    with ThreadPoolExecutor(4) as pool:
-        assert {r.status for r in pool.map(learn, range(12))} == {"applied"}
-    assert read_counts(atlas, namespace)[hubs[0], "find", "", hubs[1]] == (12.0, 6.0, 0.0, 0.0)
-    assert atlas.store.walk.get_clock(namespace).learned == 12
-
-
 def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
     """And what stays is as if the others had never been."""
     ids = []
@@ -179,22 +156,6 @@ def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
     assert all(left[key] == pytest.approx(first[key]) for key in first)
     atlas.undo(ids[0])
     assert atlas.store.regions.get_all_transitions(namespace, 1) == []
-
-
-def test_snapshots_hold_steps(atlas, namespace, hubs):
-    """To the last digit; a forgotten namespace leaves no row behind."""
-    rows = count_rows(atlas)
-    atlas.regions.learn_episode(
-        hubs[:2], ["find", "take"], 0.3, namespace=namespace, task_type="keep"
-    )
-    before = sorted(atlas.store.regions.get_all_transitions(namespace, 1))
-    snapshot = atlas.namespaces.snapshot(namespace)
-    atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=namespace)
-    atlas.namespaces.restore(snapshot, namespace=namespace)
-    assert sorted(atlas.store.regions.get_all_transitions(namespace, 1)) == before
-    assert count_rows(atlas) != rows
-    atlas.forget(namespace=namespace)
-    assert count_rows(atlas) | {s.journal.name: 0} == rows | {s.journal.name: 0}
 
 
 def test_a_frozen_namespace_refuses(atlas, namespace, named, hubs):
@@ -329,10 +290,3 @@ def test_ids_of_others_are_taken_and_their_notes_unknown(atlas, namespace, named
     assert count_rows(atlas) == before
     assert learn([note], ["find"], 1.0, namespace=namespace).status == "applied"
     atlas.forget(note)
-
-
-def test_a_closed_memory_learns_nothing(open_memory):
-    memory = open_memory()
-    memory.close()
-    with pytest.raises(Exception, match="closed"):
-        memory.regions.learn_episode(ONE, ["find"], 1.0)

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.errors import InvalidInputError
 
-REWARD = st.floats(-1, 1)
-
 
 def after(*outcomes):
     """The baseline after these outcomes."""
@@ -24,15 +22,6 @@ def test_it_is_the_mean_of_the_outcomes():
     """Of 1, 1, -1 and 0 it is a quarter."""
     assert after() == Baseline(0.0, 0)
     assert after(1, 1, -1, 0) == Baseline(0.25, 4)
-
-
-def test_it_follows_what_changes():
-    """After 100 outcomes half of the past is gone in 69 turns: .99^69 = .5."""
-    many = after(*[1.0] * 1000)
-    assert many.count == 100
-    for _ in range(69):
-        many = many.with_outcome(0.0)
-    assert many.mean == pytest.approx(0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1.5, "1", None, True])
@@ -61,14 +50,6 @@ def test_the_advantage_never_turns_the_sign_of_the_credit(z, baseline, expected)
     assert advantage(z, baseline) == pytest.approx(expected)
 
 
-@given(REWARD, REWARD)
-def test_the_advantage_is_bounded(z, baseline):
-    """It points where the credit points, or nowhere, and lies in [-2, 2]."""
-    value = advantage(z, baseline)
-    assert value * z >= 0
-    assert abs(value) <= 2
-
-
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=130))
 def test_the_last_outcome_is_taken_back(outcomes):
     """In reverse order each baseline is the one before, also where it rests on the most."""
@@ -87,11 +68,3 @@ def test_the_last_outcome_is_taken_back(outcomes):
 def test_an_outcome_in_the_middle_is_taken_back():
     left = after(1.0, -1.0, 0.5).without(-1.0, 1, 1)
     assert (left.mean, left.count) == (pytest.approx(0.75), 2)
-
-
-def test_an_old_outcome_is_taken_back_as_faded():
-    """After fifty others of value 0 it is all that the mean holds."""
-    baseline = Baseline(0.0, 100).with_outcome(1.0)
-    for _ in range(50):
-        baseline = baseline.with_outcome(0.0)
-    assert baseline.without(1.0, 100, 50).mean == pytest.approx(0.0, abs=1e-12)

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
+from crabpath_retrievers.core.changes.learned import EdgeUpdate
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Tier
-from crabpath_retrievers.learning.rules.hebbian import CoUseUpdate, infer_co_use, update_co_use
+from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_use
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
 HABITUAL = TierSettings().habitual
@@ -47,7 +48,6 @@ def test_joint_use_moves_edges_and_counts_pairs_without(existing, protos, deltas
     changed = learn(existing=existing, protos=protos)
     assert deltas == weigh(changed)
     assert changed.count_changes == counts
-    assert changed.promoted == ((PAIR,) if protos else ())
     assert TierSettings().tier_of(0.37) is Tier.HABITUAL
 
 
@@ -57,8 +57,8 @@ def test_what_counts_less_takes_more_turns():
     count = 0.0
     for turn in range(1, 21):
         changed = learn(tenth, protos={PAIR: count})
-        assert bool(changed.promoted) == (turn == 20)
         count += changed.count_changes[PAIR]
+        assert bool(changed.deltas) == (turn == 20)
     assert learn(tenth, existing={AB: 0.4, BA: 0.4}).deltas[0].delta == pytest.approx(0.006)
 
 
@@ -80,13 +80,13 @@ def test_a_crowd_counts_as_its_eight_best():
     ],
 )
 def test_it_takes_two_used_documents_and_a_credit_that_counts(credit):
-    assert learn(credit, protos={PAIR: 9.0}) == CoUseUpdate()
+    assert learn(credit, protos={PAIR: 9.0}) == EdgeUpdate()
 
 
 @given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
 def test_never_on_a_failure(outcome, documents):
     credit = Credit(outcome, documents=documents)
-    assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0}) == CoUseUpdate()
+    assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0}) == EdgeUpdate()
 
 
 @given(REWARD, st.floats(0, 1))
@@ -142,7 +142,6 @@ def test_bare_successes(returned, beliefs, existing, protos, deltas, counts):
     changed = infer(returned(**beliefs), existing=existing, protos=protos)
     assert deltas == weigh(changed)
     assert changed.count_changes == pytest.approx(counts)
-    assert changed.promoted == ((PAIR,) if PAIR in protos else ())
     # In proportion to the weight of the feedback.
     half = infer(returned(**beliefs), Credit(1.0, 0.5), existing)
     whole = infer(returned(**beliefs), existing=existing)
@@ -156,4 +155,4 @@ def test_where_none_of_its_company_is_there_the_turn_is_about_something_else(ret
 
 @pytest.mark.parametrize("credit", [Credit(-1.0), Credit(0.0), Credit(1.0, 1.0, {"a": 1.0})])
 def test_only_a_bare_success_says_anything(returned, credit):
-    assert infer(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == CoUseUpdate()
+    assert infer(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == EdgeUpdate()

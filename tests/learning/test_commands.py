@@ -85,16 +85,6 @@ def test_feedback_with_all_its_fields(cli, host, server):
     assert (late["status"], host.learned("bob")) == ("applied", 1)
 
 
-@learning_nothing
-def test_feedback_for_people(cli, host):
-    """One word, or the reason on the other channel."""
-    turn = host.ask()
-    assert cli("feedback", turn, "--outcome", "-1").stdout == "applied\n"
-    again = cli("feedback", turn, "--outcome", "1")
-    assert again.exit_code == 2
-    assert "was consumed by feedback" in again.stderr.replace("\n", " ")
-
-
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
@@ -204,16 +194,6 @@ def test_snapshot_and_restore(cli, host, server):
     assert "b" in host.usage()
     assert read(cli("history", "delete", "friday", "--json"))["deleted"] == kept["id"]
     assert read(cli("history", "list", "--json")) == []
-
-
-def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, server):
-    server.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
-    server.namespaces.snapshot(name="x")
-    server.undo("f")
-    cli("history", "restore", "x")
-    clock = server.store.walk.get_clock("default")
-    (near,) = server._services.episodes.near(server.embedder.query("Which fruit is red?"), clock)
-    assert near.episode.turns == 1.0
 
 
 def test_freeze_and_unfreeze(cli, host, server):

@@ -8,6 +8,7 @@ import tables as s
 
 from crabpath_retrievers import Feedback, StoreError
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning import queue
 from crabpath_retrievers.learning.queue import FeedbackQueue
 
 
@@ -89,17 +90,15 @@ def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):
 
 def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host, monkeypatch):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
-    inbox = memory._services.recorder._queue
-    other = FeedbackQueue(memory.store, inbox._learner)
+    other = FeedbackQueue(memory.store, memory._services.recorder.queue._learner)
+    assign = queue.assign_feedback
 
-    class Late:
-        """A judge that comes after another process."""
+    def assign_late(store, settings, stored):
+        """Credit feedback that another process has applied by now."""
+        monkeypatch.undo()
+        other.learn(stored)
+        return assign(store, settings, stored)
 
-        def assign(self, kept):
-            """Credit feedback that is applied by now."""
-            other.learn(kept)
-            return other._assigner.assign(kept)
-
-    monkeypatch.setattr(inbox, "_assigner", Late())
+    monkeypatch.setattr(queue, "assign_feedback", assign_late)
     receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="one"))
     assert (receipt.status, host.learned()) == ("applied", 1)

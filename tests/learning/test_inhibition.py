@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
+from crabpath_retrievers.core.changes.learned import EdgeUpdate
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Tier
 from crabpath_retrievers.learning.rules.inhibition import (
     MIN_INHIBITION,
-    InhibitionUpdate,
     update_inhibition,
 )
 
@@ -69,11 +69,6 @@ def test_a_walk_sees_the_first_weight_and_not_one_that_successes_took_back(route
     assert weights[-1] < 0
 
 
-def test_the_edge_to_be_made_is_named_once(routed):
-    assert update_inhibition(routed, BAD, {}, {("s", "d"): 1.0}, SETTINGS).promoted == (("s", "d"),)
-    assert update_inhibition(routed, BAD, {EDGE: -0.3}, {("s", "d"): 2.0}, SETTINGS).promoted == ()
-
-
 @pytest.mark.parametrize(
     ("routes", "seeds", "expected"),
     [
@@ -90,7 +85,7 @@ def test_the_entry_is_blamed(turn_of, routes, seeds, expected):
     turn = turn_of(returned=routes, seeds=seeds)
     blamed = Credit(-1.0, documents={"d": -1.0, "t": -1.0})
     found = update_inhibition(turn, blamed, {}, {}, SETTINGS)
-    assert found == InhibitionUpdate((), dict.fromkeys(expected, 1.0))
+    assert found == EdgeUpdate((), dict.fromkeys(expected, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +100,7 @@ def test_the_entry_is_blamed(turn_of, routes, seeds, expected):
     ],
 )
 def test_only_returned_documents_with_known_blame_are_blamed(routed, credit, counts):
-    assert update_inhibition(routed, credit, {}, counts, SETTINGS) == InhibitionUpdate()
+    assert update_inhibition(routed, credit, {}, counts, SETTINGS) == EdgeUpdate()
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), max_size=30))

@@ -137,7 +137,7 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
         raise error
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
-        broken.setattr(FeedbackLearner, "compute_changes", fail)
+        broken.setattr(FeedbackLearner, "learn", fail)
         receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="first"))
     assert receipt.status == "waiting"
     assert "odd" in receipt.note

@@ -19,28 +19,25 @@ PAGES = {
     "b": ("Blue Sky", "The Blue Sky stands above the Grass.", "refund"),
     "c": ("Grass", "Grass is green, an Apple is not.", None),
 }
-EVEN = 0.7 + 0.25 * 0.5  # what is left of a reward where nothing is known of the region
+EVEN = 0.825  # what the worst failure leaves of a reward
 
 
 @pytest.fixture
 def shop(location):
-    """Opens the memory of three pages under a rule, each page for tasks of its own."""
+    """The memory of three pages, each page for tasks of its own."""
     vectors = DeterministicFakeEmbedding(size=16)
     index = InMemoryVectorStore(vectors)
 
-    def open_memory(rule="context"):
-        learning = LearningSettings(reward_decay=rule, inhibition_threshold=1, decay=False)
-        settings = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
-        return CrabPath.open(location, embeddings=vectors, vectors=index, settings=settings)
-
-    with open_memory() as memory:
+    learning = LearningSettings(inhibition_threshold=1, decay=False)
+    settings = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
+    with CrabPath.open(location, embeddings=vectors, vectors=index, settings=settings) as memory:
         memory.add_documents(
             [
                 Document(text, id=node, metadata={"title": title, "task_type": task})
                 for node, (title, text, task) in PAGES.items()
             ]
         )
-    return open_memory
+        yield memory
 
 
 def judge(memory, used, namespace, task="refund", outcome=-1.0):
@@ -63,7 +60,7 @@ def read_rest(memory, namespace):
 
 
 def expect_rest(turn, *used, spared=()):
-    """What should be left, by the rule of fault, in a region of which nothing is known."""
+    """What should be left, by the rule of fault."""
     fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys(used, -1.0)))
     kept = {node: EVEN ** fault[node] for node in used if node not in spared}
     return pytest.approx(dict.fromkeys(PAGES, 1.0) | kept)
@@ -83,79 +80,53 @@ def read_weights(memory, namespace):
 
 def test_who_keeps_a_reward(shop):
     """Who is for other tasks, was not followed, or may not have been; others lose as at fault."""
-    with shop() as memory:
-        # A text or a list in the metadata names the tasks; without any a document is for all.
-        for task, spared in (("refund", "a"), ("cancel", "b"), (None, "")):
-            turn = judge(memory, list("abc"), f"for {task}", task=task)
-            assert read_rest(memory, f"for {task}") == expect_rest(turn, *"abc", spared=spared)
-        judge(memory, ["b"], "one")
-        assert read_rest(memory, "one") == pytest.approx({"a": 1.0, "b": EVEN, "c": 1.0})
-        judge(memory, None, "bare")
-        assert set(read_rest(memory, "bare").values()) <= {1.0}
-        assert read_rest(memory, "another") == {}
+    # A text or a list in the metadata names the tasks; without any a document is for all.
+    for task, spared in (("refund", "a"), ("cancel", "b"), (None, "")):
+        turn = judge(shop, list("abc"), f"for {task}", task=task)
+        assert read_rest(shop, f"for {task}") == expect_rest(turn, *"abc", spared=spared)
+    judge(shop, ["b"], "one")
+    assert read_rest(shop, "one") == pytest.approx({"a": 1.0, "b": EVEN, "c": 1.0})
+    judge(shop, None, "bare")
+    assert set(read_rest(shop, "bare").values()) <= {1.0}
+    assert read_rest(shop, "another") == {}
 
 
 def test_failures_add_up_and_successes_protect(shop):
     """Of each failure its share of what is left; after six successes 2/8 of it, undone nothing."""
-    with shop() as memory:
-        for number in range(1, 3):
-            judge(memory, ["c"], "ann")
-            assert read_rest(memory, "ann")["c"] == pytest.approx(EVEN**number)
-        for _ in range(6):
-            judge(memory, ["b"], "bob", outcome=1.0)
-        turn = judge(memory, ["b", "c"], "bob")
-        fault = infer_fault(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
-        found = read_rest(memory, "bob")
-        assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 8))
-        assert found["c"] == pytest.approx(EVEN ** fault["c"])
-        turns = [judge(memory, used, "eve") for used in (["b"], ["b", "c"], ["c"])]
-        for place in (1, 0, 2):
-            assert memory.undo(turn_id=turns[place].id).status == "undone"
-        assert read_rest(memory, "eve") == {}
+    for number in range(1, 3):
+        judge(shop, ["c"], "ann")
+        assert read_rest(shop, "ann")["c"] == pytest.approx(EVEN**number)
+    for _ in range(6):
+        judge(shop, ["b"], "bob", outcome=1.0)
+    turn = judge(shop, ["b", "c"], "bob")
+    fault = infer_fault(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
+    found = read_rest(shop, "bob")
+    assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 8))
+    assert found["c"] == pytest.approx(EVEN ** fault["c"])
+    turns = [judge(shop, used, "eve") for used in (["b"], ["b", "c"], ["c"])]
+    for place in (1, 0, 2):
+        assert shop.undo(turn_id=turns[place].id).status == "undone"
+    assert read_rest(shop, "eve") == {}
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("blind", 0.85), ("none", 1.0)])
-def test_other_rules(shop, rule, expected):
-    """For comparison: 15 percent of all that were returned, or nothing."""
-    with shop(rule) as memory:
-        for outcome in (-1.0, 1.0):
-            judge(memory, ["a"], "ann", outcome=outcome)
-            assert read_rest(memory, "ann") == pytest.approx(dict.fromkeys("abc", expected))
-
-
-def test_inhibition_and_pointers_follow_the_share_of_the_blame(shop):
+def test_inhibition_follows_the_share_of_the_blame(shop):
     """None against a document for other tasks; against others as far as they answer for it."""
     share = math.log(EVEN) / math.log(0.7)
-    moved = {}
-    for rule, strength in (("context", share), ("none", 1.0)):
-        with shop(rule) as memory:
-            turn = judge(memory, list("abc"), rule)
-            entries = {item.node: find_entry(turn, item) for item in turn.returned}
-            known = read_weights(memory, rule)
-            fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
-            assert any(entry != node for node, entry in entries.items())
-            for node, entry in entries.items():
-                edge = (entry, node, EdgeKind.INHIBITS)
-                if entry == node:
-                    continue
-                if node == "a" and rule == "context":
-                    assert edge not in known
-                else:
-                    blamed = strength * (fault[node] if rule == "context" else 1.0)
-                    assert known[edge] == pytest.approx(-0.3 * blamed)
-            turn = judge(memory, list("abc"), f"{rule} all", task=None)
-            offered = [(s.node, c.target, c.kind) for s in turn.steps for c in s.candidates]
-            found = memory.store.history.get_weight_changes(f"{rule} all", offered, 1)
-            moved[rule] = {edge: move.delta for edge, (move,) in found.items()}
-    assert moved["context"]
-    ratios = [moved["context"][edge] / delta for edge, delta in moved["none"].items() if delta]
-    assert all(0 < ratio <= share + 1e-9 for ratio in ratios)
+    turn = judge(shop, list("abc"), "ann")
+    entries = {item.node: find_entry(turn, item) for item in turn.returned}
+    known = read_weights(shop, "ann")
+    fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
+    assert any(entry != node for node, entry in entries.items())
+    for node, entry in entries.items():
+        edge = (entry, node, EdgeKind.INHIBITS)
+        if entry != node and node == "a":
+            assert edge not in known
+        elif entry != node:
+            assert known[edge] == pytest.approx(-0.3 * share * fault[node])
 
 
 def test_a_turn_with_documents_for_other_tasks_alone_is_no_bare_outcome(shop):
     """No pointer moves and no reward; that they were followed stays known."""
-    for rule in ("context", "none"):
-        with shop(rule) as memory:
-            judge(memory, ["a", "b"], rule, task="return")
-            assert (read_weights(memory, rule) == {}) == (rule == "context")
-            assert set(read_rest(memory, rule).values()) == {1.0}
+    judge(shop, ["a", "b"], "ann", task="return")
+    assert read_weights(shop, "ann") == {}
+    assert set(read_rest(shop, "ann").values()) == {1.0}

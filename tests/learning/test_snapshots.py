@@ -186,15 +186,15 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, s
 def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, monkeypatch):
     """Between reading and writing the switch falls: nothing is learned."""
     before = state_of(memory, "default")
-    learner = type(memory._services.recorder._queue._learner)
-    turn, changes = host.ask(), learner.compute_changes
+    learner = type(memory._services.recorder.queue._learner)
+    turn, changes = host.ask(), learner.learn
 
     def compute_late(*given):
         found = changes(*given)
         memory.namespaces.freeze()
         return found
 
-    monkeypatch.setattr(learner, "compute_changes", compute_late)
+    monkeypatch.setattr(learner, "learn", compute_late)
     receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
     assert receipt.status == "refused"
     assert "is frozen" in receipt.note

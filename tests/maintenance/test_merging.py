@@ -97,7 +97,7 @@ def test_what_was_learned_joins(twins):
         assert set(found) == {("co_used", "panda"), ("inhibits", "rows")}
         assert ("co_used", "old") in weights(twins, "rows", name)
         assert usage(twins, "old", name) == (4.0, 3.0, 0.75)
-        assert list(twins.store.learned.counts(name, [key]).values()) == [2.0]
+        assert list(twins.store.learned.edges(name, [key]).counts.values()) == [2.0]
         space = twins.store.walk.get_clock(name).key
         (episode,) = twins.store.learned.latest_episodes(space, 9)
         assert episode.documents == {"old": 0.75, "panda": -0.5}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
@@ -62,10 +63,12 @@ class KeepFeedback(Change):
 
     Attributes:
         vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.
+        created: When it was given, in seconds since the epoch; None for now.
     """
 
     feedback: Feedback
     vector: Vector | None = None
+    created: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,24 @@ class AddPairCounts(Change):
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
 
 
+class EpisodeContent(NamedTuple):
+    """What an episode holds.
+
+    Attributes:
+        turns: Number of turns; 0 for an episode that does not exist.
+        labelled_turns: How many of them have the used documents named by the host.
+        documents: Credit by node id.
+        credit_by_user: Credit by user id and node id.
+        clock: Turn in which it was last added to; None for an episode that does not exist.
+    """
+
+    turns: float = 0.0
+    labelled_turns: float = 0.0
+    documents: Mapping[str, float] = MappingProxyType({})
+    credit_by_user: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    clock: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
@@ -145,6 +166,7 @@ class KeepEpisode(Change):
         documents: Credit to add by node id; negative credit counts against a document.
         clock: Turn to record as its last; None for the current turn of the namespace.
         user: Id of the user who gave the feedback; None if unknown.
+        before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
     """
 
     namespace: str
@@ -156,6 +178,7 @@ class KeepEpisode(Change):
     documents: Mapping[str, float] = field(default_factory=dict)
     clock: int | None = None
     user: str | None = None
+    before: EpisodeContent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +220,16 @@ class LearnedDelta(NamedTuple):
     target: str | None
     kind: str
     delta: float
+
+
+class EdgeUpdate(NamedTuple):
+    """Changes of edges of one kind after one turn.
+
+    Attributes:
+        deltas: Changes of weights; the first weight of a new edge is among them.
+        count_changes: To add to the counts of pairs without an edge, in [-1, 1]; a count is never
+            below 0.
+    """
+
+    deltas: tuple[LearnedDelta, ...] = ()
+    count_changes: Mapping[NodePair, float] = MappingProxyType({})

@@ -10,7 +10,6 @@ Relevance of returned documents in a turn without stated use.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
@@ -58,7 +57,6 @@ def assign_episode_credit(
     followed: Mapping[str, float] = MappingProxyType({}),
     *,
     before: Mapping[str, float] = MappingProxyType({}),
-    all_experience: bool = False,
 ) -> dict[str, float]:
     """Return the credit in [-1, 1], by node id, that an episode stores for its question.
 
@@ -73,15 +71,9 @@ def assign_episode_credit(
         credit: Its credit; its weight scales everything.
         followed: Credit of followed documents that replaces theirs.
         before: Credit that the question stored before, by node id.
-        all_experience: Whether failures are stored like successes: the ablation against which [CVX
-            RFC-013] argues (docs/bibliography.md).
     """
     if not credit.outcome:
         return {}
-    if all_experience and credit.outcome < 0:
-        documents = {node: abs(value) for node, value in credit.documents.items()}
-        as_success = replace(credit, outcome=-credit.outcome, documents=documents)
-        return assign_episode_credit(turn, as_success)
     if credit.documents:
         credit_by_node = {
             node: value or (0.0 if node in credit.inferred else -1.0)

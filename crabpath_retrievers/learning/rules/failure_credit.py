@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.turn import Turn
 
-# The factor is 0.7 in a region where everything fails, 0.95 in one where everything succeeds.
-_MIN_FACTOR, _FACTOR_RANGE = 0.7, 0.25
-_BLIND_FACTOR = 0.85
+_MIN_FACTOR = 0.7  # one failure lowers the reward of a document by at most 30 %
+# Share of a failure that a followed document answers for: every second one has another cause.
+_BLAME_SHARE = math.log(0.825) / math.log(_MIN_FACTOR)
 _MAX_RELEVANCE = 0.99  # upper bound on the ranker's probability of relevance
 _FOLLOWED_ODDS = 100.0  # factor on the odds of relevance of a document that the chain followed
 _FALSE_REPORT_RATE = 0.2  # P(a reported failure was none)
@@ -35,33 +34,19 @@ class DocumentRecord:
     tasks: frozenset[str] = frozenset()
 
 
-def compute_reward_factor(quality: float) -> float:
-    """Return the factor that one failure applies to a reward, in [0.7, 0.95].
+def compute_responsibility(record: DocumentRecord, task: str | None) -> float:
+    """Return how far a followed document answers for a failure, in [0, 1].
 
-    ``0.7 + 0.25 · quality``
-
-    Args:
-        quality: P(success) in the region of the query, in [0, 1].
-    """
-    return _MIN_FACTOR + _FACTOR_RANGE * quality
-
-
-def compute_responsibility(standing: DocumentRecord, quality: float, task: str | None) -> float:
-    """Return how far a followed document answers for a failure, in [0, 1]; 1 in the worst region.
-
-    0 if the document is meant for other types of task. The better the region, the more likely
-    another cause; the more successes, the less one failure counts (a Beta posterior moves by 1/(n +
-    s)).
+    0 if the document is meant for other types of task. The more successes, the less one failure
+    counts (a Beta posterior moves by 1/(n + s)).
 
     Args:
-        standing: The document's record.
-        quality: P(success) in the region of the query.
+        record: The document's record.
         task: Type of the task of the turn.
     """
-    if task and standing.tasks and task not in standing.tasks:
+    if task and record.tasks and task not in record.tasks:
         return 0.0
-    region_share = math.log(compute_reward_factor(quality)) / math.log(_MIN_FACTOR)
-    return region_share * _HALF_BLAME_WINS / (_HALF_BLAME_WINS + standing.wins)
+    return _BLAME_SHARE * _HALF_BLAME_WINS / (_HALF_BLAME_WINS + record.wins)
 
 
 def infer_fault(turn: Turn, credit: Credit) -> dict[str, float]:
@@ -145,9 +130,7 @@ def assign_hindsight_credit(
     return followed | {node: -support for node, value in credit.documents.items() if not value}
 
 
-def share_blame(
-    credit: Credit, standings: Mapping[str, DocumentRecord], quality: float, turn: Turn
-) -> Credit:
+def share_blame(credit: Credit, records: Mapping[str, DocumentRecord], turn: Turn) -> Credit:
     """Return the credit of a failed turn with the blame shared out by responsibility."""
     if credit.outcome >= 0:
         return credit
@@ -155,7 +138,7 @@ def share_blame(
     fair = {
         node: value
         * fault_by_node[node]
-        * compute_responsibility(standings.get(node, DocumentRecord()), quality, turn.task_type)
+        * compute_responsibility(records.get(node, DocumentRecord()), turn.task_type)
         if node in fault_by_node
         else value
         for node, value in credit.documents.items()
@@ -163,21 +146,15 @@ def share_blame(
     return replace(credit, documents=fair)
 
 
-def compute_reward_decay(turn: Turn, fair: Credit, settings: LearningSettings) -> dict[str, float]:
+def compute_reward_decay(fair: Credit) -> dict[str, float]:
     """Return the reward decay after a failure, in nats by node id; empty after a success.
 
-    ``context``: documents that were followed decay by their share of the blame. ``blind``: every
-    returned document decays by 15 %, the unconditional rule with which [CVX RFC-013] compares.
+    Documents that were followed decay by their share of the blame.
 
     Args:
-        turn: The turn with its returned documents.
-        fair: Its credit, with the blame shared out.
-        settings: The rule, ``reward_decay``.
+        fair: The credit, with the blame shared out.
     """
-    if fair.outcome >= 0 or settings.reward_decay == "none":
+    if fair.outcome >= 0:
         return {}
-    if settings.reward_decay == "blind":
-        nats = -math.log(_BLIND_FACTOR) * fair.weight * -fair.outcome
-        return {item.node: nats for item in turn.returned}
     full_nats = -math.log(_MIN_FACTOR) * fair.weight
     return {node: full_nats * -value for node, value in fair.documents.items() if value < 0}

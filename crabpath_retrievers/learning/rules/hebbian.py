@@ -10,11 +10,17 @@ relevance.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes.learned import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
+from crabpath_retrievers.core.changes.learned import (
+    COUNT_TOLERANCE,
+    EdgeId,
+    EdgeUpdate,
+    LearnedDelta,
+    NodePair,
+)
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import Turn
@@ -22,22 +28,6 @@ from crabpath_retrievers.learning.rules.episode_credit import calibrate_relevanc
 
 _MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once
 _CO_USED = EdgeKind.CO_USED.label
-
-
-@dataclass(frozen=True, slots=True)
-class CoUseUpdate:
-    """Changes of co-use edges and counts after one turn.
-
-    Attributes:
-        deltas: Changes of edges of kind ``co_used``, in both directions.
-        count_changes: To add to the count of each pair without an edge, by ``(a, b)`` with a < b;
-            in (0, 1].
-        promoted: Pairs that get edges now; their first weight is among the deltas.
-    """
-
-    deltas: tuple[LearnedDelta, ...] = ()
-    count_changes: Mapping[NodePair, float] = field(default_factory=dict)
-    promoted: tuple[NodePair, ...] = ()
 
 
 def update_co_use(
@@ -48,7 +38,7 @@ def update_co_use(
     *,
     habitual: float,
     share: float = 1.0,
-) -> CoUseUpdate:
+) -> EdgeUpdate:
     """Strengthen edges between documents used together, or count towards new edges.
 
     The Hebbian rule of [CrabPath] (docs/bibliography.md), but never after a failure: an edge moves
@@ -67,7 +57,7 @@ def update_co_use(
         share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
     if credit.outcome < 0 or not credit.weight:
-        return CoUseUpdate()
+        return EdgeUpdate()
     pairs = list(combinations(sorted(_select_best(credit)), 2))
     existing_edges = [edge for pair in pairs for edge in _list_directions(pair) if edge in existing]
     counted = [
@@ -86,7 +76,7 @@ def update_co_use(
         LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in existing_edges
     ]
     created = [LearnedDelta(*edge, first) for edge in new]
-    return CoUseUpdate((*strengthened, *created), dict.fromkeys(counted, count), tuple(promoted))
+    return EdgeUpdate((*strengthened, *created), dict.fromkeys(counted, count))
 
 
 def _select_best(credit: Credit) -> Sequence[str]:
@@ -112,7 +102,7 @@ def infer_co_use(
     settings: LearningSettings,
     *,
     habitual: float,
-) -> CoUseUpdate:
+) -> EdgeUpdate:
     """Infer co-use after a success without stated use; no change after a failure.
 
     Documents with a calibrated relevance of at least 0.5 count as used, for half a count towards a
@@ -128,7 +118,7 @@ def infer_co_use(
         habitual: Weight from which a walk considers an edge.
     """
     if credit.outcome <= 0 or credit.documents:
-        return CoUseUpdate()
+        return EdgeUpdate()
     credit_by_node = {
         node: credit.outcome
         for node, p in calibrate_relevance(turn).items()
@@ -138,10 +128,9 @@ def infer_co_use(
     update = update_co_use(
         used, existing, protos, settings, habitual=habitual, share=_INFERRED_SHARE
     )
-    return replace(
-        update,
-        deltas=(*update.deltas, *_weaken_edges(turn, credit, existing)),
-        count_changes={**update.count_changes, **_reduce_counts(turn, credit, protos)},
+    return EdgeUpdate(
+        (*update.deltas, *_weaken_edges(turn, credit, existing)),
+        {**update.count_changes, **_reduce_counts(turn, credit, protos)},
     )
 
 

@@ -5,10 +5,15 @@ ranking and never removes it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes.learned import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
+from crabpath_retrievers.core.changes.learned import (
+    COUNT_TOLERANCE,
+    EdgeId,
+    EdgeUpdate,
+    LearnedDelta,
+    NodePair,
+)
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
@@ -20,29 +25,13 @@ _INHIBITION_RATE = 0.5  # share of the way to -0.6, or to 0, per turn
 _INHIBITS = EdgeKind.INHIBITS.label
 
 
-@dataclass(frozen=True, slots=True)
-class InhibitionUpdate:
-    """Changes of inhibitory edges after one turn.
-
-    Attributes:
-        deltas: Changes of edges of kind ``inhibits``, from an entry node to a document.
-        count_changes: To add to the blame count of ``(entry, document)``, in [-1, 1]; a count is
-            never below 0.
-        promoted: Pairs that get an inhibitory edge now; its first weight is among the deltas.
-    """
-
-    deltas: tuple[LearnedDelta, ...] = ()
-    count_changes: Mapping[NodePair, float] = field(default_factory=dict)
-    promoted: tuple[NodePair, ...] = ()
-
-
 def update_inhibition(
     turn: Turn,
     credit: Credit,
     existing: Mapping[EdgeId, float],
     counts: Mapping[NodePair, float],
     settings: LearningSettings,
-) -> InhibitionUpdate:
+) -> EdgeUpdate:
     """Count blame against documents by their entry node, and inhibit those blamed repeatedly.
 
     Only documents with credit of their own count: a failed answer alone does not say which of its
@@ -76,10 +65,9 @@ def update_inhibition(
         for pair, value in credited.items()
         if (*pair, _INHIBITS) in existing or pair in promoted
     ]
-    return InhibitionUpdate(
+    return EdgeUpdate(
         tuple(delta for delta in deltas if delta.delta),
         {pair: count for pair, count in counted.items() if count},
-        promoted,
     )
 
 

@@ -35,7 +35,7 @@ from crabpath_retrievers.core.changes.learned import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit, validate_outcome
 from crabpath_retrievers.core.graph import EdgeKind, Tier
 from crabpath_retrievers.core.text import Floats
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn, WalkStep
+from crabpath_retrievers.core.turn import Turn, WalkStep
 
 FollowedEdge = tuple[str, str]
 """A followed edge: ids of source and target."""
@@ -65,11 +65,7 @@ def get_known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
 
 
 def assign_edge_credit(
-    turn: Turn,
-    known: dict[str, float],
-    decided: Container[FollowedEdge],
-    *,
-    last_only: bool = False,
+    turn: Turn, known: Mapping[str, float], decided: Container[FollowedEdge]
 ) -> dict[FollowedEdge, EdgeCredit]:
     """Return the credit of every decided edge that led to a document with known credit.
 
@@ -80,37 +76,23 @@ def assign_edge_credit(
         turn: The turn with its returned documents and their paths.
         known: Credit by document.
         decided: Edges that were decided, not followed by reflex.
-        last_only: Only edges that were the last decision of a path (myopic rule).
     """
     credit_by_move: dict[FollowedEdge, EdgeCredit] = {}
-    last: set[FollowedEdge] = set()
     for item in turn.returned:
-        route = list(_list_decisions(item, decided)) if item.node in known else []
-        for move, hops in route:
-            merit = EdgeCredit(known[item.node], hops)
-            credit_by_move[move] = max(credit_by_move.get(move, merit), merit, key=_sort_key)
-        last.update(move for move, _ in route[-1:])
-    return {move: credit_by_move[move] for move in credit_by_move if not last_only or move in last}
-
-
-def _list_decisions(
-    item: ReturnedDocument, decided: Container[FollowedEdge]
-) -> Iterator[tuple[FollowedEdge, int]]:
-    """Yield the decided edges on the path to a document, with the hops left after each."""
-    for passed, edge in enumerate(item.path, start=1):
-        move = (edge.source, edge.target)
-        if move in decided:
-            yield move, len(item.path) - passed
-
-
-def _sort_key(merit: EdgeCredit) -> tuple[float, int]:
-    return merit.credit, -merit.hops
+        path = item.path if item.node in known else ()
+        for passed, edge in enumerate(path, start=1):
+            move = (edge.source, edge.target)
+            if move in decided:
+                merit = EdgeCredit(known[item.node], len(path) - passed)
+                best = credit_by_move.get(move, merit)
+                credit_by_move[move] = max(best, merit, key=lambda m: (m.credit, -m.hops))
+    return credit_by_move
 
 
 _MAX_STEP = 2.0  # width of the range of weights
 
 
-class _Action(NamedTuple):
+class Action(NamedTuple):
     """An edge, or STOP without a target, with its score r + w."""
 
     target: str | None
@@ -118,31 +100,38 @@ class _Action(NamedTuple):
     score: float
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """An action drawn at a node, the other actions left, and its gain γ^ℓ (z_ℓ - b)."""
 
     node: str
-    drawn: _Action
-    rivals: tuple[_Action, ...]
+    drawn: Action
+    rivals: tuple[Action, ...]
     gain: float
     temperature: float
 
 
 def compute_policy_gradient(
-    turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, *, stop: float
+    turn: Turn,
+    credit: Credit,
+    baseline: float,
+    settings: LearningSettings,
+    *,
+    stop: float,
+    share: float = 1.0,
 ) -> list[LearnedDelta]:
     """Compute the changes of the weights that decided in one turn.
 
     A positive credit never lowers an edge that led to it, a negative one never raises it, and
     decisions that led to no document of known credit are left alone. The changes at every node sum
-    to 0 (not under the heuristic rule). Weights are those that decided, after damping.
+    to 0. Weights are those that decided, after damping.
 
     Args:
         turn: The turn with its decisions.
         credit: Its credit; its weight scales every change.
         baseline: b, in [-1, 1].
-        settings: η, γ and the rule.
+        settings: η and γ.
         stop: Score of STOP before anything was learned (``PolicySettings.stop``).
+        share: Factor on every change, in (0, 1]; below 1 if the credit of documents is inferred.
 
     Returns:
         One change per edge that changes, in the order of the decisions; at most 2 per draw.
@@ -151,15 +140,10 @@ def compute_policy_gradient(
         InvalidInputError: The baseline is no number in [-1, 1].
     """
     validate_outcome(baseline, name="baseline")
-    rate = settings.learning_rate * credit.weight
+    rate = settings.learning_rate * share * credit.weight
     totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _list_draws(turn, credit, baseline, settings, stop):
-        changes = (
-            _apply_heuristic(draw, rate)
-            if settings.credit_rule == "heuristic"
-            else _apply_gradient(draw, rate)
-        )
-        for action, delta in changes:
+        for action, delta in apply_gradient(draw, rate):
             totals[draw.node, action.target, action.kind] += delta
     return [LearnedDelta(*edge, delta) for edge, delta in totals.items() if delta]
 
@@ -182,29 +166,22 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
     return score
 
 
-def _apply_gradient(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
+def apply_gradient(draw: Draw, rate: float) -> Iterator[tuple[Action, float]]:
+    """Yield the changes of the weights that one draw decided, at a rate η · credit weight."""
     actions = (draw.drawn, *draw.rivals)
     score = score_function([action.score for action in actions], draw.temperature)
     step = max(-_MAX_STEP, min(_MAX_STEP, rate * draw.gain / draw.temperature))
     yield from zip(actions, (step * score).tolist(), strict=True)
 
 
-def _apply_heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
-    """The rule without the gradient: η (z - b) on the chosen edge alone, for ablations."""
-    if draw.drawn.target is not None:
-        yield draw.drawn, rate * draw.gain
-
-
 def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
-) -> Iterator[_Draw]:
+) -> Iterator[Draw]:
     """Yield the draws of a turn of which the credit is known."""
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = get_known_credit(turn, credit)
-    credit_by_move = assign_edge_credit(
-        turn, known, decided, last_only=settings.credit_rule == "myopic"
-    )
+    credit_by_move = assign_edge_credit(turn, known, decided)
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
         for move, merit in credit_by_move.items()
@@ -219,24 +196,24 @@ def _list_draws(
 
 def _list_step_draws(
     step: WalkStep, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
-) -> Iterator[_Draw]:
+) -> Iterator[Draw]:
     actions = _list_actions(step)
     excluded = known_nodes.union(gain_by_target)
     rivals = tuple(action for target, action in actions.items() if target not in excluded)
-    stop_action = _Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
+    stop_action = Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
     for target, gain in gain_by_target.items():
         if gain and target in actions:
-            yield _Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
+            yield Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
     best = max(gain_by_target.values(), default=0.0)
     # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
-        yield _Draw(step.node, stop_action, rivals, best, step.temperature)
+        yield Draw(step.node, stop_action, rivals, best, step.temperature)
 
 
-def _list_actions(step: WalkStep) -> Mapping[str, _Action]:
+def _list_actions(step: WalkStep) -> Mapping[str, Action]:
     """Return the edges that were open to decision, by target."""
     return {
-        c.target: _Action(c.target, c.kind, c.relevance + c.weight)
+        c.target: Action(c.target, c.kind, c.relevance + c.weight)
         for c in step.candidates
         # A habitual edge without probability led to a node that was closed to the walk.
         if c.tier == Tier.HABITUAL.value and (c.probability > 0 or c.target in step.chosen)

@@ -42,7 +42,6 @@ def count_turn_steps(
     credit: Credit,
     places: Sequence[RegionKey],
     regions: Mapping[str, Mapping[int, int]],
-    usual: float,
 ) -> list[TransitionCount]:
     """Return the counts that one credited turn adds; every returned document is a final step.
 
@@ -54,24 +53,14 @@ def count_turn_steps(
         credit: Its credit.
         places: The regions of the query, whole corpus first.
         regions: Regions of each document, by id and level.
-        usual: Mean credit of the returned documents, in [-1, 1].
     """
     tasks = dict.fromkeys(("", turn.task_type or ""))
-    observed = list(_observe_returned(turn, credit, places, regions))
-    outcomes = to_success(credit.outcome), to_success(usual)
-    return sum_steps(
-        [
-            *(
-                TransitionCount(
-                    *place, task, "", 0, weight, weight * outcomes[0], weight, weight * outcomes[1]
-                )
-                for weight in (credit.weight,)
-                for place in places
-                for task in tasks
-            ),
-            *count_steps(observed, tasks),
-        ]
-    )
+    weight, won = credit.weight, credit.weight * to_success(credit.outcome)
+    arrivals = [
+        TransitionCount(*place, task, "", 0, weight, won) for place in places for task in tasks
+    ]
+    observed = _observe_returned(turn, credit, places, regions)
+    return sum_steps([*arrivals, *count_steps(observed, tasks)])
 
 
 def _observe_returned(
@@ -114,8 +103,8 @@ def sum_steps(steps: Iterable[TransitionCount]) -> list[TransitionCount]:
     """Sum counts by place; sums of zero are left out."""
     totals: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
     for step in steps:
-        previous = totals.get(step.place, (0.0, 0.0, 0.0, 0.0))
-        totals[step.place] = tuple(a + b for a, b in zip(previous, step.counts, strict=True))
+        previous = totals.get(step[:5], (0.0, 0.0, 0.0, 0.0))
+        totals[step[:5]] = tuple(a + b for a, b in zip(previous, step[5:], strict=True))
     return [TransitionCount(*place, *counts) for place, counts in totals.items() if any(counts)]
 
 

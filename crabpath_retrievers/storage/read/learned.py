@@ -16,6 +16,7 @@ from crabpath_retrievers.core.graph import (
     effective_weight,
 )
 from crabpath_retrievers.errors import NotFoundError, StoreError
+from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
     aliases,
     consumed_turns,
@@ -43,16 +44,19 @@ class NamespaceState(NamedTuple):
     """State of a namespace.
 
     Attributes:
-        version: Incremented by every change of learned state; 0 at the start.
+        clock: Its clock and counters; all 0 for one that does not exist.
         mind: Its ranking model as JSON; None before it first learned.
         frozen: Whether learning is stopped.
-        knobs: Settings that override the configured ones, as JSON; None for none.
     """
 
-    version: int
-    mind: str | None
-    frozen: bool
-    knobs: str | None = None
+    clock: Clock
+    mind: str | None = None
+    frozen: bool = False
+
+    @property
+    def version(self) -> int:
+        """Incremented by every change of learned state; 0 at the start."""
+        return self.clock.learned
 
 
 class StoredEpisode(NamedTuple):
@@ -64,6 +68,7 @@ class StoredEpisode(NamedTuple):
         documents: Credit by node id; below 0 for documents that were not used.
         vector: Unit query vector, shape ``[d]``, half precision.
         clock: Turn in which it was last added to.
+        credit_by_user: Credit by user id and node id, of feedback with a user.
     """
 
     id: str
@@ -73,6 +78,35 @@ class StoredEpisode(NamedTuple):
     documents: dict[str, float]
     vector: Vector
     clock: int
+    credit_by_user: dict[str, dict[str, float]] = {}  # noqa: RUF012 - nobody writes to it
+
+
+class KnownNode(NamedTuple):
+    """A node that a turn or feedback names, or the one that replaces it.
+
+    Attributes:
+        id: Id of the node that answers to the name now.
+        key: Its key.
+        vector: Its unit vector, shape ``[d]``; None if queries of the namespace cannot find it.
+        wins: Turns of the namespace that used it.
+    """
+
+    id: str
+    key: int
+    vector: Vector | None
+    wins: float
+
+
+class LearnedEdges(NamedTuple):
+    """What a namespace has learned about edges that leave some nodes, by keys and kind.
+
+    Attributes:
+        weights: Effective weights, in [-1, 1].
+        counts: Evidence for edges that do not exist yet.
+    """
+
+    weights: dict[EdgeTriple, float]
+    counts: dict[EdgeTriple, float]
 
 
 class UsageCounts(NamedTuple):
@@ -102,10 +136,28 @@ class UnreadableFeedback(NamedTuple):
     why: str
 
 
-_STATE = CompiledSelect(
+STATE_COLUMNS = (*CLOCK_COLUMNS, namespaces.c.model, namespaces.c.frozen)
+"""Columns of :func:`decode_state`, from ``namespaces``."""
+
+_STATE = CompiledSelect(sa.select(*STATE_COLUMNS).where(namespaces.c.name == sa.bindparam("name")))
+_ASKED = nodes.alias("asked")
+_NODES = CompiledSelect(
     sa.select(
-        namespaces.c.version, namespaces.c.model, namespaces.c.frozen, namespaces.c.knobs
-    ).where(namespaces.c.name == sa.bindparam("name"))
+        _ASKED.c.id,
+        nodes.c.id,
+        nodes.c.key,
+        nodes.c.owner,
+        nodes.c.embedding,
+        sa.func.coalesce(usage.c.wins, 0.0),
+    )
+    .select_from(_ASKED)
+    .outerjoin(aliases, sa.and_(aliases.c.node == _ASKED.c.key, aliases.c.position == 0))
+    .join(nodes, nodes.c.key == sa.func.coalesce(aliases.c.target, _ASKED.c.key))
+    .outerjoin(
+        usage,
+        sa.and_(usage.c.node == nodes.c.key, usage.c.namespace == sa.bindparam("namespace")),
+    )
+    .where(_ASKED.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _USAGE = CompiledSelect(
     sa.select(usage.c.node, usage.c.wins, usage.c.losses, usage.c.decay).where(
@@ -121,6 +173,7 @@ _EPISODE_COLUMNS = (
     episodes.c.documents,
     episodes.c.embedding,
     episodes.c.clock,
+    episodes.c.credit_by_user,
 )
 # The sum keeps the planner from the index on namespaces, which leads to all their episodes.
 _IN_NAMESPACE = episodes.c.namespace + 0 == sa.bindparam("namespace")
@@ -132,41 +185,49 @@ _EPISODES = CompiledSelect(
 _QUEUED_EPISODES = CompiledSelect(
     sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0)
 )
-_CREDIT_BY_USER = CompiledSelect(
-    sa.select(episodes.c.credit_by_user).where(episodes.c.id == sa.bindparam("id"))
-)
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
-_OF_SOURCES = (
-    namespaces.c.name == sa.bindparam("name"),
-    sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
-)
 _IS_PRIMARY = aliases.c.position == 0
 _KEYS = CompiledSelect(
     sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
     .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
     .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
-_WEIGHTS = CompiledSelect(
-    sa.select(
-        overlay.c.source,
-        overlay.c.target,
-        overlay.c.kind,
-        overlay.c.weight,
-        overlay.c.decay_at,
-        namespaces.c.exponent,
-        nodes.c.authority,
+_NOTHING = sa.cast(sa.null(), sa.Integer)
+_KINDS = [kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
+
+
+def _select_edges(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select rows of edges that leave nodes, in one namespace."""
+    return (
+        sa.select(table.c.source, table.c.target, table.c.kind, *columns)
+        .join(namespaces, namespaces.c.key == table.c.namespace)
+        .where(
+            namespaces.c.name == sa.bindparam("name"),
+            table.c.source.in_(sa.bindparam("sources", expanding=True)),
+        )
     )
-    .join(namespaces, namespaces.c.key == overlay.c.namespace)
-    .join(nodes, nodes.c.key == overlay.c.target)
-    .where(*_OF_SOURCES)
-    .where(overlay.c.kind.in_([kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]))
-)
-_COUNTS = CompiledSelect(
-    sa.select(
-        pair_counts.c.source, pair_counts.c.target, pair_counts.c.kind, pair_counts.c["count"]
+
+
+# The authority of the target is NULL for counts, which do not decay.
+_EDGES = CompiledSelect(
+    sa.union_all(
+        _select_edges(
+            overlay,
+            overlay.c.weight,
+            overlay.c.decay_at,
+            namespaces.c.exponent,
+            nodes.c.authority,
+        )
+        .join(nodes, nodes.c.key == overlay.c.target)
+        .where(overlay.c.kind.in_(_KINDS)),
+        _select_edges(
+            pair_counts,
+            pair_counts.c["count"],
+            namespaces.c.exponent,
+            namespaces.c.exponent,
+            _NOTHING,
+        ),
     )
-    .join(namespaces, namespaces.c.key == pair_counts.c.namespace)
-    .where(*_OF_SOURCES)
 )
 _FEEDBACK_COLUMNS = (
     feedback.c.id,
@@ -186,8 +247,7 @@ class LearnedQueries(Queries):
     def get_state(self, namespace: str) -> NamespaceState:
         """State of a namespace; that of an unknown one has version 0."""
         rows = self._run(_STATE, name=namespace)
-        version, mind, frozen, knobs = rows[0] if rows else (0, None, 0, None)
-        return NamespaceState(version, mind, bool(frozen), knobs)
+        return decode_state(rows[0]) if rows else NamespaceState(Clock(0, 0, 0.0))
 
     def get_tuning(self, namespace: str) -> tuple[str | None, str | None]:
         """Knobs and tuning state of a namespace, as JSON; None where there are none."""
@@ -219,11 +279,6 @@ class LearnedQueries(Queries):
                 found[name] = decode_vector(data)
         return found
 
-    def get_credit_by_user(self, episode: str) -> dict[str, dict[str, float]]:
-        """Credit of an episode by user id and node id."""
-        rows = self._run(_CREDIT_BY_USER, id=episode)
-        return json.loads(rows[0][0]) if rows and rows[0][0] else {}
-
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
         """The latest episodes of a namespace, for vector indexes that hold no episodes."""
         query = (
@@ -254,20 +309,37 @@ class LearnedQueries(Queries):
         """Keys of nodes by id, or of those that replace them; unknown ids are left out."""
         return {node: key for node, key in self._run(_KEYS, ids=list(ids))}
 
-    def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
-        """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
-        rows = self._run(_WEIGHTS, name=namespace, sources=list(sources))
+    def nodes(self, namespace: int, ids: Iterable[str]) -> dict[str, KnownNode]:
+        """The nodes that answer to these ids, by id; unknown ids are left out.
+
+        Args:
+            namespace: Key of the namespace.
+            ids: Ids of nodes, as recorded.
+        """
+        rows = self._run(_NODES, namespace=namespace, ids=list(ids))
         return {
-            (source, target, EdgeKind(kind)): effective_weight(
-                weight, 0.0, mark, exponent, DECAY_RATES[authority]
+            asked: KnownNode(
+                node, key, decode_vector(vector) if owner in {0, namespace} else None, wins
             )
-            for source, target, kind, weight, mark, exponent, authority in rows
+            for asked, node, key, owner, vector, wins in rows
         }
 
-    def counts(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
-        """Evidence counts of edges that leave these nodes and do not exist yet."""
-        rows = self._run(_COUNTS, name=namespace, sources=list(sources))
-        return {(source, target, EdgeKind(kind)): n for source, target, kind, n in rows}
+    def edges(self, namespace: str, sources: Sequence[int]) -> LearnedEdges:
+        """Weights and counts of the edges that leave these nodes."""
+        found = LearnedEdges({}, {})
+        rows = self._run(_EDGES, name=namespace, sources=list(sources))
+        for source, target, kind, value, decay_at, exponent, authority in rows:
+            edge = (source, target, EdgeKind(kind))
+            if authority is None:
+                found.counts[edge] = value
+            else:
+                rate = DECAY_RATES[authority]
+                found.weights[edge] = effective_weight(value, 0.0, decay_at, exponent, rate)
+        return found
+
+    def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
+        """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
+        return self.edges(namespace, sources).weights
 
     def get_feedback(self, feedback_id: str) -> StoredFeedback:
         """Feedback by its id.
@@ -312,14 +384,27 @@ class LearnedQueries(Queries):
         return {turn: by for turn, by in self._rows(query)}
 
 
+def decode_state(row: Sequence[Any]) -> NamespaceState:
+    """The state of a namespace from ``STATE_COLUMNS``."""
+    *clock, mind, frozen = row
+    return NamespaceState(Clock(*clock), mind, bool(frozen))
+
+
 def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[StoredEpisode]:
     return decode_rows("an episode", rows, _decode_episode)
 
 
 def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
-    episode, query, turns, labelled, documents, embedding, clock = row
+    episode, query, turns, labelled, documents, embedding, clock, by_user = row
     return StoredEpisode(
-        episode, query, turns, labelled, json.loads(documents), decode_vector(embedding), clock
+        episode,
+        query,
+        turns,
+        labelled,
+        json.loads(documents),
+        decode_vector(embedding),
+        clock,
+        json.loads(by_user) if by_user else {},
     )
 
 

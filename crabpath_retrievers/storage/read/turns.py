@@ -11,7 +11,14 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.storage.aliases import replace_node_ids, resolve_alias_ids
+from crabpath_retrievers.storage.aliases import replace_node_ids
+from crabpath_retrievers.storage.read.learned import (
+    STATE_COLUMNS,
+    KnownNode,
+    LearnedQueries,
+    NamespaceState,
+    decode_state,
+)
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
@@ -26,6 +33,7 @@ from crabpath_retrievers.storage.schema import (
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
+    ReadableStore,
     decode_rows,
     decode_vector,
     split_batches,
@@ -39,19 +47,26 @@ class StoredTurn(NamedTuple):
         turn: Its record.
         vector: Unit query vector, shape ``[d]``; None if it is not stored.
         consumed: Id of the feedback that consumed it; None while there is none.
-        frozen: Whether learning in its namespace is stopped.
+        state: State of its namespace.
+        nodes: The nodes that answer to the ids of its record, and to those asked for, by id.
     """
 
     turn: Turn
     vector: Vector | None
     consumed: str | None
-    frozen: bool
+    state: NamespaceState
+    nodes: Mapping[str, KnownNode]
+
+    @property
+    def frozen(self) -> bool:
+        """Whether learning in its namespace is stopped."""
+        return self.state.frozen
 
 
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
-    columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, namespaces.c.frozen)
+    columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, *STATE_COLUMNS)
     return (
         sa.select(*columns)
         .select_from(joined.outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id))
@@ -95,6 +110,11 @@ _WINDOW = _window()
 class TurnLog(Queries):
     """Reads of turn records and of the journal."""
 
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        super().__init__(store)
+        self._learned = LearnedQueries(store)
+
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
         """The record of a turn, by its id or by the run id of the host.
 
@@ -111,23 +131,31 @@ class TurnLog(Queries):
             raise NotFoundError(msg)
         return found.turn
 
-    def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
-        """A turn with what learning needs; None for an unknown id.
+    def find(
+        self, turn_id: str, *, namespace: str | None = None, ids: Iterable[str] = ()
+    ) -> StoredTurn | None:
+        """A turn with what learning needs, in two statements; None for an unknown id.
 
         Args:
             turn_id: Turn id, or run id of the host for the last turn of that run.
             namespace: Name of the namespace to search; None for all.
+            ids: Further ids of nodes to look up.
         """
         self._store.flush()
         select, parameters = _FIND, {"asked": turn_id}
         if namespace is not None:
             select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
-        with self._store.open_reader() as connection:
-            found = _decode_turns(select.rows(connection, parameters), connection)
+        found = self._decode(self._run(select, **parameters), ids)
         return found[0] if found else None
 
     def window(
-        self, namespace: str, *, until: float, turns: int, seconds: float
+        self,
+        namespace: str,
+        *,
+        until: float,
+        turns: int,
+        seconds: float,
+        ids: Iterable[str] = (),
     ) -> list[StoredTurn]:
         """The last turns of a namespace before a time, newest first, consumed or not.
 
@@ -136,12 +164,28 @@ class TurnLog(Queries):
             until: The time, in seconds since the epoch.
             turns: Length of the window in turns, with the latest one.
             seconds: Length of the window in seconds.
+            ids: Further ids of nodes to look up.
         """
         self._store.flush()
         bounds = {"until": until, "since": until - seconds, "turns": turns}
-        with self._store.open_reader() as connection:
-            rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
-            return _decode_turns(rows, connection)
+        return self._decode(self._run(_WINDOW, namespace=namespace, **bounds), ids)
+
+    def _decode(self, rows: Sequence[Sequence[Any]], ids: Iterable[str]) -> list[StoredTurn]:
+        """Decode turns of one namespace, with replaced nodes resolved."""
+        read = decode_rows("a turn", rows, _parse_record)
+        if not read:
+            return []
+        state, asked = read[0][-1], {*ids, *(node for names, *_ in read for node in names)}
+        known = self._learned.nodes(state.clock.key, sorted(asked))
+        to = {node: known[node].id for node in known if known[node].id != node}
+
+        def decode(row: Sequence[Any]) -> StoredTurn:
+            _, record, embedding, consumed, state = row
+            turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
+            vector = None if embedding is None else decode_vector(embedding)
+            return StoredTurn(turn, vector, consumed, state, known)
+
+        return decode_rows("a turn", read, decode)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
@@ -172,31 +216,17 @@ class TurnLog(Queries):
             ]
 
 
-def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[StoredTurn]:
-    """Decode rows to turns, with replaced nodes resolved."""
-    read = decode_rows("a turn", rows, _parse_record)
-    to = resolve_alias_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
-
-    def decode(row: Sequence[Any]) -> StoredTurn:
-        _, record, embedding, by, frozen = row
-        turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
-        return StoredTurn(
-            turn, None if embedding is None else decode_vector(embedding), by, bool(frozen)
-        )
-
-    return decode_rows("a turn", read, decode)
-
-
 def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
-    """Parse the record of a row; returns ids of its nodes, the record, and the other columns."""
+    """Parse a row: ids of the nodes in its record, the record, vector, consumer, and state."""
     record = from_json(zlib.decompress(row[0]))
-    return set(_iterate_nodes(record)), record, *row[1:]
+    return set(_iterate_nodes(record)), record, *row[1:3], decode_state(row[3:])
 
 
 def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
-    """Yield the ids of the nodes that a turn visited, returned or considered."""
+    """Yield the ids of the nodes that a turn found, visited, returned or considered."""
     yield from record["visited"]
-    yield from (item["node"] for item in record["returned"])
+    for name in ("seeds", "returned", "steps"):
+        yield from (item["node"] for item in record[name])
     yield from (one["target"] for step in record["steps"] for one in step["candidates"])
 
 

@@ -80,17 +80,18 @@ _BY_KEY = sa.select(*_HEAD).where(
 )
 _HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(meta.c.name == "hubs")
-_CLOCK = CompiledSelect(
-    sa.select(
-        namespaces.c.key,
-        namespaces.c.turn,
-        namespaces.c.exponent,
-        namespaces.c.version,
-        namespaces.c.note_count,
-        sa.func.coalesce(_HUBS.scalar_subquery(), 0),
-        namespaces.c.knobs,
-    ).where(namespaces.c.name == sa.bindparam("name"))
+CLOCK_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
+    namespaces.c.key,
+    namespaces.c.turn,
+    namespaces.c.exponent,
+    namespaces.c.version,
+    namespaces.c.note_count,
+    sa.func.coalesce(_HUBS.scalar_subquery(), 0),
+    namespaces.c.knobs,
 )
+"""Columns of a :class:`Clock`, from ``namespaces``."""
+
+_CLOCK = CompiledSelect(sa.select(*CLOCK_COLUMNS).where(namespaces.c.name == sa.bindparam("name")))
 
 
 def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:

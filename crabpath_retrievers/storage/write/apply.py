@@ -19,7 +19,7 @@ from crabpath_retrievers.storage.write import maintenance as upkeep
 from crabpath_retrievers.storage.write import notes as remarks
 from crabpath_retrievers.storage.write.transaction import Transaction
 
-WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], None]] = {
+WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.StageNodes: nodes.stage_nodes,
     c.PublishStaged: publish.publish_staged,
     c.MoveNodes: publish.move_nodes,
@@ -63,10 +63,10 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], None]] = {
 }
 
 
-def apply_change(tx: Transaction, change: c.Change) -> None:
-    """Carry out one change on an open transaction."""
+def apply_change(tx: Transaction, change: c.Change) -> Any:
+    """Carry out one change on an open transaction; returns what its writer returns."""
     writer = WRITERS.get(type(change))
     if writer is None:
         msg = f"unknown change {type(change).__name__}"
         raise TypeError(msg)
-    writer(tx, change)
+    return writer(tx, change)

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
+from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
@@ -40,24 +41,26 @@ _NAMESPACE_OF_TURN = sa.func.coalesce(
     .scalar_subquery(),
 )
 _INSERT_FEEDBACK = CompiledWrite(
-    lambda insert: build_insert(
-        insert, s.feedback, namespace=_NAMESPACE_OF_TURN
-    ).on_conflict_do_nothing()
+    lambda insert: (
+        build_insert(insert, s.feedback, namespace=_NAMESPACE_OF_TURN)
+        .on_conflict_do_nothing()
+        .returning(s.feedback.c.sequence)
+    )
 )
-_ADDED_EXPONENT = sa.bindparam("more", type_=sa.Float())
 _UPDATE_NAMESPACE = CompiledWrite(
     lambda _: (
         s.namespaces.update()
         .where(
-            s.namespaces.c.key == sa.bindparam("namespace"),
-            s.namespaces.c.version == sa.bindparam("version"),
+            s.namespaces.c.name == sa.bindparam("space"),
+            s.namespaces.c.version == sa.bindparam("known_version"),
             s.namespaces.c.frozen == sa.literal_column("0"),
         )
         .values(
             version=s.namespaces.c.version + sa.literal_column("1"),
-            exponent=s.namespaces.c.exponent + _ADDED_EXPONENT,
-            model=sa.bindparam("known", type_=sa.Text()),
+            exponent=s.namespaces.c.exponent + sa.bindparam("more", type_=sa.Float()),
+            model=sa.bindparam("mind", type_=sa.Text()),
         )
+        .returning(s.namespaces.c.key, s.namespaces.c.exponent)
     )
 )
 _MARK_APPLIED = CompiledWrite(
@@ -91,11 +94,16 @@ _CLOCK = sa.func.coalesce(
     .where(s.namespaces.c.key == sa.bindparam("namespace"))
     .scalar_subquery(),
 )
-_INSERT_EPISODE = CompiledWrite(lambda insert: build_insert(insert, s.episodes, clock=_CLOCK))
+_INSERT_EPISODE = CompiledWrite(
+    lambda insert: build_insert(insert, s.episodes, clock=_CLOCK).on_conflict_do_nothing()
+)
 _UPDATE_EPISODE = CompiledWrite(
     lambda _: (
         s.episodes.update()
-        .where(s.episodes.c.id == sa.bindparam("episode"))
+        .where(
+            s.episodes.c.id == sa.bindparam("episode"),
+            s.episodes.c.turns == sa.bindparam("turns_before"),
+        )
         .values(
             turns=sa.bindparam("turns", type_=sa.Float()),
             labelled_turns=sa.bindparam("labelled_turns", type_=sa.Float()),
@@ -142,13 +150,13 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
     tx.run(_INSERT_TURN, row)
 
 
-def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> None:
-    """Store feedback until it is applied."""
+def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:
+    """Store feedback until it is applied; returns its sequence number, None for a known id."""
     feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
         "id": feedback.feedback_id,
-        "created": time.time(),
+        "created": change.created or time.time(),
         "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
         "status": "waiting",
         "note": None,
@@ -158,7 +166,8 @@ def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> None:
         "user": feedback.user,
         "source": feedback.source,
     }
-    _INSERT_FEEDBACK.run(tx.connection, row)
+    new = _INSERT_FEEDBACK.fetch(tx.connection, row)
+    return None if new is None else int(new[0])
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
@@ -167,18 +176,20 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
     Raises:
         ConflictError: Another change came first.
     """
-    key, cause = tx.get_key(change.namespace), change.feedback_id
-    known = {"version": change.version, "more": change.exponent, "known": change.mind}
-    applied = {"feedback": cause, "space": change.namespace}
-    done = [
-        _UPDATE_NAMESPACE.run(tx.connection, {"namespace": key, **known}),
-        _MARK_APPLIED.run(tx.connection, applied),
-    ]
+    name, cause = change.namespace, change.feedback_id
+    if not change.version:
+        tx.get_key(name)  # creates a new namespace
+    known = {"space": name, "known_version": change.version}
+    new = {"more": change.exponent, "mind": change.mind}
+    found = _UPDATE_NAMESPACE.fetch(tx.connection, known | new)
+    done = [_MARK_APPLIED.run(tx.connection, {"feedback": cause, "space": name})]
     rows = ({"turn": turn, "feedback": cause} for turn in change.turns)
     done += [_INSERT_CONSUMED.run(tx.connection, row) for row in rows]
-    if set(done) != {1}:
+    if found is None or set(done) != {1}:
         msg = f"feedback {cause!r} met another one: read again and repeat it"
         raise ConflictError(msg)
+    key, exponent = found
+    tx.keep_lock(name, key, exponent)
     _INSERT_EFFECTS.run(tx.connection, _encode_effects(key, change))
 
 
@@ -234,28 +245,44 @@ def _add_counts(
 
 
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
-    """Add turns and credit to an episode."""
-    found = _SELECT_EPISODE.rows(tx.connection, {"id": change.id})
-    before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
-    documents = add_credit(json.loads(known), change.documents)
+    """Add turns and credit to an episode.
+
+    Raises:
+        ConflictError: It is no longer what was read.
+    """
+    before = _read_episode(tx, change.id) if change.before is None else change.before
+    by_user = _add_user_credit(before.credit_by_user, change)
+    turns = before.turns + change.turns
     values = {
         "namespace": tx.get_key(change.namespace),
         "then": change.clock,
-        "turns": before + change.turns,
-        "labelled_turns": labelled + change.labelled_turns,
-        "documents": json.dumps(documents),
-        "credit_by_user": _add_user_credit(by_user, change),
+        "turns": turns,
+        "labelled_turns": before.labelled_turns + change.labelled_turns,
+        "documents": json.dumps(add_credit(before.documents, change.documents)),
+        "credit_by_user": json.dumps(by_user) if by_user else None,
     }
     # An episode whose credit adds up to nothing is kept, so that undo of one turn finds it.
-    if values["turns"] <= 0:
+    if turns <= 0:
         # Its vector is deleted from the index when a search next finds it without episode.
         tx.delete(s.episodes, s.episodes.c.id == change.id)
-    elif found:
-        _UPDATE_EPISODE.run(tx.connection, {**values, "episode": change.id})
+        return
+    if before.turns:
+        known = {"episode": change.id, "turns_before": before.turns}
+        done = _UPDATE_EPISODE.run(tx.connection, {**values, **known})
     else:
         new = {"id": change.id, "query": change.query, "indexed": 0}
         embedding = encode_vector(change.vector)
-        _INSERT_EPISODE.run(tx.connection, {**values, **new, "embedding": embedding})
+        done = _INSERT_EPISODE.run(tx.connection, {**values, **new, "embedding": embedding})
+    require_unchanged(done == 1, change.id)
+
+
+def _read_episode(tx: Transaction, episode: str) -> EpisodeContent:
+    rows = _SELECT_EPISODE.rows(tx.connection, {"id": episode})
+    if not rows:
+        return EpisodeContent()
+    turns, labelled_turns, documents, by_user = rows[0]
+    users = json.loads(by_user) if by_user else {}
+    return EpisodeContent(turns, labelled_turns, json.loads(documents), users)
 
 
 def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
@@ -285,15 +312,15 @@ def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]
     }
 
 
-def _add_user_credit(known: str | None, change: c.KeepEpisode) -> str | None:
+def _add_user_credit(
+    known: Mapping[str, Mapping[str, float]], change: c.KeepEpisode
+) -> Mapping[str, Mapping[str, float]]:
     """Credit by user after an addition; of many users those with the most credit are kept."""
     if change.user is None:
         return known
-    credit_by_user = {} if known is None else json.loads(known)
-    credit_by_user[change.user] = add_credit(credit_by_user.get(change.user, {}), change.documents)
-    ranked = sorted(credit_by_user.items(), key=lambda item: -sum(map(abs, item[1].values())))
-    kept = {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
-    return json.dumps(kept) if kept else None
+    total = {**known, change.user: add_credit(known.get(change.user, {}), change.documents)}
+    ranked = sorted(total.items(), key=lambda item: -sum(map(abs, item[1].values())))
+    return {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
 
 
 def add_credit(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:

@@ -18,6 +18,7 @@ def advance_clock(tx: Transaction, change: c.AdvanceClock) -> None:
         turn=s.namespaces.c.turn + change.turns,
         exponent=s.namespaces.c.exponent + change.exponent,
     )
+    tx.forget_key(change.namespace)
 
 
 def set_frozen(tx: Transaction, change: c.SetFrozen) -> None:

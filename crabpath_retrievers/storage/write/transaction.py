@@ -31,6 +31,7 @@ class Transaction:
         self.connection, self.fulltext = connection, fulltext
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._keys: dict[str, int] = {}
+        self._locked: dict[str, tuple[int, float]] = {}
 
     def run(self, statement: Any, rows: Any = None) -> Any:
         """Execute a statement."""
@@ -90,6 +91,8 @@ class Transaction:
 
     def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
         """Key and decay exponent of a namespace, which is created if it is new."""
+        if name in self._locked:
+            return self._locked[name]
         select = _NAMESPACE_LOCKED if lock else _NAMESPACE
         rows = select.rows(self.connection, {"name": name})
         if not rows:
@@ -104,6 +107,10 @@ class Transaction:
             self._keys[name] = self.get_namespace(name)[0]
         return self._keys[name]
 
+    def keep_lock(self, name: str, key: int, exponent: float) -> None:
+        """Remember the key and exponent of a namespace that a statement has just updated."""
+        self._keys[name], self._locked[name] = key, (key, exponent)
+
     def find_key(self, name: str, *, lock: bool = False) -> int | None:
         """Key of a namespace; None for one that does not exist."""
         query = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
@@ -111,8 +118,9 @@ class Transaction:
         return found
 
     def forget_key(self, name: str) -> None:
-        """Look up the key of a namespace again: its row was deleted."""
+        """Look up the row of a namespace again: it was changed or deleted."""
         self._keys.pop(name, None)
+        self._locked.pop(name, None)
 
     def increment_versions(self, *keys: int) -> None:
         """Invalidate caches of namespaces, or of all, and make concurrent learning start again."""

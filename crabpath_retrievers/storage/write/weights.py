@@ -24,30 +24,29 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 EdgeKeys = tuple[int, int, int]
 """Keys of source and target, number of the kind."""
 
-_AT_ONCE = 512  # edges in one statement: SQLite takes 500 rows of VALUES without recursion
+_AT_ONCE = 256  # edges in one statement: SQLite takes 500 rows of VALUES without recursion
 _MAX_EXPONENT = 20.0  # beyond this, exp() would magnify rounding errors too much
 
 
 class _Weight(NamedTuple):
-    """A learned weight as stored, and the authority of its target."""
+    """A weight as stored: of a structural edge, or learned in a namespace.
+
+    Attributes:
+        weight: In [-1, 1].
+        decay_at: Exponent up to which its decay is applied.
+        floor: What a structural edge decays to; 0 for a learned weight.
+        authority: Authority of its target.
+    """
 
     weight: float
     decay_at: float
+    floor: float = 0.0
     authority: int = 0
 
     def compute_effective(self, floor: float, exponent: float) -> float:
         """The weight now, in [-1, 1]."""
         rate = DECAY_RATES[self.authority]
         return effective_weight(self.weight, floor, self.decay_at, exponent, rate)
-
-
-class _Structure(NamedTuple):
-    """A structural edge, and the authority of its target."""
-
-    prior: float
-    floor: float
-    decay_at: float
-    authority: int = 0
 
 
 def _match_edges(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -64,7 +63,7 @@ def _edge_columns(table: sa.Table) -> tuple[sa.Column[int], ...]:
     return table.c.source, table.c.target, table.c.kind
 
 
-def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]:
+def _with_authority(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Select edges with these columns, and the authority of their targets; 0 for STOP."""
     authority = sa.func.coalesce(s.nodes.c.authority, sa.literal_column("0"))
     joined = table.outerjoin(s.nodes, s.nodes.c.key == table.c.target)
@@ -73,14 +72,15 @@ def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]
 
 
 _NAMESPACE: sa.BindParameter[int] = sa.bindparam("namespace")
-_EDGES = CompiledSelect(
-    _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.decay_at).where(
-        _match_edges(s.edges)
-    )
-)
-_OVERLAY = CompiledSelect(
-    _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.decay_at).where(
-        s.overlay.c.namespace == _NAMESPACE, _match_edges(s.overlay)
+_NO, _YES = (sa.literal_column(number, sa.Integer) for number in "01")
+_CURRENT = CompiledSelect(
+    sa.union_all(
+        _with_authority(s.edges, _NO, s.edges.c.prior, s.edges.c.decay_at, s.edges.c.floor).where(
+            _match_edges(s.edges)
+        ),
+        _with_authority(s.overlay, _YES, s.overlay.c.weight, s.overlay.c.decay_at, _NO).where(
+            s.overlay.c.namespace == _NAMESPACE, _match_edges(s.overlay)
+        ),
     )
 )
 _LAST = CompiledSelect(
@@ -116,13 +116,12 @@ def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
     # Locks the namespace: an edge without learned weight has no row to lock.
     namespace, exponent = tx.get_namespace(change.namespace, lock=True)
     edges = list(dict.fromkeys((d.source, d.target, d.kind.value) for d in change.deltas))
-    structure, overlay = _read_structure(tx, edges), _read_overlay(tx, namespace, edges)
+    structure, overlay = _read_current(tx, namespace, edges)
     now: dict[EdgeKeys, float] = {}
     for edge in edges:
-        prior, floor, decay_at, authority = structure.get(edge) or (0.0, 0.0, exponent, 0)
-        initial = _Weight(prior, min(decay_at, exponent), authority)
-        stored = overlay.get(edge) or initial
-        now[edge] = stored.compute_effective(floor, exponent)
+        linked = structure.get(edge) or _Weight(0.0, exponent)
+        initial = linked._replace(decay_at=min(linked.decay_at, exponent))
+        now[edge] = overlay.get(edge, initial).compute_effective(linked.floor, exponent)
     same = {"cause": change.cause, "created": time.time(), "decay_at": exponent}
     moves = []
     for delta in change.deltas:
@@ -155,7 +154,7 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
         remaining[edge] = remaining.get(edge, 0.0) + delta * share
     _DELETE_CHANGES.run(tx.connection, parameters)
     edges = list(remaining)
-    structure, overlay = _read_structure(tx, edges), _read_overlay(tx, namespace, edges)
+    structure, overlay = _read_current(tx, namespace, edges)
     latest = _select(tx, _LAST, edges, namespace=namespace)
     last = {(source, target, kind): decay_at for source, target, kind, decay_at in latest}
     gone = [_get_columns(namespace, edge) for edge in edges if edge not in last]
@@ -175,15 +174,14 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
     _write_weights(tx, namespace, written)
 
 
-def _read_structure(tx: Transaction, edges: Sequence[EdgeKeys]) -> dict[EdgeKeys, _Structure]:
-    return {(a, b, kind): _Structure(*rest) for a, b, kind, *rest in _select(tx, _EDGES, edges)}
-
-
-def _read_overlay(
+def _read_current(
     tx: Transaction, namespace: int, edges: Sequence[EdgeKeys]
-) -> dict[EdgeKeys, _Weight]:
-    rows = _select(tx, _OVERLAY, edges, namespace=namespace)
-    return {(a, b, kind): _Weight(*rest) for a, b, kind, *rest in rows}
+) -> tuple[dict[EdgeKeys, _Weight], dict[EdgeKeys, _Weight]]:
+    """The structural edges among these, and their learned weights, in one statement."""
+    found: tuple[dict[EdgeKeys, _Weight], dict[EdgeKeys, _Weight]] = ({}, {})
+    for a, b, kind, is_learned, *weight in _select(tx, _CURRENT, edges, namespace=namespace):
+        found[is_learned][a, b, kind] = _Weight(*weight)
+    return found
 
 
 def _select(
