@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior soak env clean
+.PHONY: demo test test-all check bench bench-hosts bench-health bench-maintenance bench-sync experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,14 +27,11 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
-bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR format
-	$(BIN)/python -m benchmarks speed $(if $(DATA),--data $(DATA))
+bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folder in BEIR format, NODES=100000 the large store
+	$(BIN)/python -m benchmarks speed $(if $(DATA),--data $(DATA)) $(if $(NODES),--nodes $(NODES))
 
 bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
 	$(BIN)/python -m benchmarks hosts
-
-bench-regions: $(STAMP)  ## what regions add to a query at 100,000 nodes; counts and memory over 5,000 turns
-	$(BIN)/python -m benchmarks regions $(if $(DATA),--data $(DATA))
 
 bench-health: $(STAMP)  ## how long a health report takes at 100,000 nodes and a million edges
 	$(BIN)/python -m benchmarks health

@@ -224,14 +224,16 @@ def run_soak(
 @report_errors
 def time_retrieval(
     data: BeirFolder = None,
-    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 300,
-    nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 100_000,
+    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 100,
+    nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 20_000,
 ) -> None:
-    """Measure quality, latency, ingest and size, each against plain Chroma in one run."""
-    from benchmarks.speed.retrieval import measure_retrieval
+    """Print size, speed and quality as one table, beside plain Chroma in one run."""
+    from benchmarks.speed.table import measure_table
 
     dataset = _load_hotpotqa(data)
-    _print_measured(lambda folder: measure_retrieval(dataset, folder, limit=limit, nodes=nodes))
+    with TemporaryDirectory(prefix="crabpath-bench-", ignore_cleanup_errors=True) as folder:
+        for line in measure_table(dataset, Path(folder), limit=limit, nodes=nodes):
+            typer.echo(line)
 
 
 @app.command("hosts")
@@ -241,23 +243,6 @@ def time_hosts() -> None:
     from benchmarks.speed.hosts import measure_hosts
 
     _print_json(measure_hosts(_load_hotpotqa(None)))
-
-
-@app.command("regions")
-@report_errors
-def time_regions(
-    data: BeirFolder = None,
-    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 200,
-    nodes: Annotated[int, typer.Option(help="Size of the large store.")] = 100_000,
-    turns: Annotated[int, typer.Option(help="Turns that are learned from.")] = 5000,
-) -> None:
-    """Measure what regions add to a query on a large store, and whether their counts grow."""
-    from benchmarks.speed.regions import measure_regions
-
-    dataset = _load_hotpotqa(data)
-    _print_measured(
-        lambda folder: measure_regions(dataset, folder, limit=limit, nodes=nodes, turns=turns)
-    )
 
 
 @app.command("health")

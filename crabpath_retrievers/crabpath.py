@@ -1,6 +1,7 @@
 """``CrabPath``: a memory of documents that is searched, walked and learns from outcomes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,30 +16,45 @@ from typing_extensions import Self, Unpack
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, run
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.query import QueryOptions
+from crabpath_retrievers.core.query import (
+    QueryOptions,
+    require_flags,
+    require_list,
+    require_splitter,
+)
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.ingest.sync import SyncPlan
+from crabpath_retrievers.ingest.sync import Sync, SyncPlan
+from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,
     get_documents,
-    ingest_documents,
+    read_sources,
     refresh_wrapped,
-    sync_sources,
+    to_unit_vectors,
 )
 from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
 from crabpath_retrievers.memory.learning import AsyncMemoryLearning, MemoryLearning
 from crabpath_retrievers.memory.maintenance import AsyncMemoryMaintenance, MemoryMaintenance
 from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
-from crabpath_retrievers.memory.notes import NoteFields, correct_turn, teach_note
-from crabpath_retrievers.memory.queries import retrieve_steps
+from crabpath_retrievers.memory.notes import (
+    NoteFields,
+    find_best_document,
+    find_turn,
+    make_content,
+    make_question,
+    require_taught_kind,
+    save_note,
+)
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
@@ -49,7 +65,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
 
 
-class CrabPath:
+class CrabPath(Component):
     """A memory: documents as a graph, search and walks over it, and a record of every turn.
 
     Open one with :meth:`open`. Thread-safe; one process per embedded directory. What is needed
@@ -71,7 +87,7 @@ class CrabPath:
 
     def __init__(self, services: Services) -> None:
         """Wrap open services; :meth:`open` opens them."""
-        self._services = services
+        super().__init__(services)
         self.store, self.index = services.store, services.index
         self.embedder, self.settings = services.embedder, services.settings
         self.namespaces = MemoryNamespaces(services)
@@ -139,7 +155,7 @@ class CrabPath:
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
-        self._services.close()
+        self._all_services.close()
 
     def __enter__(self) -> Self:
         """Use the memory in a ``with`` block."""
@@ -180,7 +196,7 @@ class CrabPath:
     @property
     def aio(self) -> "AsyncCrabPath":
         """Every method in its asynchronous form: ``await memory.aio.retrieve("question")``."""
-        return AsyncCrabPath(self, self._services)
+        return AsyncCrabPath(self, self._all_services)
 
     # Documents.
 
@@ -221,16 +237,33 @@ class CrabPath:
                 another dimension.
             StoreError: A store failed; the next ingest finishes what was interrupted.
         """
-        return ingest_documents(
-            self._services,
-            documents,
-            ids=ids,
-            splitter=splitter,
-            split=split,
-            vectors=vectors,
-            cleanup=cleanup,
-            progress=progress,
+        if progress is not None and not callable(progress):
+            shown = format_value(progress)
+            msg = f"progress must be a function of the number of documents, not {shown}"
+            raise InvalidInputError(msg)
+        checked, embeddings = require_list("documents", documents), to_unit_vectors(vectors)
+        names = None if ids is None else require_list("ids", ids)
+        chunking = self._make_chunking(splitter, embeddings, split=split)
+        services = self._services
+        if checked:
+            services.identity.verify()
+            services.identity.require_size(embeddings.values())
+        return services.ingest.add(
+            checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
         )
+
+    def _make_chunking(
+        self,
+        splitter: TextSplitter | None,
+        vectors: dict[str, Vector] | None = None,
+        *,
+        split: bool,
+    ) -> Chunking:
+        """How documents become chunks."""
+        require_flags(split=split)
+        require_splitter(splitter)
+        keys = self.settings.links.metadata_keys
+        return Chunking(self.settings.ingest, splitter, split, keys, vectors or {})
 
     def sync(
         self,
@@ -271,15 +304,13 @@ class CrabPath:
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreError: A store failed; the next ingest finishes what was interrupted.
         """
-        return sync_sources(
-            self._services,
-            sources,
-            roots=roots,
-            splitter=splitter,
-            split=split,
-            allow_empty=allow_empty,
-            dry_run=dry_run,
-        )
+        services = self._services
+        require_flags(allow_empty=allow_empty, dry_run=dry_run)
+        chunking = self._make_chunking(splitter, split=split)
+        documents, scope, skipped = read_sources(services, sources, roots, allow_empty=allow_empty)
+        nodes, similarity = chunking.nodes(documents), self.settings.sync.new_version_similarity
+        sync = Sync(services.ingest, services.identity, similarity)
+        return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
         """Update the memory to what the vector store that it wraps holds now.
@@ -360,7 +391,8 @@ class CrabPath:
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
         """
-        return run(retrieve_steps(self._services, text, options))
+        self._services.require_open()
+        return run(self._services.retrieval.steps(text, options))
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -373,7 +405,6 @@ class CrabPath:
         Raises:
             NotFoundError: There is no such turn in that namespace.
         """
-        self._services.require_open()
         return explain_turn(self.store, self._services.ranker, turn_id, namespace=namespace)
 
     # Feedback.
@@ -442,15 +473,11 @@ class CrabPath:
                 namespace is frozen.
             NotFoundError: A related id does not exist in this namespace.
         """
-        return teach_note(
-            self._services,
-            text,
-            kind,
-            query=query,
-            namespace=namespace,
-            authority=authority,
-            fields=fields,
-        )
+        default_authority = require_taught_kind(kind)
+        asked = None if query is None else NoteQuestion(query)
+        rank = default_authority if authority is None else authority
+        said = make_content(text, fields)
+        return save_note(self._services, kind, namespace, said, rank, asked)
 
     @apply_time_limit
     def correct(
@@ -487,16 +514,15 @@ class CrabPath:
             InvalidInputError: As for :meth:`teach`.
             NotFoundError: There is no such turn in that namespace, or no such id.
         """
-        return correct_turn(
-            self._services,
-            text,
-            turn_id=turn_id,
-            wrong=wrong,
-            query=query,
-            namespace=namespace,
-            authority=authority,
-            fields=fields,
-        )
+        services = self._services
+        turn = None if turn_id is None else find_turn(services.store, turn_id, namespace)
+        if namespace is None:
+            namespace = turn.turn.namespace if turn else DEFAULT_NAMESPACE
+        if wrong is None:
+            wrong = find_best_document(services.store, turn) if turn else ()
+        asked = make_question(turn) if query is None else NoteQuestion(query)
+        said = make_content(text, fields, wrong)
+        return save_note(services, "correction", namespace, said, authority, asked, turn)
 
     @apply_time_limit
     def undo(
@@ -531,7 +557,6 @@ class CrabPath:
             InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
                 of them cannot be used.
         """
-        self._services.require_open()
         return self._services.history.undo(feedback_id, turn_id, namespace)
 
 
@@ -568,4 +593,5 @@ class AsyncCrabPath(AsyncView[CrabPath]):
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         with limit_waiting(self._services.settings.time_limit):
-            return await arun(retrieve_steps(self._services, text, options))
+            self._services.require_open()
+            return await arun(self._services.retrieval.steps(text, options))

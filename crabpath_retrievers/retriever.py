@@ -1,8 +1,9 @@
 """``CrabPathRetriever``: the LangChain retriever that takes the place of ``as_retriever()``."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.callbacks import (
@@ -11,21 +12,26 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from langchain_text_splitters import TextSplitter
 from pydantic import ConfigDict, Field, field_validator
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, TypedDict, Unpack
 
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.metadata import add_answer_metadata
 from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions, require_list
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+from crabpath_retrievers.routing.policy import Router
 
 Filter = dict[str, Any]
+_OPENING = ("router", "settings")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
@@ -70,6 +76,35 @@ class RetrieverFields(RetrieverOptions, total=False):
     name: str | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
+
+
+class OpeningFields(RetrieverFields, total=False):
+    """What makes a memory and a retriever over it: fields of both."""
+
+    router: Router | BaseChatModel | None
+    """Decides ambiguous edges, see :meth:`CrabPath.open`."""
+    settings: Settings | None
+    """Settings of the mechanisms, see :meth:`CrabPath.open`."""
+
+
+class IndexingFields(OpeningFields, total=False):
+    """What indexes documents besides: see :meth:`CrabPathRetriever.from_documents`."""
+
+    path: str | Path | None
+    split: bool
+    cleanup: Cleanup
+    vectors: Any
+
+
+class AddingOptions(TypedDict, total=False):
+    """Options of :meth:`CrabPath.add_documents`."""
+
+    ids: Sequence[str] | None
+    splitter: TextSplitter | None
+    split: bool
+    vectors: Mapping[str, Sequence[float]] | None
+    cleanup: Cleanup
+    progress: Progress | None
 
 
 class CrabPathRetriever(BaseRetriever):
@@ -129,7 +164,7 @@ class CrabPathRetriever(BaseRetriever):
         split: bool = True,
         cleanup: Cleanup = None,
         vectors: Any = None,
-        **fields: Any,
+        **fields: Unpack[OpeningFields],
     ) -> Self:
         """Index documents and return a retriever over them.
 
@@ -145,10 +180,11 @@ class CrabPathRetriever(BaseRetriever):
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
                 ``settings`` of :meth:`CrabPath.open`.
         """
-        opening = _pop_open_arguments(fields)
+        opening, own = _split_fields(fields)
         memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
-        ingest_options = {"ids": ids, "split": split, "cleanup": cleanup}
-        return cls._from_memory_and_documents(memory, documents, fields, ingest_options)
+        with _close_on_error(memory):
+            memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
+            return cls(memory=memory, **own)
 
     @classmethod
     def from_texts(
@@ -158,7 +194,7 @@ class CrabPathRetriever(BaseRetriever):
         metadatas: Sequence[dict[str, Any]] | None = None,
         *,
         ids: Sequence[str] | None = None,
-        **options: Any,
+        **fields: Unpack[IndexingFields],
     ) -> Self:
         """As :meth:`from_documents`, from texts and their metadata."""
         contents = require_list("texts", texts)
@@ -173,7 +209,7 @@ class CrabPathRetriever(BaseRetriever):
         except ValueError as error:  # from pydantic, or because their numbers differ
             msg = f"texts and metadatas must be as many texts and mappings: {error}"
             raise InvalidInputError(msg) from error
-        return cls.from_documents(documents, embeddings, ids=ids, **options)
+        return cls.from_documents(documents, embeddings, ids=ids, **fields)
 
     @classmethod
     def from_vectorstore(
@@ -183,7 +219,7 @@ class CrabPathRetriever(BaseRetriever):
         path: str | Path | None = None,
         documents: Iterable[Document] | None = None,
         embeddings: Embeddings | None = None,
-        **fields: Any,
+        **fields: Unpack[OpeningFields],
     ) -> Self:
         """Wrap an existing store in place: it is searched unchanged, nothing is written to it.
 
@@ -208,10 +244,12 @@ class CrabPathRetriever(BaseRetriever):
         from crabpath_retrievers.stores.wrap import unwrap_store, wrap_vectorstore
 
         store, store_fields = unwrap_store(vectorstore)
-        fields = {**store_fields, **fields}
-        opening = {"embeddings": embeddings, **_pop_open_arguments(fields)}
-        memory = wrap_vectorstore(store, path=path, documents=documents, **opening)
-        return cls._from_memory(memory, fields)
+        opening, own = _split_fields(fields)
+        memory = wrap_vectorstore(
+            store, path=path, documents=documents, embeddings=embeddings, **opening
+        )
+        with _close_on_error(memory):
+            return cls(memory=memory, **{**store_fields, **own})
 
     @classmethod
     def from_existing(
@@ -220,7 +258,7 @@ class CrabPathRetriever(BaseRetriever):
         embeddings: Embeddings | None = None,
         *,
         vectors: Any = None,
-        **fields: Any,
+        **fields: Unpack[OpeningFields],
     ) -> Self:
         """A retriever over a memory that exists already, by directory or database URL.
 
@@ -230,38 +268,22 @@ class CrabPathRetriever(BaseRetriever):
             NotFoundError: There is no memory; nothing is created.
             ConfigurationError: The memory wraps a store: open it with :meth:`from_vectorstore`.
         """
-        opening = {"vectors": vectors, "create": False, **_pop_open_arguments(fields)}
-        memory = CrabPath.open(path, embeddings=embeddings, **opening)
-        return cls._from_memory(memory, fields)
+        opening, own = _split_fields(fields)
+        memory = CrabPath.open(
+            path, embeddings=embeddings, vectors=vectors, create=False, **opening
+        )
+        with _close_on_error(memory):
+            return cls(memory=memory, **own)
 
-    @classmethod
-    def _from_memory_and_documents(
-        cls,
-        memory: CrabPath,
-        documents: Iterable[Document],
-        fields: dict[str, Any],
-        ingest_options: dict[str, Any],
-    ) -> Self:
-        try:
-            memory.add_documents(documents, **ingest_options)
-        except BaseException:
-            memory.close()
-            raise
-        return cls._from_memory(memory, fields)
-
-    @classmethod
-    def _from_memory(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
-        try:
-            return cls(memory=memory, **fields)
-        except BaseException:
-            memory.close()
-            raise
-
-    def add_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
+    def add_documents(
+        self, documents: Iterable[Document], **options: Unpack[AddingOptions]
+    ) -> list[str]:
         """Add documents as :meth:`CrabPath.add_documents`; returns the ids of their chunks."""
         return self.memory.add_documents(documents, **options).ids
 
-    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
+    async def aadd_documents(
+        self, documents: Iterable[Document], **options: Unpack[AddingOptions]
+    ) -> list[str]:
         """As :meth:`add_documents`, off the event loop."""
         return (await self.memory.aio.add_documents(documents, **options)).ids
 
@@ -353,9 +375,21 @@ class CrabPathRetriever(BaseRetriever):
         return params
 
 
-def _pop_open_arguments(fields: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments of ``CrabPath.open`` out of the fields of a retriever."""
-    return {name: fields.pop(name) for name in ("router", "settings") if name in fields}
+def _split_fields(fields: OpeningFields) -> tuple[dict[str, Any], RetrieverFields]:
+    """The arguments of ``CrabPath.open`` among the fields, and those of a retriever."""
+    opening = {name: value for name, value in fields.items() if name in _OPENING}
+    own = {name: value for name, value in fields.items() if name not in _OPENING}
+    return opening, cast("RetrieverFields", own)
+
+
+@contextmanager
+def _close_on_error(memory: CrabPath) -> Iterator[None]:
+    """Close a memory that is not handed over to a retriever."""
+    try:
+        yield
+    except BaseException:
+        memory.close()
+        raise
 
 
 def to_documents(answer: Answer) -> list[Document]:

@@ -17,6 +17,7 @@ from crabpath_retrievers import (
     StoreError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.vectors.base import VectorIndex
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = [Document(f"Passage number {n}.", id=f"d{n}") for n in range(5)]
@@ -87,6 +88,9 @@ async def test_use_after_close(tmp_path):
         lambda: memory.refresh([]),
         lambda: memory.forget("d1"),
         lambda: memory.explain("x"),
+        lambda: memory.teach("a"),
+        lambda: memory.learning.anchor("a"),
+        lambda: memory.graph.neighbors("a"),
         memory.info,
         lambda: CrabPathRetriever(memory=memory).invoke("passage"),
     ):
@@ -94,6 +98,8 @@ async def test_use_after_close(tmp_path):
             use()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
         await memory.aio.retrieve("passage")
+    with pytest.raises(StoreUnavailableError, match="this memory was closed"):
+        await memory.aio.learning.anchor("a")
     with opened(tmp_path) as again:
         assert again.info()["nodes"] == 5  # what `opened` added
 
@@ -136,16 +142,11 @@ def test_opening_without_creating(tmp_path, place):
 def test_failing_to_release_one_part_releases_the_others(tmp_path):
     """When the vector store cannot be closed, the database is closed all the same."""
 
-    class Stuck:
+    class Stuck(VectorIndex):
         """A vector index that cannot be closed."""
 
         description = "stuck"
-
-        def upsert(self, ids, vectors, texts, metadatas):
-            pass
-
-        def filter_ids(self, ids, vector, filter):  # noqa: A002  the protocol's name
-            return set()
+        upsert = delete = search = filter_ids = None
 
         def close(self):
             msg = "stuck"

@@ -118,7 +118,7 @@ class Small:
         self.record(memory, "afterwards")
         memory.learning.learn_waiting()
         known, held = set(memory.store.catalog.documents(self.documents)), memory.index
-        vectors = held.find_existing(self.documents)  # type: ignore[attr-defined]
+        vectors = held.find_existing(self.documents) or ()
         for name in self.documents:
             if name not in known or name not in vectors:
                 self.faults.append(("lost", f"document {name}", 1))

@@ -1,22 +1,16 @@
 """A large synthetic store: real passages many times over, with noisy vectors and random edges."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.timing import time_call, time_without_embedding
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 _BATCH = 4000
@@ -25,37 +19,10 @@ _KINDS = (EdgeKind.MENTION, EdgeKind.MENTIONED_BY, EdgeKind.SHARED_TERM, EdgeKin
 _NOISE = 0.02  # per coordinate; cosine to the original about 0.93
 
 
-def measure_scale(
-    small: CrabPath,
-    dataset: Dataset,
-    queries: Sequence[tuple[str, Vector]],
-    warm_up: Sequence[tuple[str, Vector]],
-    folder: Path,
-    *,
-    nodes: int,
-) -> dict[str, Any]:
-    """Latency, opening time and memory of a store with ``nodes`` nodes and ten edges each."""
-    memory = CrabPath.open(folder, embeddings=small.embedder.embeddings)
-    memory.add_documents(dataset.documents[:1], split=False)
-    fill_synthetic(memory, small, dataset, nodes)
-    memory.close()
-    opening, memory = time_call(lambda: CrabPath.open(folder, embeddings=small.embedder.embeddings))
-    latency = time_without_embedding(memory, queries, warm_up)
-    statistics = memory.info()
-    memory.close()
-    return {
-        "nodes": statistics["nodes"],
-        "edges": sum(statistics["edges"].values()),
-        "without_embedding_ms": percentiles(latency),
-        "open_s": round(opening, 3),
-        "graph_side": measure_store_footprint(folder),
-    }
-
-
 def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: int) -> None:
     """Copy passages with noise until there are enough, then draw edges at random."""
     rng = np.random.default_rng(0)
-    for batch in _group_batches(_noisy_copies(small, dataset, nodes, rng)):
+    for batch in split_batches(_noisy_copies(small, dataset, nodes, rng), _BATCH):
         memory.store.apply([StageNodes(tuple(batch))])
         memory.index.upsert(
             [node.id for node in batch],
@@ -84,35 +51,17 @@ def _noisy_copies(
     stored = small.store.catalog.vectors([node.id for node in originals])
     for number in range(nodes):
         node = originals[number % len(originals)]
-        noise = rng.normal(0.0, _NOISE, size=stored[node.id].size).astype(np.float32)
         copy = number // len(originals)
         yield replace(
             node,
             id=f"{node.id}-{copy}",
             document=f"{node.id}-{copy}",
             names=tuple(f"{name} {copy}" if copy else name for name in node.names),
-            vector=to_unit_vector(np.asarray(stored[node.id], dtype=np.float32) + noise),
+            vector=add_noise(stored[node.id], rng),
         )
 
 
-def _group_batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
-    batch: list[Node] = []
-    for node in nodes:
-        batch.append(node)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def measure_store_footprint(folder: Path) -> dict[str, float]:
-    """Opening time and peak memory of the graph store alone, in a process of its own."""
-    result = subprocess.run(  # noqa: S603  our own interpreter and module
-        [sys.executable, "-m", "benchmarks.speed.store_footprint", str(folder)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    figures: dict[str, float] = json.loads(result.stdout)
-    return figures
+def add_noise(vector: Vector, rng: np.random.Generator) -> Vector:
+    """A unit vector near to another one, as if of the same text in other words."""
+    noise = rng.normal(0.0, _NOISE, size=vector.size).astype(np.float32)
+    return to_unit_vector(np.asarray(vector, dtype=np.float32) + noise)

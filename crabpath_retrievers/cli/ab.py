@@ -1,105 +1,83 @@
 """Command group ``crabpath ab``: A/B trials; it reads the graph store alone."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from crabpath_retrievers.ab.comparison import Comparison, TrialReport
+from crabpath_retrievers.ab.comparison import Comparison
 from crabpath_retrievers.ab.trial import Trial
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
+    Output,
     Store,
+    dim,
     existing_store,
-    out,
-    report_errors,
+    make_table,
 )
 
 _COLOURS = {"promote": "green", "roll back": "red"}
 
-
-ab = typer.Typer(no_args_is_help=True)
-
 TrialName = Annotated[str, typer.Argument(help="Name of the trial.")]
 
 
-@ab.command("list")
-@report_errors
-def list_trials(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def list_trials(store: Store = DEFAULT_STORE) -> Output:
     """List the trials of a memory, with their status."""
     with existing_store(store) as opened:
         states = [Trial.open(opened, name).state for name in opened.trials.names()]
-    if as_json:
-        typer.echo(json.dumps({"trials": [json.loads(state.to_json()) for state in states]}))
-        return
-    for state in states:
-        out.print(f"{escape(state.name)}: {state.status}, share {state.share:g}")
-    if not states:
-        out.print("no trials")
+    lines = [f"{escape(state.name)}: {state.status}, share {state.share:g}" for state in states]
+    data = {"trials": [json.loads(state.to_json()) for state in states]}
+    return Output(data, lines or ["no trials"])
 
 
-@ab.command("report")
-@report_errors
-def show_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def show_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Compare the two arms of a trial, and say what follows."""
-    with existing_store(store) as opened:
-        _show_report(Trial.open(opened, name).report(), as_json=as_json)
+    return _report(store, name)
 
 
-@ab.command("checkpoint")
-@report_errors
-def check_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def check_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Check a trial for harm, and end it if the treatment is worse."""
-    with existing_store(store) as opened:
-        trial = Trial.open(opened, name)
-        trial.checkpoint()
-        _show_report(trial.report(), as_json=as_json)
+    return _report(store, name, Trial.checkpoint)
 
 
-@ab.command("promote")
-@report_errors
-def promote_treatment(
-    name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False
-) -> None:
+def promote_treatment(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Give all sessions the treatment, if it is better."""
-    with existing_store(store) as opened:
-        trial = Trial.open(opened, name)
-        trial.promote()
-        _show_report(trial.report(), as_json=as_json)
+    return _report(store, name, Trial.promote)
 
 
-@ab.command("roll-back")
-@report_errors
-def roll_back_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def roll_back_trial(name: TrialName, store: Store = DEFAULT_STORE) -> Output:
     """Give all sessions the control."""
+    return _report(store, name, Trial.roll_back)
+
+
+def _report(store: str, name: str, act: Callable[[Trial], object] | None = None) -> Output:
+    """Compare the arms of a trial, after an action on it."""
     with existing_store(store) as opened:
         trial = Trial.open(opened, name)
-        trial.roll_back()
-        _show_report(trial.report(), as_json=as_json)
-
-
-def _show_report(report: TrialReport, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
-        return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("metric", no_wrap=True)
-    for heading in ("control", "treatment", "difference"):
-        table.add_column(heading)
+        if act is not None:
+            act(trial)
+        report = trial.report()
+    data, state = report.to_dict(), report.state
     comparisons = {row.metric: row for row in report.comparisons}
-    control, treatment = report.to_dict()["control"], report.to_dict()["treatment"]
-    for metric, value in control.items():
-        other, row = treatment[metric], comparisons.get(metric)
-        table.add_row(metric, _cell(value), _cell(other), _difference(row))
-    table.title = f"{escape(report.state.name)}: {report.state.status}"
-    out.print(table)
+    rows = [
+        (
+            metric,
+            _cell(value),
+            _cell(data["treatment"][metric]),
+            _difference(comparisons.get(metric)),
+        )
+        for metric, value in data["control"].items()
+    ]
+    table = make_table(("metric", "control", "treatment", "difference"), rows)
+    table.columns[0].no_wrap = True
+    table.title = f"{escape(state.name)}: {state.status}"
     colour = _COLOURS.get(report.verdict, "yellow")
-    out.print(f"[{colour}]{report.verdict}[/{colour}]: {escape(report.reason)}")
-    bad = sum(checkpoint.worse for checkpoint in report.state.checkpoints)
-    out.print(f"{len(report.state.checkpoints)} checkpoints, {bad} of them bad", style="dim")
+    verdict = f"[{colour}]{report.verdict}[/{colour}]: {escape(report.reason)}"
+    bad = sum(checkpoint.worse for checkpoint in state.checkpoints)
+    checkpoints = dim(f"{len(state.checkpoints)} checkpoints, {bad} of them bad")
+    return Output(data, [table, verdict, checkpoints])
 
 
 def _cell(value: object) -> str:
@@ -113,4 +91,4 @@ def _difference(row: Comparison | None) -> str:
         return ""
     pairing = "sessions" if row.paired == "none" else f"paired by {row.paired}"
     interval = "" if row.low is None else f" [{row.low:.3g}, {row.high:.3g}]"
-    return f"{row.difference:+.3g}{escape(interval)} {pairing}"
+    return f"{row.difference:+.3g}{interval} {pairing}"

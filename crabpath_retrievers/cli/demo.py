@@ -1,9 +1,9 @@
 """``crabpath demo``: real passages, a real embedder, plain Chroma and CrabPath side by side."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,16 @@ class DemoResult:
     seconds: float
     example: tuple[str, list[str], list[str], list[str]] | None
     route: Explanation | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for programs."""
+        return {
+            "passages": self.passages,
+            "questions": self.questions,
+            "full@5": {"plain_chroma": self.plain, "crabpath": self.crabpath},
+            "indexing_seconds": self.seconds,
+            "route": self.route.to_dict() if self.route else None,
+        }
 
 
 def run_demo(say: Callable[[str], None]) -> DemoResult:
@@ -72,17 +82,4 @@ def run_demo(say: Callable[[str], None]) -> DemoResult:
         round(seconds, 1),
         example,  # type: ignore[arg-type]
         route,
-    )
-
-
-def as_json(result: DemoResult) -> str:
-    """The result for programs."""
-    return json.dumps(
-        {
-            "passages": result.passages,
-            "questions": result.questions,
-            "full@5": {"plain_chroma": result.plain, "crabpath": result.crabpath},
-            "indexing_seconds": result.seconds,
-            "route": result.route.to_dict() if result.route else None,
-        }
     )

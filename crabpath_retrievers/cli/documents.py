@@ -1,6 +1,5 @@
 """Commands about documents: ``add``, ``sync``, ``forget`` and ``info``."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,36 +8,33 @@ from typing import Annotated
 import typer
 from langchain_core.documents import Document
 from rich.markup import escape
-from rich.table import Table
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
+    Output,
     Store,
     Vectors,
+    dim,
     errors,
     existing_store,
-    out,
-    report_errors,
+    list_counts,
+    make_table,
+    namespace_option,
 )
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.ingest.files import read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.sync import Section, SyncPlan
+from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.opening import describe, place_of, wrapped_store
 
 _SHOWN = 50  # rows of a sync that are printed, unless only a plan was asked for
 
+Sources = Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")]
 
-@report_errors
-def run_add(
-    paths: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
-    store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+
+def run_add(paths: Sources, store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
     """Add files, or update what the memory holds of them."""
     documents, skipped = read_documents(paths)
     with CrabPath.open(store, vectors=vectors) as memory:
@@ -50,18 +46,15 @@ def run_add(
         "removed": report.removed,
         "unchanged": report.unchanged,
         "blank": report.blank,
-        "skipped": [str(path) for path in skipped],
     }
-    if as_json:
-        typer.echo(json.dumps(numbers))
-        return
-    for path in skipped:
-        errors.print(f"[yellow]Skipped[/yellow] {escape(str(path))}: not a text file")
     blank = f", {report.blank} without text left out" if report.blank else ""
-    out.print(
+    text = (
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
+    names = [str(path) for path in skipped]
+    warnings = [f"[yellow]Skipped[/yellow] {escape(name)}: not a text file" for name in names]
+    return Output({**numbers, "skipped": names}, [text], warnings)
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -88,9 +81,8 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
         raise typer.Exit(130) from None
 
 
-@report_errors
 def run_sync(
-    sources: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
+    sources: Sources,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change; write nothing.")
     ] = False,
@@ -99,82 +91,63 @@ def run_sync(
     ] = False,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Follow files as they change, and keep what was learned about their sections."""
     for path in sources:
         require_path(path)  # before a memory is created
     with CrabPath.open(store, vectors=vectors, create=not dry_run) as memory:
         plan = memory.sync(sources, allow_empty=allow_empty, dry_run=dry_run)
-    if as_json:
-        typer.echo(json.dumps({**plan.to_dict(), "dry_run": dry_run}))
-        return
-    for source in plan.skipped:
-        errors.print(f"[yellow]Skipped[/yellow] {escape(source)}: no text, or too large")
-    if plan.sections:
-        out.print(_sync_table(plan, None if dry_run else _SHOWN))
-    if len(plan.sections) > _SHOWN and not dry_run:
-        out.print(f"… and {len(plan.sections) - _SHOWN} more; --json shows all", style="dim")
-    counts = ", ".join(f"{number} {fate}" for fate, number in plan.counts().items())
+    shown = plan.sections if dry_run else plan.sections[:_SHOWN]
+    columns = ("change", "similarity", "section", "source")
+    table = [make_table(columns, map(_describe_section, shown))] if shown else []
+    rest = len(plan.sections) - len(shown)
+    more = [dim(f"… and {rest} more; --json shows all")] if rest else []
     shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
-    out.print(f"{counts}{shifted}{'; nothing was written' if dry_run else ''}")
+    ending = "; nothing was written" if dry_run else ""
+    counts = f"{list_counts(plan.counts())}{shifted}{ending}"
+    warnings = [
+        f"[yellow]Skipped[/yellow] {escape(source)}: no text, or too large"
+        for source in plan.skipped
+    ]
+    return Output({**plan.to_dict(), "dry_run": dry_run}, (*table, *more, counts), warnings)
 
 
-def _sync_table(plan: SyncPlan, limit: int | None) -> Table:
-    table = Table("change", "similarity", "section", "source", box=None, pad_edge=False)
-    for section in plan.sections[:limit]:
-        similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
-        title = section.node.title or section.node.content[:60]
-        table.add_row(section.fate, similarity, escape(title), escape(_source_change(section)))
-    return table
-
-
-def _source_change(section: Section) -> str:
-    """Source of a section, after its former source if that is another one."""
+def _describe_section(section: Section) -> tuple[str, ...]:
+    """Fate, similarity, title and source; after its former source if that is another one."""
+    similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
     source = section.node.source
-    if section.was is None or section.was.source == source:
-        return source
-    return f"{section.was.source} → {source}"
+    if section.was is not None and section.was.source != source:
+        source = f"{section.was.source} → {source}"
+    return section.fate, similarity, section.node.title or section.node.content[:60], source
 
 
-@report_errors
 def run_forget(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of chunks or documents.")] = None,
     source: Annotated[str | None, typer.Option(help="Every chunk of this source.")] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="All that this namespace learned.")
+        str | None, namespace_option(help="All that this namespace learned.")
     ] = None,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Delete documents, or what a namespace has learned."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
         removed = memory.forget(ids or None, source=source, namespace=namespace)
-    if as_json:
-        typer.echo(json.dumps({"removed": removed}))
-    else:
-        out.print(f"{removed} chunks deleted" if namespace is None else f"{namespace} forgotten")
+    text = f"{removed} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
+    return Output({"removed": removed}, [text])
 
 
-@report_errors
-def run_info(
-    store: Store = DEFAULT_STORE, vectors: Vectors = None, as_json: AsJson = False
-) -> None:
+def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
     """Show what the memory holds, and where."""
     with existing_store(store) as opened:
         facts = describe(opened, _vectors_place(opened, place_of(store), vectors))
-    if as_json:
-        typer.echo(json.dumps(facts))
-        return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            text = ", ".join(f"{key} {number}" for key, number in value.items())
-        else:
-            text = str(value)
-        table.add_row(name, escape(text))
-    out.print(table)
+    rows = [
+        (name, ", ".join(f"{k} {n}" for k, n in value.items()))
+        if isinstance(value, dict)
+        else (name, str(value))
+        for name, value in facts.items()
+    ]
+    return Output(facts, [make_table(("", ""), rows, show_header=False)])
 
 
 def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str | None:

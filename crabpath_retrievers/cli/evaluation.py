@@ -5,12 +5,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.cli.options import report_errors
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 
-@report_errors
 def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     dataset: Annotated[str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique or beir.")],
     data: Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")],

@@ -1,11 +1,11 @@
 """Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any, cast
 
 import typer
@@ -13,18 +13,18 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
     Memory,
+    Output,
     Store,
     Vectors,
     Within,
     errors,
     existing_store,
-    out,
-    report_errors,
+    list_counts,
+    namespace_option,
 )
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import AfterLesson
@@ -45,7 +45,6 @@ Title = Annotated[str, typer.Option(help="Title of the note.")]
 NoteId = Annotated[str | None, typer.Option("--id", help="Its id; the same one replaces it.")]
 
 
-@report_errors
 def run_feedback(  # noqa: PLR0913  each is an option of the command
     turn: Annotated[
         str | None,
@@ -64,12 +63,9 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         str | None, typer.Option("--id", help="The same id again changes nothing.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Who gave it.")] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="The namespace of the turn.")
-    ] = None,
+    namespace: Annotated[str | None, namespace_option(help="The namespace of the turn.")] = None,
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Record the outcome of a turn, and learn from it."""
     fields: dict[str, Any] = {"source": source, "answer": answer, "correction": correction}
     fields["user"] = user
@@ -80,16 +76,16 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     )
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
-    if as_json:
-        typer.echo(json.dumps(receipt._asdict()))
-    elif receipt.status != "refused":
-        out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
-    if receipt.status == "refused":
-        errors.print(f"[red]Refused:[/red] {escape(str(receipt.note))}")
-        raise typer.Exit(2)
+    refused = receipt.status == "refused"
+    text = [] if refused else [_describe_receipt(receipt)]
+    refusals = [f"[red]Refused:[/red] {escape(str(receipt.note))}"] if refused else []
+    return Output(receipt._asdict(), text, errors=refusals, code=2 * refused)
 
 
-@report_errors
+def _describe_receipt(receipt: Receipt) -> str:
+    return ": ".join(filter(None, (receipt.status, escape(receipt.note or ""))))
+
+
 def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="The note: something that the documents do not say.")],
     query: Annotated[str | None, typer.Option(help="A question that it answers.")] = None,
@@ -98,13 +94,10 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     authority: Authority = None,
     title: Title = "",
     note_id: NoteId = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="The namespace of the note.")
-    ] = "default",
+    namespace: Annotated[str, namespace_option(help="The namespace of the note.")] = "default",
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Add a note to a namespace; its queries find it as they find documents."""
     if kind not in {"teaching", "directive"}:
         msg = f"--kind must be teaching or directive, not {kind!r}: for corrections use correct"
@@ -114,10 +107,9 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
         note = memory.teach(
             text, kind=cast("Any", kind), query=query, namespace=namespace, **fields
         )
-    _show_note(note, as_json)
+    return _show_note(note)
 
 
-@report_errors
 def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="What is right.")],
     turn: Annotated[str | None, typer.Option(help="Turn id, or run id, that was wrong.")] = None,
@@ -130,22 +122,18 @@ def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     title: Title = "",
     note_id: NoteId = None,
     namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace", "-n", help="The namespace of the note; none: that of the turn."
-        ),
+        str | None, namespace_option(help="The namespace of the note; none: that of the turn.")
     ] = None,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Add a note that says what would have been right; wrong documents are ranked lower."""
     fields = _note_fields(related, title, note_id, authority)
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
         note = memory.correct(
             text, turn_id=turn, wrong=wrong or None, query=query, namespace=namespace, **fields
         )
-    _show_note(note, as_json)
+    return _show_note(note)
 
 
 def _note_fields(
@@ -155,14 +143,10 @@ def _note_fields(
     return fields if authority is None else {**fields, "authority": authority}
 
 
-def _show_note(note: str, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"id": note}))
-    else:
-        out.print(f"Kept as {escape(note)}")
+def _show_note(note: str) -> Output:
+    return Output({"id": note}, [f"Kept as {escape(note)}"])
 
 
-@report_errors
 def run_undo(
     feedback_id: Annotated[str | None, typer.Argument(help="Id of the feedback.")] = None,
     *,
@@ -175,44 +159,34 @@ def run_undo(
     ] = None,
     namespace: Within = None,
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Undo all that was learned from one feedback, or from all feedback of a user."""
     if user is not None or source is not None:
         if feedback_id is not None or turn is not None:
             msg = "give a feedback id, --turn, or --user and --source: one of the three"
             raise InvalidInputError(msg)
-        _undo_all(user, source, namespace, store, as_json=as_json)
-        return
+        return _undo_all(user, source, namespace, store)
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened).history.undo(feedback_id, turn, namespace)
-    if as_json:
-        typer.echo(json.dumps(receipt._asdict()))
-    elif receipt.status == "undone":
-        out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
-    if receipt.status != "undone":
-        errors.print(f"[red]Not undone:[/red] {escape(str(receipt.note))}")
-        raise typer.Exit(2)
+    if receipt.status == "undone":
+        return Output(receipt._asdict(), [_describe_receipt(receipt)])
+    reason = f"[red]Not undone:[/red] {escape(str(receipt.note))}"
+    return Output(receipt._asdict(), errors=[reason], code=2)
 
 
-def _undo_all(
-    user: str | None, source: str | None, namespace: str | None, store: str, *, as_json: bool
-) -> None:
+def _undo_all(user: str | None, source: str | None, namespace: str | None, store: str) -> Output:
     with existing_store(store) as opened:
         receipts = StandaloneLearner(opened).history.undo_all(user, source, namespace)
-    left = [receipt for receipt in receipts if receipt.status != "undone"]
-    if as_json:
-        typer.echo(json.dumps([receipt._asdict() for receipt in receipts]))
-    else:
-        out.print(f"{len(receipts) - len(left)} undone")
-    for receipt in left:
-        reason = escape(f"{receipt.feedback_id}: {receipt.note}")
-        errors.print(f"[red]Not undone:[/red] {reason}")
-    if left:
-        raise typer.Exit(2)
+    reasons = [
+        f"[red]Not undone:[/red] {escape(f'{receipt.feedback_id}: {receipt.note}')}"
+        for receipt in receipts
+        if receipt.status != "undone"
+    ]
+    text = f"{len(receipts) - len(reasons)} undone"
+    data = [receipt._asdict() for receipt in receipts]
+    return Output(data, [text], errors=reasons, code=2 if reasons else 0)
 
 
-@report_errors
 def run_learn(
     worker: Annotated[
         bool, typer.Option("--worker", help="Go on with new feedback, until SIGTERM or Ctrl-C.")
@@ -229,14 +203,10 @@ def run_learn(
         list[str] | None, typer.Option(help="A key of LangSmith feedback that counts.")
     ] = None,
     namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace", "-n", help="Only turns of this namespace learn from LangSmith."
-        ),
+        str | None, namespace_option(help="Only turns of this namespace learn from LangSmith.")
     ] = None,
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Learn from the feedback that waits, while another process serves the memory."""
     if not 0 < poll <= _LONGEST_POLL:
         msg = f"--poll must be above 0 and at most {_LONGEST_POLL} seconds, not {poll:g}"
@@ -245,27 +215,23 @@ def run_learn(
         msg = "--since, --key and --namespace are about LangSmith: give --from-langsmith PROJECT"
         raise InvalidInputError(msg)
     langsmith = None
-    with existing_store(store) as opened, _catch_signals() as end:
+    with existing_store(store) as opened, _catch_signals() as ended:
         outside = StandaloneLearner(opened, tune_after_lesson)
         if from_langsmith is not None:
             langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
-            tally = outside.serve(poll, end.is_asked)
+            tally = outside.serve(poll, ended.is_set)
         else:
-            tally = outside.queue.learn_waiting(should_stop=end.is_asked)
+            tally = outside.queue.learn_waiting(should_stop=ended.is_set)
         waiting = opened.learned.count_feedback()["waiting"]
-    if as_json:
-        more = {} if langsmith is None else {"langsmith": langsmith}
-        typer.echo(json.dumps({**tally._asdict(), "waiting": waiting, **more}))
-    else:
-        if langsmith is not None:
-            counts = ", ".join(f"{number} {name}" for name, number in langsmith.items())
-            out.print(f"LangSmith: {counts}")
-        out.print(f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting")
-    if tally.failed:
-        errors.print(f"[red]Error:[/red] {tally.failed} could not be learned from; they wait")
-        raise typer.Exit(1)
+    data: dict[str, Any] = {**tally._asdict(), "waiting": waiting}
+    text = [f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting"]
+    if langsmith is not None:
+        data["langsmith"] = langsmith
+        text.insert(0, f"LangSmith: {list_counts(langsmith)}")
+    failed = f"[red]Error:[/red] {tally.failed} could not be learned from; they wait"
+    return Output(data, text, errors=[failed] if tally.failed else (), code=int(tally.failed > 0))
 
 
 def _pull_langsmith(
@@ -277,7 +243,7 @@ def _pull_langsmith(
 ) -> dict[str, int]:
     """Record the feedback of a LangSmith project; counts by result."""
     from crabpath_retrievers.callbacks.langsmith.pull import make_client, pull
-    from crabpath_retrievers.core.outcome_policy import OutcomePolicy
+    from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     client = make_client()
@@ -295,65 +261,51 @@ def _parse_time(since: str | None) -> datetime | None:
         raise InvalidInputError(msg) from error
 
 
-class _End:
-    """Whether a signal asked the process to end."""
-
-    asked = False
-
-    def is_asked(self) -> bool:
-        """Whether the process should end."""
-        return self.asked
-
-
 @contextmanager
-def _catch_signals() -> Iterator[_End]:
-    """The first SIGTERM or SIGINT sets a flag, a second one ends the process."""
-    end = _End()
+def _catch_signals() -> Iterator[Event]:
+    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
+    ended = Event()
     former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
-    def ask(number: int, _frame: object) -> None:
-        end.asked = True
+    def end(number: int, _frame: object) -> None:
+        ended.set()
         signal.signal(number, former[number])
 
     for number in former:
-        signal.signal(number, ask)
+        signal.signal(number, end)
     try:
-        yield end
+        yield ended
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
 
 
-@report_errors
 def run_replay(
     path: Memory,
     sessions: Annotated[Path, typer.Argument(help="File of JSON lines, one per question.")],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="The namespace that learns.")
-    ] = "default",
+    namespace: Annotated[str, namespace_option(help="The namespace that learns.")] = "default",
     k: Annotated[int, typer.Option("-k", help="Documents to retrieve.")] = 4,
     checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unusable lines.")] = False,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Ask the questions of recorded sessions again, and learn from their outcomes."""
     with CrabPath.open(path, vectors=vectors, create=False) as memory:
         done = memory.learning.replay(
             sessions, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
         )
-    if as_json:
-        plain: dict[str, Any] = done._asdict()
-        troubles = {name: [t._asdict() for t in plain[name]] for name in ("refused", "bad")}
-        typer.echo(json.dumps({**plain, **troubles}))
-        return
-    for name, lines in (("Unusable", done.bad), ("Refused", done.refused)):
-        for line, why in lines:
-            errors.print(f"[yellow]{name}[/yellow] line {line}: {escape(why)}")
-    out.print(
+    data: dict[str, Any] = done._asdict()
+    data |= {name: [trouble._asdict() for trouble in data[name]] for name in ("refused", "bad")}
+    warnings = [
+        f"[yellow]{name}[/yellow] line {line}: {escape(why)}"
+        for name, lines in (("Unusable", done.bad), ("Refused", done.refused))
+        for line, why in lines
+    ]
+    text = (
         f"{done.asked} asked, {done.learned} learned from, {done.waiting} waiting, "
         f"{done.before} replayed before"
     )
+    return Output(data, [text], warnings)
 
 
 def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson:

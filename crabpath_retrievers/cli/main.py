@@ -1,27 +1,12 @@
 """The command line. Exit codes: 0 done, 1 a store or environment problem, 2 unusable input."""
 
+from collections.abc import Callable, Iterator
+
 import typer
 
-from crabpath_retrievers.cli.ab import ab
-from crabpath_retrievers.cli.documents import run_add, run_forget, run_info, run_sync
+from crabpath_retrievers.cli import ab, documents, feedback, maintenance, namespaces, queries
 from crabpath_retrievers.cli.evaluation import run_evaluation
-from crabpath_retrievers.cli.feedback import (
-    run_correct,
-    run_feedback,
-    run_learn,
-    run_replay,
-    run_teach,
-    run_undo,
-)
-from crabpath_retrievers.cli.maintenance import (
-    run_doctor,
-    run_health,
-    run_maintain,
-    run_reindex,
-    tune,
-)
-from crabpath_retrievers.cli.namespaces import history, transfer
-from crabpath_retrievers.cli.queries import run_explain, run_query, show_demo_result
+from crabpath_retrievers.cli.options import Output, print_output, report_errors
 from crabpath_retrievers.cli.regions import show_regions
 
 app = typer.Typer(
@@ -31,34 +16,86 @@ app = typer.Typer(
     help="Retrieval over a graph of your documents that learns from outcomes.",
 )
 
-_COMMANDS = {
-    "Documents": {"add": run_add, "sync": run_sync, "forget": run_forget, "info": run_info},
-    "Ask": {"query": run_query, "explain": run_explain, "demo": show_demo_result},
+_Commands = dict[str, Callable[..., Output | Iterator[Output]]]
+_COMMANDS: dict[str, _Commands] = {
+    "Documents": {
+        "add": documents.run_add,
+        "sync": documents.run_sync,
+        "forget": documents.run_forget,
+        "info": documents.run_info,
+    },
+    "Ask": {
+        "query": queries.run_query,
+        "explain": queries.run_explain,
+        "demo": queries.show_demo_result,
+    },
     "Feedback": {
-        "feedback": run_feedback,
-        "teach": run_teach,
-        "correct": run_correct,
-        "undo": run_undo,
-        "learn": run_learn,
-        "replay": run_replay,
+        "feedback": feedback.run_feedback,
+        "teach": feedback.run_teach,
+        "correct": feedback.run_correct,
+        "undo": feedback.run_undo,
+        "learn": feedback.run_learn,
+        "replay": feedback.run_replay,
     },
     "Operate": {
-        "health": run_health,
-        "doctor": run_doctor,
-        "maintain": run_maintain,
-        "reindex": run_reindex,
+        "health": maintenance.run_health,
+        "doctor": maintenance.run_doctor,
+        "maintain": maintenance.run_maintain,
+        "reindex": maintenance.run_reindex,
     },
-    "Research": {"regions": show_regions, "eval": run_evaluation},
+    "Research": {"regions": show_regions},
 }
-_GROUPS = {
-    "history": ("Namespaces", history, "Snapshots of what a namespace has learned; freezing it."),
-    "transfer": ("Namespaces", transfer, "Archives of a memory or a namespace; other databases."),
-    "tune": ("Operate", tune, "Four knobs of a namespace: measured, set by hand, or reset."),
-    "ab": ("Research", ab, "A/B trials on the sessions of a memory."),
+_GROUPS: dict[str, tuple[str, str, _Commands]] = {
+    "history": (
+        "Namespaces",
+        "Snapshots of what a namespace has learned; freezing it.",
+        {
+            "snapshot": namespaces.take_snapshot,
+            "delete": namespaces.delete_snapshot,
+            "list": namespaces.list_snapshots,
+            "restore": namespaces.restore_snapshot,
+            "freeze": namespaces.freeze_namespace,
+            "unfreeze": namespaces.unfreeze_namespace,
+        },
+    ),
+    "transfer": (
+        "Namespaces",
+        "Archives of a memory or a namespace; other databases.",
+        {
+            "export": namespaces.run_export,
+            "import": namespaces.import_archive,
+            "migrate": namespaces.migrate_memory,
+        },
+    ),
+    "tune": (
+        "Operate",
+        "Four knobs of a namespace: measured, set by hand, or reset.",
+        {
+            "run": maintenance.run_tune,
+            "show": maintenance.show_knobs,
+            "set": maintenance.run_set_knobs,
+            "reset": maintenance.run_reset_knobs,
+        },
+    ),
+    "ab": (
+        "Research",
+        "A/B trials on the sessions of a memory.",
+        {
+            "list": ab.list_trials,
+            "report": ab.show_trial,
+            "checkpoint": ab.check_trial,
+            "promote": ab.promote_treatment,
+            "roll-back": ab.roll_back_trial,
+        },
+    ),
 }
 
 for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
-for name, (panel, group, summary) in _GROUPS.items():
-    app.add_typer(group, name=name, rich_help_panel=panel, help=summary)
+        app.command(name, rich_help_panel=panel)(print_output(command))
+app.command("eval", rich_help_panel="Research")(report_errors(run_evaluation))
+for name, (panel, summary, members) in _GROUPS.items():
+    group = typer.Typer(no_args_is_help=True, help=summary)
+    for member, command in members.items():
+        group.command(member)(print_output(command))
+    app.add_typer(group, name=name, rich_help_panel=panel)

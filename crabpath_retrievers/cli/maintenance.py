@@ -1,6 +1,5 @@
 """Commands that operate a memory: ``health``, ``doctor``, ``maintain``, ``tune``, ``reindex``."""
 
-import json
 import os
 import re
 import signal
@@ -13,28 +12,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
+    DryRun,
     OneNamespace,
+    Output,
     Place,
     Store,
     Vectors,
+    dim,
     errors,
     existing_store,
-    out,
-    report_errors,
+    list_counts,
+    make_table,
+    stored_settings,
 )
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
-from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
-from crabpath_retrievers.maintenance.doctor import Diagnosis
 from crabpath_retrievers.maintenance.doctor.run import examine
 from crabpath_retrievers.maintenance.doctor.vector_checks import load_collections
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
@@ -46,12 +47,12 @@ from crabpath_retrievers.vectors.opening import place_of
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # reports that a sparkline shows
 _COUNTED = ("avg_nodes_fired_per_query", "orphan_nodes")  # the others are shares
-_MARKS = {"error": "[red]broken[/red]", "warning": "[yellow]repair[/yellow]", "info": "note"}
+_SEVERITIES = {"error": "[red]broken[/red]", "warning": "[yellow]repair[/yellow]", "info": "note"}
+_MARKS = {True: Text("✓", "green"), False: Text("✗", "red"), None: Text("-")}
 _PRIORITY = 10  # of 19, the lowest
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@report_errors
 def run_health(
     path: Place = None,
     *,
@@ -59,38 +60,30 @@ def run_health(
     record: Annotated[bool, typer.Option(help="Keep the report for the history.")] = True,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Measure eight health metrics of a namespace, with their ranges and history."""
     name, place = namespace_of(namespace), path or store
     with existing_store(place) as opened:
-        settings = parse_settings(read_published_settings(opened))
         held = _held_ids(place_of(place), vectors)
         past = load_past_reports(opened, name, _COLUMNS - 1)
-        report = measure_health(opened, name, settings, held, record=record)
-    if as_json:
-        history = [one.to_dict() for one in past]
-        typer.echo(json.dumps({**report.to_dict(), "history": history}))
-        return
-    _show_report(report, [*past, report])
+        report = measure_health(opened, name, stored_settings(opened), held, record=record)
+    data = {**report.to_dict(), "history": [one.to_dict() for one in past]}
+    return Output(data, _describe_health(report, [*past, report]))
 
 
-@report_errors
 def run_doctor(
-    path: Place = None,
-    *,
-    store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
+) -> Output:
     """Check a memory for damage, and say how to repair it; nothing is changed."""
     diagnosis = examine(path or store, vectors=vectors)
-    if as_json:
-        typer.echo(json.dumps(diagnosis.to_dict()))
-    else:
-        _show_diagnosis(diagnosis)
-    if diagnosis.broken:
-        raise typer.Exit(1)
+    lines = []
+    for finding in diagnosis.findings:
+        severity = _SEVERITIES[finding.severity]
+        lines.append(f"{severity} {finding.check}: {escape(finding.message)}")
+        lines.append(dim(f"  → {finding.fix}"))
+    count, checks = len(diagnosis.findings) or "nothing", len(diagnosis.checked)
+    lines.append(f"{escape(diagnosis.place)}: {count} found in {checks} checks")
+    return Output(diagnosis.to_dict(), lines, code=int(bool(diagnosis.broken)))
 
 
 def _held_ids(place: str, vectors: str | None) -> FindExisting | None:
@@ -107,26 +100,27 @@ def _held_ids(place: str, vectors: str | None) -> FindExisting | None:
     return None
 
 
-def _show_report(report: HealthReport, reports: Sequence[HealthReport]) -> None:
-    table = Table("metric", "value", "well", "", "before", "of", box=None, pad_edge=False)
-    for metric in report.metrics:
-        mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "-"}[metric.in_range]
-        table.add_row(
+def _describe_health(
+    report: HealthReport, reports: Sequence[HealthReport]
+) -> Iterator[RenderableType]:
+    rows = [
+        (
             metric.name,
             _number(metric, metric.value),
             f"{_number(metric, metric.low)} to {_number(metric, metric.high)}",
-            mark,
+            _MARKS[metric.in_range],
             sparkline([one[metric.name].value for one in reports]),
             str(metric.sampled),
         )
-    table.title = f"{escape(report.namespace)}: {report.healthy} of {report.judged_count} in range"
-    out.print(table)
+        for metric in report.metrics
+    ]
+    title = f"{escape(report.namespace)}: {report.healthy} of {report.judged_count} in range"
+    yield make_table(("metric", "value", "well", "", "before", "of"), rows, title=title)
     for metric in report.metrics:
         if not metric.in_range:
-            out.print(f"{metric.name}: {escape(metric.note)}", style="dim")
+            yield dim(f"{metric.name}: {metric.note}")
     for name, tiers in report.edges.items():
-        counts = ", ".join(f"{count} {tier}" for tier, count in tiers.items())
-        out.print(f"{name} edges: {counts}", style="dim")
+        yield dim(f"{name} edges: {list_counts(tiers)}")
 
 
 def _number(metric: Metric, value: float | None) -> str:
@@ -146,32 +140,19 @@ def sparkline(values: Sequence[float | None]) -> str:
     )
 
 
-def _show_diagnosis(diagnosis: Diagnosis) -> None:
-    for finding in diagnosis.findings:
-        out.print(f"{_MARKS[finding.severity]} {finding.check}: {escape(finding.message)}")
-        out.print(f"  → {escape(finding.fix)}", style="dim")
-    count = len(diagnosis.findings) or "nothing"
-    checks = len(diagnosis.checked)
-    out.print(f"{escape(diagnosis.place)}: {count} found in {checks} checks")
-
-
-@report_errors
 def run_maintain(
     step: Annotated[
         list[str] | None, typer.Option(help=f"Only this step: {', '.join(MAINTENANCE_STEPS)}.")
     ] = None,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would change.")
-    ] = False,
+    dry_run: DryRun = False,
     every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Repeat, such as every 30m, 1h or 1d.")
     ] = None,
     undo: Annotated[str | None, typer.Option(metavar="RUN", help="Instead: undo this run.")] = None,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterator[Output]:
     """Remove what has faded, merge duplicates, connect isolated nodes, bound the logs.
 
     The step split needs the vectors too: it embeds the parts of a document.
@@ -180,22 +161,16 @@ def run_maintain(
     with _open_runner(store, vectors, embedding="split" in (step or ()) and undo is None) as runner:
         if undo is not None:
             runner.undo(undo)
-            typer.echo(json.dumps({"undone": undo})) if as_json else out.print(f"{undo} undone")
+            yield Output({"undone": undo}, [f"{escape(undo)} undone"])
             return
         if pause is None:
-            _show_maintenance(
-                _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run),
-                as_json=as_json,
-            )
+            yield _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run)
             return
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         while not ended.is_set():
             try:
-                _show_maintenance(
-                    _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run),
-                    as_json=as_json,
-                )
+                yield _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run)
             except StoreLockedError as error:  # the next time will do
                 errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
             ended.wait(pause)
@@ -207,7 +182,7 @@ def _open_runner(
 ) -> Iterator[MaintenanceRunner]:
     """A maintenance runner: over the graph store alone, or with ``embedding`` the whole memory."""
     with existing_store(store) as opened:
-        settings = parse_settings(read_published_settings(opened))
+        settings = stored_settings(opened)
         if not embedding:
             yield MaintenanceRunner(opened, settings)
             return
@@ -215,12 +190,11 @@ def _open_runner(
         yield memory.maintenance.runner()
 
 
-def _run_in_background(
-    runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool
-) -> MaintenanceReport:
+def _run_in_background(runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool) -> Output:
     """Run in a thread of low priority, so that queries on the same processors go first."""
     with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
-        return thread.submit(runner.run, steps, dry_run=dry_run).result()
+        report = thread.submit(runner.run, steps, dry_run=dry_run).result()
+    return Output(report.to_dict(), _describe_maintenance(report))
 
 
 def _lower_priority() -> None:
@@ -237,112 +211,73 @@ def _parse_interval(text: str) -> float:
     return float(int(match[1]) * _SECONDS[match[2]])
 
 
-def _show_maintenance(report: MaintenanceReport, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(report.to_dict()))
-        return
+def _describe_maintenance(report: MaintenanceReport) -> Iterator[RenderableType]:
+    rows = [
+        (s.step, str(s.looked), str(s.changed), list_counts(s.detail), f"{s.seconds:.1f}")
+        for s in report.steps
+    ]
     changed = "would change" if report.dry_run else "changed"
-    table = Table("step", "looked at", changed, "", "s", box=None, pad_edge=False)
-    for step in report.steps:
-        detail = ", ".join(f"{number} {name}" for name, number in step.detail.items())
-        table.add_row(step.step, str(step.looked), str(step.changed), detail, f"{step.seconds:.1f}")
-    out.print(table)
+    yield make_table(("step", "looked at", changed, "", "s"), rows)
     if report.run:
-        out.print(f"[dim]undo it with: crabpath maintain --undo {report.run}[/dim]")
+        yield _describe_undo(report.run)
 
 
-@report_errors
+def _describe_undo(run: str) -> str:
+    return dim(f"undo it with: crabpath maintain --undo {run}")
+
+
 def run_reindex(
-    path: Place = None,
-    *,
-    store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    as_json: AsJson = False,
-) -> None:
+    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
+) -> Output:
     """Rebuild the vector index from the graph store."""
-    place = path or store
-    with CrabPath.open(place, vectors=vectors, create=False, reindex=True) as memory:
+    with CrabPath.open(path or store, vectors=vectors, create=False, reindex=True) as memory:
         count, where = memory.index.count(), memory.index.description
-    if as_json:
-        typer.echo(json.dumps({"vectors": count}))
-    else:
-        out.print(f"{count} vectors in {escape(where)}")
+    return Output({"vectors": count}, [f"{count} vectors in {escape(where)}"])
 
 
-tune = typer.Typer(no_args_is_help=True)
-
-
-@tune.command("run")
-@report_errors
 def run_tune(
-    *,
-    namespace: OneNamespace = "default",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would change.")
-    ] = False,
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+    *, namespace: OneNamespace = "default", dry_run: DryRun = False, store: Store = DEFAULT_STORE
+) -> Output:
     """Measure the health of a namespace, and move its knobs where that may improve it."""
     name = namespace_of(namespace)
     with existing_store(store) as opened:
         report = _tuner(opened).run(name, dry_run=dry_run)
-    _show_tuning(report, as_json=as_json)
+    return Output(report.to_dict(), _describe_tuning(report))
 
 
-@tune.command("show")
-@report_errors
-def show_knobs(
-    namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
-) -> None:
+def show_knobs(namespace: OneNamespace = "default", store: Store = DEFAULT_STORE) -> Output:
     """Show the current knobs of a namespace."""
     name = namespace_of(namespace)
     with existing_store(store) as opened:
-        knobs = _tuner(opened).knobs(name).to_dict()
-    if as_json:
-        typer.echo(json.dumps({"knobs": knobs}))
-    else:
-        _print_knobs(knobs)
+        return _show_knobs(opened, name)
 
 
-@tune.command("set")
-@report_errors
 def run_set_knobs(
     values: Annotated[list[str], typer.Argument(metavar="KNOB=NUMBER...", help="New values.")],
     namespace: OneNamespace = "default",
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Set knobs of a namespace by hand."""
     numbers, name = dict(map(_parse_knob, values)), namespace_of(namespace)
     with existing_store(store) as opened:
-        tuner = _tuner(opened)
-        run, knobs = tuner.set_knobs(name, numbers), tuner.knobs(name).to_dict()
-    _show_knob_change(run, knobs, as_json=as_json)
+        return _show_knobs(opened, name, run=_tuner(opened).set_knobs(name, numbers))
 
 
-@tune.command("reset")
-@report_errors
-def run_reset_knobs(
-    namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
-) -> None:
+def run_reset_knobs(namespace: OneNamespace = "default", store: Store = DEFAULT_STORE) -> Output:
     """Let the knobs of a namespace follow the settings again."""
     name = namespace_of(namespace)
     with existing_store(store) as opened:
-        tuner = _tuner(opened)
-        run, knobs = tuner.reset(name), tuner.knobs(name).to_dict()
-    _show_knob_change(run, knobs, as_json=as_json)
+        return _show_knobs(opened, name, run=_tuner(opened).reset(name))
 
 
 def _tuner(store: GraphStore) -> Autotuner:
-    return Autotuner(store, parse_settings(read_published_settings(store)))
+    return Autotuner(store, stored_settings(store))
 
 
-def _show_knob_change(run: str, knobs: dict[str, float], *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"run": run, "knobs": knobs}))
-    else:
-        _print_knobs(knobs)
+def _show_knobs(store: GraphStore, namespace: str, **change: str) -> Output:
+    """The knobs of a namespace, after the change of a run."""
+    knobs = _tuner(store).knobs(namespace).to_dict()
+    return Output({**change, "knobs": knobs}, [_list_knobs(knobs)])
 
 
 def _parse_knob(text: str) -> tuple[str, float]:
@@ -354,23 +289,19 @@ def _parse_knob(text: str) -> tuple[str, float]:
         raise InvalidInputError(msg) from None
 
 
-def _show_tuning(report: TuneReport, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(report.to_dict()))
-        return
+def _describe_tuning(report: TuneReport) -> Iterator[str]:
     for step in report.adjustments:
         would = "would go" if report.dry_run else "goes"
-        out.print(f"{step.knob} {would} from {step.before:g} to {step.after:g}: {escape(step.why)}")
+        yield f"{step.knob} {would} from {step.before:g} to {step.after:g}: {escape(step.why)}"
     if not report.adjustments:
-        out.print(f"nothing to turn{f': {report.note}' if report.note else ''}")
+        yield f"nothing to turn{f': {escape(report.note)}' if report.note else ''}"
     if report.snapshot:
         state = "was restored" if report.restored else "can be restored"
-        out.print(f"snapshot {report.snapshot} of the last good state {state}")
-    _print_knobs(report.knobs.to_dict())
+        yield f"snapshot {report.snapshot} of the last good state {state}"
+    yield _list_knobs(report.knobs.to_dict())
     if report.run:
-        out.print(f"[dim]undo it with: crabpath maintain --undo {report.run}[/dim]")
+        yield _describe_undo(report.run)
 
 
-def _print_knobs(knobs: dict[str, float]) -> None:
-    values = ", ".join(f"{name} {value:g}" for name, value in knobs.items())
-    out.print(values, style="dim")
+def _list_knobs(knobs: dict[str, float]) -> str:
+    return dim(", ".join(f"{name} {value:g}" for name, value in knobs.items()))

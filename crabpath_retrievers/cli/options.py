@@ -1,18 +1,25 @@
-"""Options that commands share, their output, and exit codes for errors."""
+"""What commands share: their options, their output, and exit codes for errors."""
 
+import inspect
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import wraps
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial, wraps
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.opening import place_of, require_existing
 
@@ -46,17 +53,72 @@ Vectors = Annotated[
         help="Directory of the vectors, or URL of a Chroma server; needed for a store at a URL.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help="The namespace whose learned weights apply.")
-]
-OneNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace.")]
-Within = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Look in this namespace alone.")
-]
+namespace_option = partial(typer.Option, "--namespace", "-n")
+Namespace = Annotated[str, namespace_option(help="The namespace whose learned weights apply.")]
+OneNamespace = Annotated[str, namespace_option(help="The namespace.")]
+Within = Annotated[str | None, namespace_option(help="Look in this namespace alone.")]
 Memory = Annotated[str, typer.Argument(help="Directory or database URL of the memory.")]
 Place = Annotated[str | None, typer.Argument(metavar="[PATH]", help="As --store.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would change.")]
 DEFAULT_STORE = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command prints.
+
+    Attributes:
+        data: Printed as JSON with ``--json``.
+        text: Printed otherwise: lines with markup, and tables.
+        warnings: Printed on standard error before the text, and not with ``--json``.
+        errors: Printed on standard error in any case.
+        code: Exit code.
+    """
+
+    data: object
+    text: Iterable[RenderableType] = ()
+    warnings: Iterable[str] = ()
+    errors: Iterable[str] = ()
+    code: int = 0
+
+    def print(self, *, as_json: bool) -> None:
+        """Print it, and exit with its code unless that is 0."""
+        if as_json:
+            typer.echo(json.dumps(self.data))
+        else:
+            for warning in self.warnings:
+                errors.print(warning)
+            for part in self.text:
+                out.print(part)
+        for error in self.errors:
+            errors.print(error)
+        if self.code:
+            raise typer.Exit(self.code)
+
+
+def make_table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], **options: Any
+) -> Table:
+    """A table, without lines unless ``options`` say so; texts in cells are shown as they are."""
+    table = Table(*columns, **{"box": None, "pad_edge": False, **options})
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    """Numbers with what they count: ``3 added, 1 removed``."""
+    return ", ".join(f"{number} {name}" for name, number in counts.items())
+
+
+def format_time(seconds: float) -> str:
+    """A moment since 1970, to the minute in the time zone of this computer."""
+    return f"{datetime.fromtimestamp(seconds, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
+
+
+def dim(text: str) -> str:
+    """A text for people, escaped, that is less important than the others."""
+    return f"[dim]{escape(text)}[/dim]"
 
 
 @contextmanager
@@ -66,6 +128,11 @@ def existing_store(store: str) -> Iterator[GraphStore]:
     require_existing(place)
     with closing(GraphStore(place)) as opened:
         yield opened
+
+
+def stored_settings(store: GraphStore) -> Settings:
+    """The settings that the process which serves a memory has published in its store."""
+    return parse_settings(read_published_settings(store))
 
 
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -82,3 +149,25 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2 if usage else 1) from error
 
     return wrapper
+
+
+def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[..., None]:
+    """A command that prints what a function returns, as JSON with the option ``--json``."""
+
+    @wraps(command)
+    def wrapper(*args: Any, as_json: bool, **kwargs: Any) -> None:
+        result = command(*args, **kwargs)
+        for output in (result,) if isinstance(result, Output) else result:
+            output.print(as_json=as_json)
+
+    signature = inspect.signature(command)
+    flag = inspect.Parameter(
+        "as_json",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
+    )
+    parameters = [*signature.parameters.values(), flag]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return report_errors(wrapper)

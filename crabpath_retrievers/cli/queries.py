@@ -1,36 +1,34 @@
-"""Commands that ask: ``query``, ``explain`` and ``demo``.
+"""Commands that ask: ``query``, ``explain`` and ``demo``."""
 
-Explanations and the demo, drawn for a terminal.
-"""
-
-import json
-from datetime import datetime, timezone
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.cli.demo import DemoResult
+from crabpath_retrievers.cli.demo import DemoResult, run_demo
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
     Namespace,
+    Output,
     Store,
     Vectors,
+    dim,
     errors,
     existing_store,
-    out,
-    report_errors,
+    format_time,
+    make_table,
 )
 from crabpath_retrievers.core.turn import PathEdge, Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.explain import DocumentReason, Explanation, explain_turn
 
+_SHOWN = 4  # features of a document
 
-@report_errors
+
 def run_query(
     text: Annotated[str, typer.Argument(help="The question.")],
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
@@ -39,65 +37,49 @@ def run_query(
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Find the documents that answer a question."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
         answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill, task_type=task)
-    if as_json:
-        documents = [
-            {
-                "id": item.node.id,
-                "title": item.node.title,
-                "source": item.node.source,
-                "score": item.score,
-                "origin": item.returned.origin,
-                "content": item.node.content,
-            }
-            for item in answer.documents
-        ]
-        typer.echo(json.dumps({"turn_id": answer.turn.id, "documents": documents}))
-        return
-    table = Table("score", "route", "document", box=None, pad_edge=False)
-    for item in answer.documents:
-        title = item.node.title or item.node.content[:60]
-        route = " → ".join(edge.kind for edge in item.returned.path) or "search"
-        table.add_row(f"{item.score:.2f}", route, escape(title))
-    out.print(table)
-    out.print(f"\nWhy: crabpath explain {answer.turn.id}", style="dim")
+    documents = [
+        {
+            "id": item.node.id,
+            "title": item.node.title,
+            "source": item.node.source,
+            "score": item.score,
+            "origin": item.returned.origin,
+            "content": item.node.content,
+        }
+        for item in answer.documents
+    ]
+    rows = [
+        (
+            f"{item.score:.2f}",
+            " → ".join(edge.kind for edge in item.returned.path) or "search",
+            item.node.title or item.node.content[:60],
+        )
+        for item in answer.documents
+    ]
+    table = make_table(("score", "route", "document"), rows)
+    why = dim(f"\nWhy: crabpath explain {answer.turn.id}")
+    return Output({"turn_id": answer.turn.id, "documents": documents}, [table, why])
 
 
-@report_errors
 def run_explain(
     turn: Annotated[str, typer.Argument(help="Turn id, or run id of the host framework.")],
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show why each document of a turn was returned: path, weights, tiers, probabilities."""
     with existing_store(store) as opened:
         explanation = explain_turn(opened, Ranker.load(), turn)
-    if as_json:
-        typer.echo(json.dumps(explanation.to_dict()))
-        return
-
-    out.print(f"Query: {escape(explanation.turn.query)}", style="bold")
-    out.print(explanation_table(explanation))
+    query = f"[bold]Query: {escape(explanation.turn.query)}[/bold]"
+    return Output(explanation.to_dict(), [query, explanation_table(explanation)])
 
 
-@report_errors
-def show_demo_result(as_json: AsJson = False) -> None:
+def show_demo_result() -> Output:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
-    from crabpath_retrievers.cli.demo import as_json as to_json
-    from crabpath_retrievers.cli.demo import run_demo
-
     result = run_demo(errors.print)
-    if as_json:
-        typer.echo(to_json(result))
-    else:
-        show_demo(result, out)
-
-
-_SHOWN = 4
+    return Output(result.to_dict(), _describe_demo(result))
 
 
 def explanation_table(explanation: Explanation) -> Table:
@@ -149,29 +131,28 @@ def _weight_changes(reason: DocumentReason, edge: PathEdge) -> list[str]:
     """The feedback that changed the weight of an edge, with its time."""
     name = (edge.source, edge.target, edge.kind)
     return [
-        f"      {move.delta:+.3f} by {escape(move.feedback_id)}, "
-        f"{datetime.fromtimestamp(move.created, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
+        f"      {move.delta:+.3f} by {escape(move.feedback_id)}, {format_time(move.created)}"
         for moved in reason.moved
         if (moved.source, moved.target, moved.kind) == name
         for move in moved.moves
     ]
 
 
-def show_demo(result: DemoResult, out: Console) -> None:
-    """Print the results of the demo, and what to try next."""
+def _describe_demo(result: DemoResult) -> Iterator[RenderableType]:
+    """The results of the demo, and what to try next."""
     table = Table("k = 5, same embedder", "all gold passages found")
-    table.add_row("plain Chroma", f"{result.plain:.0%} of {result.questions} questions")
-    table.add_row("CrabPath", f"{result.crabpath:.0%} of {result.questions} questions")
-    out.print(table)
-    out.print(f"{result.passages} passages were indexed in {result.seconds:.0f} s.\n")
+    for name, share in (("plain Chroma", result.plain), ("CrabPath", result.crabpath)):
+        table.add_row(name, f"{share:.0%} of {result.questions} questions")
+    yield table
+    yield f"{result.passages} passages were indexed in {result.seconds:.0f} s.\n"
     if result.example and result.route:
         text, gold, plain, walked = result.example
-        out.print(f"Example: {escape(text)}", style="bold")
-        out.print(f"needed    {escape(', '.join(gold))}")
-        out.print(f"Chroma    {escape(', '.join(plain))}")
-        out.print(f"CrabPath  {escape(', '.join(walked))}\n")
-        out.print(explanation_table(result.route))
-    out.print(
+        yield f"[bold]Example: {escape(text)}[/bold]"
+        yield f"needed    {escape(', '.join(gold))}"
+        yield f"Chroma    {escape(', '.join(plain))}"
+        yield f"CrabPath  {escape(', '.join(walked))}\n"
+        yield explanation_table(result.route)
+    yield (
         "\nNext, on your own files:\n"
         "  crabpath add docs/\n"
         '  crabpath query "how do I deploy?"\n'

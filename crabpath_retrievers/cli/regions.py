@@ -1,9 +1,5 @@
-"""``crabpath regions``: which kind of step succeeds in which region.
+"""``crabpath regions``: which step succeeds in which region, in tables and drawn."""
 
-Regions drawn in two dimensions, with what came by, and success by action.
-"""
-
-import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -13,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.markup import escape
-from rich.table import Table
+from rich.console import RenderableType
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    AsJson,
     Namespace,
+    Output,
     Store,
+    dim,
     existing_store,
-    out,
-    report_errors,
+    make_table,
+    stored_settings,
 )
 from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
-from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions
@@ -39,10 +34,8 @@ if TYPE_CHECKING:
 
 
 _BEST = 3  # actions of a region that a table shows
-_TITLE = 40
 
 
-@report_errors
 def show_regions(
     level: Annotated[
         int | None, typer.Option(help="Level of the regions; none: the finest with experience.")
@@ -55,8 +48,7 @@ def show_regions(
         Path | None, typer.Option(metavar="FILE", help="Draw them: .png, .svg or .pdf.")
     ] = None,
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show which regions turns visited, with what outcome, and which steps succeed there."""
     if most < 1:
         msg = f"--most must be at least 1, not {most}"
@@ -65,7 +57,7 @@ def show_regions(
     if plot is not None:
         require_eval_extra()
     with existing_store(store) as opened:
-        settings = parse_settings(read_published_settings(opened)).region
+        settings = stored_settings(opened).region
         models = RegionModels(opened, Regions(opened, settings), settings)
         if not models.regions.levels():
             msg = (
@@ -81,40 +73,39 @@ def show_regions(
             )
             raise NotFoundError(msg)
         counted = Counter(models.assignments(level).values()) if sizes else None
+    text = _make_tables(summary, counted)
     if plot is not None:
         write_plot(summary, counted, plot)
-    if as_json:
-        typer.echo(json.dumps(_as_json(summary, counted, namespace, wanted)))
-        return
-    _show(summary, counted)
-    if plot is not None:
-        out.print(f"Drawn: {escape(str(plot))}", style="dim")
+        text.append(dim(f"Drawn: {plot}"))
+    return Output(_as_json(summary, counted, namespace, wanted), text)
 
 
-def _show(summary: RegionOverview, sizes: Mapping[str, int] | None) -> None:
+def _make_tables(summary: RegionOverview, sizes: Mapping[str, int] | None) -> list[RenderableType]:
     titles = dict(zip(summary.hubs.ids, summary.hubs.titles, strict=True))
     columns = ("region", *(() if sizes is None else ("size",)), "quality", "visits")
-    table = Table(*columns, "best actions: success (share)", "leads to")
+    rows = []
     for row in summary.rows:
         size = () if sizes is None else (str(sizes.get(row.region, 0)),)
-        numbers = (*size, f"{row.quality:.0%}", f"{row.arrivals:.4g}")
         best = [
             f"{_shorten(score.action)} {score.success:.0%} ({score.share:.0%})"
             for score in row.actions[:_BEST]
         ]
-        table.add_row(
-            _shorten(row.title or row.region), *numbers, "\n".join(best), _next_region(row, titles)
-        )
-    table.caption = (
+        numbers = (*size, f"{row.quality:.0%}", f"{row.arrivals:.4g}")
+        name = _shorten(row.title or row.region)
+        rows.append((name, *numbers, "\n".join(best), _next_region(row, titles)))
+    caption = (
         f"{len(summary.rows)} of {summary.visited} visited regions; level "
         f"{summary.hubs.level} has {len(summary.hubs.ids)}; counted levels: "
         f"{', '.join(map(str, summary.levels))}"
     )
-    out.print(table)
-    everywhere = Table("action", "success", "steps", title="All regions together")
-    for score in summary.actions:
-        everywhere.add_row(_shorten(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
-    out.print(everywhere)
+    everywhere = [
+        (_shorten(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
+        for score in summary.actions
+    ]
+    return [
+        make_table((*columns, "best actions: success (share)", "leads to"), rows, caption=caption),
+        make_table(("action", "success", "steps"), everywhere, title="All regions together"),
+    ]
 
 
 def _next_region(row: RegionSummary, titles: Mapping[str, str]) -> str:
@@ -125,9 +116,10 @@ def _next_region(row: RegionSummary, titles: Mapping[str, str]) -> str:
     return f"{name} {lead.share:.0%}"
 
 
-def _shorten(text: str) -> str:
+def _shorten(text: str, longest: int = 40) -> str:
+    """A text on one line, cut."""
     line = " ".join(text.split())
-    return escape(line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…")
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _as_json(
@@ -224,7 +216,7 @@ def _draw_map(
     _draw_arrows(axes, found, points)
     for row in found.rows[:_NAMED]:
         axes.annotate(
-            _shorten_label(row.title or row.region),
+            _shorten(row.title or row.region, _LETTERS),
             points[row.region],
             fontsize=7,
             parse_math=False,
@@ -254,7 +246,7 @@ def _draw_actions(axes: "Axes", found: RegionOverview) -> None:
     places = range(len(shown))
     bars = axes.barh(places, [score.success for score in shown], color="tab:blue")
     axes.bar_label(bars, [f"{score.trials:.0f} steps" for score in shown], padding=3, fontsize=8)
-    axes.set_yticks(places, [_shorten_label(score.action) for score in shown], parse_math=False)
+    axes.set_yticks(places, [_shorten(score.action, _LETTERS) for score in shown], parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15)
     axes.set_xlabel("P(success)")
@@ -274,9 +266,3 @@ def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
     scores = centred @ (components * signs[:, None]).T
     projected: NDArray[np.float64] = np.pad(scores, ((0, 0), (0, _AXES - scores.shape[1])))
     return projected
-
-
-def _shorten_label(text: str) -> str:
-    """A name on one line, cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}…"

@@ -31,6 +31,7 @@ from crabpath_retrievers.ingest.references import (
     collect_addresses,
     find_references,
 )
+from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED = 5  # documents named in the warning; the rest are counted
@@ -47,14 +48,11 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
     """
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
-    page = metadata.get("page_label", metadata.get("page"))
     label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
-    return label if page is None else f"{label} page {_format_page(page)}"
-
-
-def _format_page(page: object) -> str:
+    if (page := metadata.get("page_label", metadata.get("page"))) is None:
+        return label
     text = str(page)[:20]
-    return text if text.isprintable() else repr(text)
+    return f"{label} page {text if text.isprintable() else repr(text)}"
 
 
 def warn_of_blank(labels: Sequence[str], total: int) -> None:
@@ -118,14 +116,13 @@ class Chunking:
         order: Counter[str] = Counter()
         named = list(_pair_with_ids(given, ids))
         blank = [
-            number for number, document in enumerate(given, 1) if is_blank(document.page_content)
+            describe_document(*pair, number)
+            for number, pair in enumerate(named, 1)
+            if is_blank(pair[0].page_content)
         ]
-        warn_of_blank(
-            [describe_document(*named[number - 1], number) for number in blank], len(given)
-        )
-        for document, node_id in _drop_repeated_ids(
-            pair for pair in named if not is_blank(pair[0].page_content)
-        ):
+        warn_of_blank(blank, len(given))
+        with_text = (pair for pair in named if not is_blank(pair[0].page_content))
+        for document, node_id in _drop_repeated_ids(with_text):
             for node in self._cut(document, node_id):
                 chunk = _with_own_id(node, found) if node.id != node_id else node
                 if chunk.id not in found:
@@ -145,49 +142,36 @@ class Chunking:
             msg = f"the splitter returned no text for document {node_id or source!r}"
             raise InvalidInputError(msg)
         title = str(metadata.get("title") or next((name for name, _ in pieces if name), ""))
-        whole = len(pieces) == 1
+        shared = (
+            f"metadata:{key}={metadata[key]}" for key in self.metadata_keys if metadata.get(key)
+        )
+        shared_targets = tuple(target for target in shared if len(target) <= MAX_TARGET_CHARS)
         for number, (heading, piece) in enumerate(pieces):
-            name = title if number == 0 else heading
-            aliases = metadata.get("aliases") if number == 0 else ()
-            yield self._make_node(
-                node_id=node_id if whole and node_id else _digest(document_key, piece),
+            name = heading
+            aliases: tuple[str, ...] = ()
+            addresses: tuple[str, ...] = ()
+            references = find_references(piece, source)
+            full_title = title if number == 0 or not heading else _join_headings(title, heading)
+            if number == 0:  # only the first chunk stands for the document
+                name, aliases = title, _to_strings(metadata.get("aliases"))
+                addresses = (*collect_addresses(source, title, metadata), *shared_targets)
+                references = (*references, *shared_targets)
+            names = list_mention_names(name, aliases)
+            chunk_id = node_id if len(pieces) == 1 and node_id else _digest(document_key, piece)
+            yield Node(
+                id=chunk_id,
                 document=document_key,
                 source=source,
                 content=piece,
-                title=title if number == 0 or not heading else _join_headings(title, heading),
-                names=list_mention_names(name, _to_strings(aliases)),
-                head=number == 0,
+                title=full_title,
+                names=names,
+                addresses=addresses,
+                references=references,
                 metadata=metadata,
+                # Part of the digest: when the first chunk is removed, the next one inherits them.
+                digest=_digest(piece, full_title, str((names, addresses)), _dump_sorted(metadata)),
+                vector=self.vectors.get(chunk_id),
             )
-
-    def _make_node(
-        self,
-        *,
-        node_id: str,
-        document: str,
-        source: str,
-        content: str,
-        title: str,
-        names: tuple[str, ...],
-        head: bool,
-        metadata: Mapping[str, Any],
-    ) -> Node:
-        shared = find_shared_targets(metadata, self.metadata_keys)
-        addresses = (*collect_addresses(source, title, metadata), *shared) if head else ()
-        return Node(
-            id=node_id,
-            document=document,
-            source=source,
-            content=content,
-            title=title,
-            names=names,
-            addresses=addresses,
-            references=(*find_references(content, source), *(shared if head else ())),
-            metadata=metadata,
-            # Part of the digest: when the first chunk is removed, the next one inherits them.
-            digest=_digest(content, title, str((names, addresses)), _dump_sorted(metadata)),
-            vector=self.vectors.get(node_id),
-        )
 
     def _split(
         self, text: str, source: str, metadata: Mapping[str, Any]
@@ -215,25 +199,17 @@ class Chunking:
         )
 
 
-def clean_document_id(document: Document, given: str | None) -> str | None:
-    """Return the id that the caller gave to a document, cleaned, or None.
-
-    Raises:
-        InvalidInputError: The item is not a ``Document``.
-    """
-    if not isinstance(document, Document):
-        msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
-        raise InvalidInputError(msg)
-    node_id = given if given is not None else document.id
-    return None if node_id is None else text_of("id", node_id) or None
-
-
 def collect_caller_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
     """Return the cleaned ids that the caller gave to documents with text."""
     named = _pair_with_ids(documents, ids)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
     }
+
+
+def has_caller_id(node: Node | StoredChunk) -> bool:
+    """Whether the caller chose the id: then a whole document is one node with the document's id."""
+    return node.id == node.document
 
 
 def make_metadata_id(node: Node) -> str:
@@ -306,12 +282,6 @@ def _to_plain(value: Any) -> Any:
     return _to_plain(found) if isinstance(found, (str, dict, list)) else found
 
 
-def find_shared_targets(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    """Return one link target per metadata key, equal for documents with equal values."""
-    shared = (f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
-    return tuple(target for target in shared if len(target) <= MAX_TARGET_CHARS)
-
-
 def make_embedding_text(node: Node) -> str:
     """Return the text to embed: title and content, or content alone if it begins with the title."""
     head = node.content[: len(node.title) + 80]
@@ -364,9 +334,19 @@ def _digest(*values: str) -> str:
 def _pair_with_ids(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
-    """Yield each document with the id that the caller gave it, or None."""
+    """Yield each document with the id that the caller gave it, cleaned, or None.
+
+    Raises:
+        InvalidInputError: An item is not a ``Document``.
+    """
     for index, document in enumerate(documents):
-        yield document, clean_document_id(document, None if ids is None else ids[index])
+        if not isinstance(document, Document):
+            kind = type(document).__name__
+            msg = f"expected a LangChain Document, got {kind}: wrap the text in one"
+            raise InvalidInputError(msg)
+        given = document.id if ids is None else ids[index]
+        given = document.id if given is None else given
+        yield document, None if given is None else text_of("id", given) or None
 
 
 def _drop_repeated_ids(

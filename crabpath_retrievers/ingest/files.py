@@ -18,7 +18,7 @@ from crabpath_retrievers.ingest.chunking import is_markdown, make_title
 
 
 def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
-    """Read text files and directories; hidden files and folders are skipped.
+    """Read text files and directories; hidden files and folders, and memories, are skipped.
 
     Args:
         paths: Files and directories.
@@ -33,34 +33,17 @@ def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
     documents: list[Document] = []
     skipped: list[Path] = []
     for path in paths:
-        if not path.exists():
-            msg = f"{path} does not exist: give a text file or a directory"
-            raise InvalidInputError(msg)
-        for file in _list_files(path):
-            text = decode_text(_read_bytes(file))
-            if text is None:
-                skipped.append(file)
-            else:
-                documents.append(make_document(file.as_posix(), text))
+        require_path(path)
+        try:
+            for file in _list_source_files(path):
+                text = decode_text(file.read_bytes())
+                if text is None:
+                    skipped.append(file)
+                else:
+                    documents.append(make_document(file.as_posix(), text))
+        except OSError as error:
+            _refuse(error)
     return documents, skipped
-
-
-def _list_files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-        return
-    for file in sorted(path.rglob("*")):
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        if file.is_file() and not hidden:
-            yield file
-
-
-def _read_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        msg = f"{file} cannot be read: {error.strerror}"
-        raise InvalidInputError(msg) from error
 
 
 def decode_text(data: bytes) -> str | None:

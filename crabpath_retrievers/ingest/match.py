@@ -6,14 +6,14 @@ another document has that one as its successor, so a renamed file counts as the 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import make_embedding_text
-from crabpath_retrievers.ingest.identity import has_caller_id
+from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
 # More than the cosine lost by rewording a sentence.
 _SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02
@@ -47,16 +47,11 @@ def match_texts(
     old, new = _remove_paired(old, new, pairs)
     pairs += _pair_by_text(old, new, successors)
     # Without titles, a section still matches after its file was renamed.
-    for text in (make_embedding_text, get_untitled_text):
+    for text in (make_embedding_text, attrgetter("content")):
         old, new = _remove_paired(old, new, pairs)
         known = {id(n): vectors[text(n)] for n in (*old, *new) if text(n) in vectors}
         pairs += _pair_similar(old, new, known, successors, threshold)
     return pairs
-
-
-def get_untitled_text(node: Node) -> str:
-    """Return the text of a section, without its title."""
-    return node.content
 
 
 def _remove_paired(

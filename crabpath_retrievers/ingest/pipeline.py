@@ -3,16 +3,21 @@
 A batch passes through four states, each one transaction: staged (invisible) → vectors indexed →
 published (visible, without edges) → linked. :meth:`Ingest.recover` finishes what a crash left;
 every open and every ingest runs it first.
+
+A new chunk gets an id derived from its document and text, or also from its metadata where the
+document repeats the text. A sync keeps that id when the text is edited or moved, so an unchanged
+text is recognised by document and digest, not by its id alone.
 """
 
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
+from uuid import uuid4
 
 import numpy as np
 from langchain_core.documents import Document
@@ -26,17 +31,17 @@ from crabpath_retrievers.core.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
     collect_caller_ids,
+    has_caller_id,
     make_embedding_text,
     make_metadata_id,
 )
-from crabpath_retrievers.ingest.identity import assign_stored_ids, find_id_conflicts
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.aliases import REPLACED, SOURCE_OWNERS
@@ -51,18 +56,11 @@ _FIRST_BATCH = 16
 _INDEX_BATCH = 2048
 
 
-class Progress(Protocol):
-    """Shows the progress of an ingest."""
+Advance = Callable[[int], object]
+"""Adds a number of chunks to those done."""
 
-    def __call__(self, total: int, /) -> AbstractContextManager["Advance"]:
-        """Start with ``total`` chunks; the context is called with the number of chunks done."""
-
-
-class Advance(Protocol):
-    """Reports chunks as done."""
-
-    def __call__(self, chunks: int, /) -> object:
-        """Add ``chunks`` to the number done."""
+Progress = Callable[[int], AbstractContextManager[Advance]]
+"""Shows the progress of an ingest, given its number of chunks."""
 
 
 @dataclass(slots=True)
@@ -136,7 +134,7 @@ class Ingest:
             self.recover()
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
-            with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
+            with _show(progress, len(plan.changed)) as advance:
                 for part in self._make_batches(plan):
                     self.publish(part)
                     advance(len(part.nodes))
@@ -164,7 +162,7 @@ class Ingest:
             nodes = chunking.nodes(given)
             parts = self._find_split_parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
-            held = self.index.find_existing(plan.gone) or ()  # type: ignore[attr-defined]
+            held = self.index.find_existing(plan.gone) or ()
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
             for part in self._make_batches(plan):
@@ -204,23 +202,14 @@ class Ingest:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
         if not (total := self.store.catalog.count_unindexed()):
             return
-        with progress(total) if progress else nullcontext(_ignore) as advance:
-            self._index_all(advance)
-
-    def _index_all(self, advance: Advance) -> None:
-        while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
-            missing = waiting
-            if self._is_foreign:
-                held = self.index.find_existing([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
-                missing = [node for node in waiting if node.id not in held]
-            self._upsert(missing)
-            self.store.apply([MarkIndexed(tuple(node.id for node in waiting))])
-            advance(len(waiting))
-
-    @property
-    def _is_foreign(self) -> bool:
-        """Whether the index belongs to another application, which alone deletes from it."""
-        return bool(getattr(self.index, "foreign", False))
+        with _show(progress, total) as advance:
+            while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
+                held = set[str]()
+                if self.index.foreign:
+                    held = self.index.find_existing([node.id for node in waiting]) or held
+                self._upsert([node for node in waiting if node.id not in held])
+                self.store.apply([MarkIndexed(tuple(node.id for node in waiting))])
+                advance(len(waiting))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
         """Plan the changes; ``growing`` documents only gain chunks, others are replaced."""
@@ -362,7 +351,7 @@ class Ingest:
     def _upsert(self, nodes: Sequence[Node]) -> None:
         self.index.upsert(
             [node.id for node in nodes],
-            [_full_precision(node.vector) for node in nodes],
+            [np.asarray(node.vector, dtype=np.float32) for node in nodes],
             [node.content for node in nodes],
             [node.metadata for node in nodes],
         )
@@ -382,7 +371,7 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
         if ids:
-            kept = self.store.catalog.find_aliased(ids) if self._is_foreign else ()
+            kept = self.store.catalog.find_aliased(ids) if self.index.foreign else ()
             self.index.delete([node for node in ids if node not in kept])
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
@@ -408,9 +397,60 @@ class _Plan:
     report: IngestReport
 
 
-def _full_precision(vector: Vector | None) -> Vector:
-    return np.asarray(vector, dtype=np.float32)
+def _show(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
+    """Start to show progress; without ``progress`` none is shown."""
+    return nullcontext(lambda _: None) if progress is None else progress(total)
 
 
-def _ignore(_chunks: int) -> None:
-    """Show no progress."""
+def find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -> list[Node]:
+    """Find nodes whose derived id belongs to a different text in the store.
+
+    Args:
+        nodes: Chunks with ids derived from document and text.
+        known: Stored nodes with these ids or of the same documents, by id.
+
+    Returns:
+        Nodes that are not stored unchanged, and whose id is taken.
+    """
+    held = {(node.document, node.digest) for node in known.values()}
+    return [
+        node
+        for node in nodes
+        if node.id in known and not has_caller_id(node) and (node.document, node.digest) not in held
+    ]
+
+
+def assign_stored_ids(
+    nodes: Sequence[Node], known: Mapping[str, StoredChunk], kept: Mapping[str, Node]
+) -> list[Node]:
+    """Return the nodes with their final ids.
+
+    Args:
+        nodes: Chunks with ids derived from document and text.
+        known: Stored nodes with the ids that the chunks have or may get, or of the same
+            documents, by id.
+        kept: Those of ``known`` that this ingest does not replace, by id.
+
+    Returns:
+        The nodes in the same order. An unchanged chunk has its stored id; a new chunk whose id
+        is taken by another text has a new id.
+    """
+    held = {(node.document, node.digest): node.id for node in known.values()}
+    own = [
+        node.id if has_caller_id(node) else held.get((node.document, node.digest)) for node in nodes
+    ]
+    taken = set(own)
+
+    def is_free(name: str, node: Node) -> bool:
+        if name not in known:
+            return True
+        if known[name].document != node.document or name in taken:
+            return False
+        return name not in kept or make_metadata_id(kept[name]) == make_metadata_id(node)
+
+    def choose_id(node: Node) -> str:
+        names = (node.id, make_metadata_id(node))
+        return next((name for name in names if is_free(name, node)), uuid4().hex)
+
+    found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
+    return [node if node.id == name else replace(node, id=name) for node, name in found]

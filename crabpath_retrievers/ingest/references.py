@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from posixpath import dirname, join, normpath
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from crabpath_retrievers.core.text import normalise_name
 
@@ -52,18 +52,12 @@ def _normalise_target(target: str, source: str) -> str:
         return ""
     if parts.scheme in ("http", "https"):
         path = parts.path.rstrip("/")
-        return f"{parts.netloc.removeprefix('www.').lower()}{path}" + (
-            f"?{parts.query}" if parts.query else ""
-        )
+        query = f"?{parts.query}" if parts.query else ""
+        return f"{parts.netloc.removeprefix('www.').lower()}{path}{query}"
     if parts.scheme not in ("", "file") or not parts.path:
         return ""
     base = urlsplit(source)
     if base.scheme in ("http", "https"):
-        return _normalise_host(base) + normpath(join(dirname(base.path) or "/", parts.path)).rstrip(
-            "/"
-        )
+        host = base.netloc.lower().removeprefix("www.")
+        return host + normpath(join(dirname(base.path) or "/", parts.path)).rstrip("/")
     return normpath(join(dirname(source), parts.path))
-
-
-def _normalise_host(parts: SplitResult) -> str:
-    return parts.netloc.lower().removeprefix("www.")

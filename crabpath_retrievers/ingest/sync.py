@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+from uuid import uuid4
 
 from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import make_embedding_text
-from crabpath_retrievers.ingest.identity import has_caller_id, replace_taken_ids
-from crabpath_retrievers.ingest.match import get_untitled_text, match_texts
+from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
+from crabpath_retrievers.ingest.match import match_texts
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
@@ -23,22 +23,6 @@ MIN_SIMILARITY = 0.92
 """Cosine above which two texts are versions of each other."""
 
 Fate = Literal["edited", "moved", "restored", "added", "removed"]
-
-
-class SourceDifference(NamedTuple):
-    """Difference between a source and what the store holds of it.
-
-    Attributes:
-        unchanged: Number of unchanged chunks.
-        vanished: Ids of stored nodes whose text the source no longer contains.
-        appeared: Chunks that the store does not hold yet.
-        positions: Unchanged chunks whose position in the document changed, as ``(id, position)``.
-    """
-
-    unchanged: int
-    vanished: tuple[str, ...]
-    appeared: tuple[Node, ...]
-    positions: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +101,19 @@ class SyncPlan:
         return {**self.counts(), **more, "sections": sections}
 
 
-def compare_source(known: Iterable[StoredChunk], nodes: Sequence[Node]) -> SourceDifference:
+def compare_source(
+    known: Iterable[StoredChunk], nodes: Sequence[Node]
+) -> tuple[int, list[str], list[Node], tuple[tuple[str, int], ...]]:
     """Compare a source with what the store holds of it, by document and digest.
 
     Args:
         known: Nodes that the store holds of the source.
         nodes: Chunks that the source contains now, without vectors.
+
+    Returns:
+        The number of unchanged chunks; ids of stored nodes whose text the source no longer
+        contains; chunks that the store does not hold yet; and unchanged chunks whose position in
+        the document changed, as ``(id, position)``.
     """
     held = list(known)
     same = {(node.document, node.digest): node for node in held}
@@ -134,16 +125,9 @@ def compare_source(known: Iterable[StoredChunk], nodes: Sequence[Node]) -> Sourc
             appeared.append(node)
         else:
             kept[found.id] = node
-    return SourceDifference(
-        len(kept),
-        tuple(node.id for node in held if node.id not in kept),
-        tuple(appeared),
-        tuple(
-            (node.id, kept[node.id].position)
-            for node in held
-            if node.id in kept and kept[node.id].position != node.position
-        ),
-    )
+    vanished = [node.id for node in held if node.id not in kept]
+    moved = [node for node in held if node.id in kept and kept[node.id].position != node.position]
+    return len(kept), vanished, appeared, tuple((n.id, kept[n.id].position) for n in moved)
 
 
 def plan_sync(
@@ -288,10 +272,12 @@ class Sync:
         ]
         added = [_require_current(section) for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
-        taken = catalog.find_chunks(
-            ids=[node.id for node in added], owners=(*SOURCE_OWNERS, RETIRED)
-        )
-        fresh = replace_taken_ids(added, {node.id for node in taken})
+        ids = [node.id for node in added]
+        taken = {node.id for node in catalog.find_chunks(ids=ids, owners=(*SOURCE_OWNERS, RETIRED))}
+        fresh = [
+            replace(node, id=uuid4().hex) if node.id in taken and not has_caller_id(node) else node
+            for node in added
+        ]
         gone = tuple(section.node.id for section in plan.sections_with("removed"))
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
 
@@ -300,7 +286,7 @@ def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
     """Return the untitled texts of added and removed sections, if there are both."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
-    return [get_untitled_text(section.node) for section in left] if both else []
+    return [section.node.content for section in left] if both else []
 
 
 def _sort_key(node: Node) -> tuple[str, str, int]:

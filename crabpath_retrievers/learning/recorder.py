@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import numpy as np
 
+from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.learner import FeedbackLearner
@@ -128,6 +128,8 @@ class Recorder:
             receipt = receipt._replace(note=note)
         if receipt.note is not None:
             _warn(receipt, feedback)
+        if self.is_backlog_due():
+            self.index_backlog()
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:

@@ -2,11 +2,9 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from langchain_core.documents import Document
-from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.core.changes import ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
@@ -14,9 +12,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import (
     namespace_of,
     path_of,
-    require_flags,
     require_list,
-    require_splitter,
     text_of,
     texts_of,
 )
@@ -24,8 +20,8 @@ from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import SourceFolder, read_folder, require_documents
-from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.ingest.sync import Sync, SyncPlan, SyncScope
+from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
@@ -36,12 +32,14 @@ from crabpath_retrievers.vectors.opening import wrapped_store
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
 
+Sources = SourcePath | Iterable[SourcePath] | Iterable[Document]
+"""What a sync follows."""
+
 _ALL_OWNERS = (*SOURCE_OWNERS, RETIRED)  # forget deletes retired and merged chunks, too
 
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
     """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
-    services.require_open()
     store, names = services.store, texts_of(ids)
     owner = store.walk.get_clock(namespace_of(namespace)).key
     aliases = store.catalog.resolve_aliases(names)
@@ -60,42 +58,8 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
     ]
 
 
-def ingest_documents(
-    services: Services,
-    documents: Iterable[Document],
-    *,
-    ids: Sequence[str] | None,
-    splitter: TextSplitter | None,
-    split: bool,
-    vectors: Mapping[str, Sequence[float]] | None,
-    cleanup: Cleanup,
-    progress: Progress | None,
-) -> IngestReport:
-    """Add documents; arguments, result and errors as ``CrabPath.add_documents``."""
-    require_flags(split=split)
-    require_splitter(splitter)
-    if progress is not None and not callable(progress):
-        msg = (
-            f"progress must be a function of the number of documents, not {format_value(progress)}"
-        )
-        raise InvalidInputError(msg)
-    checked, embeddings = require_list("documents", documents), _unit_vectors(vectors)
-    names = None if ids is None else require_list("ids", ids)
-    chunking = Chunking(
-        services.settings.ingest, splitter, split, services.settings.links.metadata_keys, embeddings
-    )
-    services.require_open()
-    if checked:
-        services.identity.verify()
-        services.identity.require_size(embeddings.values())
-    return services.ingest.add(
-        checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
-    )
-
-
 def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
     """Read a wrapped vector store again; as ``CrabPath.refresh``."""
-    services.require_open()
     index = services.index
     if not (isinstance(index, VectorStoreIndex) and wrapped_store(services.store.catalog.meta())):
         msg = (
@@ -132,7 +96,6 @@ def forget_documents(
     if sum(value is not None for value in (ids, source, namespace)) != 1:
         msg = "give exactly one of ids, source and namespace to forget"
         raise InvalidInputError(msg)
-    services.require_open()
     catalog = services.store.catalog
     if namespace is not None:
         _forget_namespace(services, namespace_of(namespace))
@@ -168,7 +131,7 @@ def _forget_namespace(services: Services, namespace: str) -> None:
     services.delete_namespace_vectors(clock)
 
 
-def _unit_vectors(vectors: object) -> dict[str, Vector]:
+def to_unit_vectors(vectors: object) -> dict[str, Vector]:
     """Unit vectors by id.
 
     Raises:
@@ -182,20 +145,14 @@ def _unit_vectors(vectors: object) -> dict[str, Vector]:
     return {name: to_unit_vector(vector) for name, vector in vectors.items()}
 
 
-def sync_sources(
-    services: Services,
-    sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
-    *,
-    roots: Sequence[str],
-    splitter: TextSplitter | None,
-    split: bool,
-    allow_empty: bool,
-    dry_run: bool,
-) -> SyncPlan:
-    """Follow sources as they change; arguments, result and errors as ``CrabPath.sync``."""
-    services.require_open()
-    require_flags(split=split, allow_empty=allow_empty, dry_run=dry_run)
-    require_splitter(splitter)
+def read_sources(
+    services: Services, sources: Sources, roots: Sequence[str], *, allow_empty: bool
+) -> tuple[Iterable[Document], SyncScope, tuple[str, ...]]:
+    """Read what a sync follows; arguments and errors as ``CrabPath.sync``.
+
+    Returns:
+        The documents; what they are all documents of; and the files that were skipped.
+    """
     documents, paths = _documents_and_paths(sources)
     if paths and roots:
         msg = "roots are for documents: a path is its own root, leave them out"
@@ -213,12 +170,8 @@ def sync_sources(
         tuple(alias for folder in folders for alias in folder.aliases),
         frozenset(skipped),
     )
-    keys = services.settings.links.metadata_keys
-    chunking = Chunking(services.settings.ingest, splitter, split, keys)
     contents = (chain(folder.documents, folder.blank) for folder in folders)
-    nodes = chunking.nodes(chain(documents, *contents))
-    sync = Sync(services.ingest, services.identity, services.settings.sync.new_version_similarity)
-    return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
+    return chain(documents, *contents), scope, skipped
 
 
 def _read_folder(services: Services, path: SourcePath) -> SourceFolder:
@@ -229,9 +182,7 @@ def _read_folder(services: Services, path: SourcePath) -> SourceFolder:
     )
 
 
-def _documents_and_paths(
-    sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
-) -> tuple[list[Document], list[SourcePath]]:
+def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:
     """The documents and the paths among the arguments of a sync.
 
     Raises:

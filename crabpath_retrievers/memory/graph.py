@@ -1,19 +1,25 @@
-"""``memory.graph``: typed edges, their traversal, and searches that use them."""
+"""``memory.graph``: typed edges, their traversal, searches that use them, and an export."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import require_flags, text_of
 from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    MissingExtraError,
+)
 from crabpath_retrievers.learning.explicit import set_weights
 from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
+from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.typed_search.follow import (
     Neighbour,
     ReachedNode,
@@ -39,22 +45,22 @@ from crabpath_retrievers.typed_search.view import (
     validate_number,
 )
 
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
+
 QueryInput = str | Sequence[float]
 """A text, or a vector of shape ``[d]`` from the memory's own embedder."""
 
+_AT_ONCE = 1_000  # nodes that are read together
 _LAST_TURNS = 5_000  # turns from which influence is estimated
 _BOOST: Mapping[str, float] = {"caused_success": 0.3}
 
 
-class MemoryGraph:
+class MemoryGraph(Component):
     """Read and set typed edges, and search along them.
 
     The three searches record no turn, and nothing is learned from them.
     """
-
-    def __init__(self, services: Services) -> None:
-        """Work on the graph of a memory."""
-        self._services = services
 
     def add_edge(
         self,
@@ -88,11 +94,8 @@ class MemoryGraph:
                 itself.
             NotFoundError: There is no such node in the namespace.
         """
-        self._services.require_open()
-        kind, value = (
-            parse_edge_kind(edge_type, TYPED_KINDS_BY_NAME),
-            validate_number("weight", weight, -1.0, 1.0),
-        )
+        kind = parse_edge_kind(edge_type, TYPED_KINDS_BY_NAME)
+        value = validate_number("weight", weight, -1.0, 1.0)
         scope = self._services.scope(namespace)
         edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
@@ -126,7 +129,6 @@ class MemoryGraph:
             InvalidInputError: An unknown type or direction, or a weight out of range.
             NotFoundError: There is no such node in the namespace.
         """
-        self._services.require_open()
         kinds = parse_edge_kinds(edge_type)
         least = 0.0 if min_weight is None else validate_number("min_weight", min_weight, 0.0, 1.0)
         if not isinstance(direction, str) or direction not in ("out", "in"):
@@ -161,12 +163,9 @@ class MemoryGraph:
             InvalidInputError: An unknown type, or a number out of range.
             NotFoundError: There is no such node in the namespace.
         """
-        self._services.require_open()
         kinds = parse_edge_kinds([] if edge_types is None else edge_types)
-        hops, least = (
-            validate_count("max_hops", max_hops),
-            validate_number("min_weight", min_weight, 0.0, 1.0),
-        )
+        hops = validate_count("max_hops", max_hops)
+        least = validate_number("min_weight", min_weight, 0.0, 1.0)
         scope = self._services.scope(namespace)
         return traverse_edges(scope, text_of("start", start), kinds, hops, least)
 
@@ -196,7 +195,6 @@ class MemoryGraph:
             InvalidInputError: An unknown type, or a number or vector that cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        self._services.require_open()
         boosts = _BOOST if edge_boost is None else edge_boost
         if not isinstance(boosts, Mapping):
             msg = f"edge_boost must map edge types to numbers, not {format_value(edge_boost)}"
@@ -233,7 +231,6 @@ class MemoryGraph:
             EmbeddingMismatchError: The vector has another dimension.
         """
         services = self._services
-        services.require_open()
         checked, wanted = validate_weights(weights), validate_count("k", k)
         prior = services.settings.learning.usage_prior
         vector, scope = services.query_vector(query), services.scope(namespace)
@@ -262,13 +259,11 @@ class MemoryGraph:
             InvalidInputError: A number or vector that cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        self._services.require_open()
-        wanted, context = (
-            validate_count("k", k),
-            validate_count("temporal_context", temporal_context),
-        )
-        scope = self._services.scope(namespace)
-        return search_causal(scope, self._services.query_vector(query), wanted, context)
+        wanted = validate_count("k", k)
+        context = validate_count("temporal_context", temporal_context)
+        services = self._services
+        vector, scope = services.query_vector(query), services.scope(namespace)
+        return search_causal(scope, vector, wanted, context)
 
     def find_influence(
         self,
@@ -302,7 +297,6 @@ class MemoryGraph:
             MissingExtraError: statsmodels is not installed.
         """
         services = self._services
-        services.require_open()
         require_flags(dry_run=dry_run)
         if not (dry_run or services.settings.learning.influence):
             msg = (
@@ -318,6 +312,48 @@ class MemoryGraph:
         if not dry_run:
             self._write_influence(scope, pairs)
         return pairs
+
+    def to_networkx(
+        self,
+        edge_type: str | Iterable[str] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> "MultiDiGraph":
+        """The graph as one namespace sees it now, to analyse or draw; reads the whole corpus.
+
+        Args:
+            edge_type: One or several types; None for all, including those read from the text.
+            namespace: The namespace whose weights and notes count.
+
+        Returns:
+            A copy. Nodes are ids of chunks and notes, with ``title``; edges have the type as key
+            and as ``kind``, and the effective ``weight`` in [-1, 1], decay included.
+
+        Raises:
+            InvalidInputError: An unknown type.
+            MissingExtraError: networkx is not installed.
+        """
+        kinds, scope = parse_edge_kinds(edge_type), self._services.scope(namespace)
+        try:
+            from networkx import MultiDiGraph
+        except ImportError as error:
+            msg = "to_networkx needs networkx: pip install 'crabpath-retrievers[graph]'"
+            raise MissingExtraError(msg) from error
+        store, graph = scope.store, MultiDiGraph()
+        notes = store.notes.ids(scope.clock.key) if scope.clock.notes else ()
+        ids = split_batches([*store.catalog.chunk_ids(), *notes], _AT_ONCE)
+        keys = {key for part in ids for key in store.learned.keys(part).values()}
+        batches = list(split_batches(sorted(keys), _AT_ONCE))
+        heads = {head.key: head for batch in batches for head in scope.heads(batch)}
+        graph.add_nodes_from((head.id, {"title": head.title}) for head in heads.values())
+        for batch in batches:
+            for edge in store.typed_edges.edges(batch, scope.clock, kinds):
+                if edge.near in heads and edge.key in heads:
+                    kind = edge.kind.label
+                    graph.add_edge(
+                        heads[edge.near].id, edge.id, kind, kind=kind, weight=edge.weight
+                    )
+        return graph
 
     def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
         """Write edges in place of those of an earlier run; unchanged ones are not touched."""
@@ -344,3 +380,4 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
     bayesian_search = off_loop(MemoryGraph.bayesian_search)
     causal_search = off_loop(MemoryGraph.causal_search)
     find_influence = off_loop(MemoryGraph.find_influence)
+    to_networkx = off_loop(MemoryGraph.to_networkx)

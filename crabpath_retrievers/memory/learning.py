@@ -22,8 +22,7 @@ from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
 from crabpath_retrievers.transfer.replay_file import (
@@ -58,12 +57,8 @@ class ReplayReport(NamedTuple):
     bad: tuple[LineError, ...]
 
 
-class MemoryLearning:
+class MemoryLearning(Component):
     """Learn from waiting feedback, list and undo feedback, replay sessions, anchor nodes."""
-
-    def __init__(self, services: Services) -> None:
-        """Look after what a memory learns."""
-        self._services = services
 
     def learn_waiting(self) -> LearningTally:
         """Learn from the feedback that waits, and index what was learned elsewhere.
@@ -78,7 +73,6 @@ class MemoryLearning:
         Raises:
             StoreError: A store failed; the rest goes on waiting.
         """
-        self._services.require_open()
         return self._services.recorder.learn_waiting()
 
     def feedback(
@@ -101,7 +95,6 @@ class MemoryLearning:
             InvalidInputError: An argument cannot be used.
         """
         with limit_waiting(self._services.settings.time_limit):
-            self._services.require_open()
             require_count("limit", limit)
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             return self._services.store.history.find_feedback(giver, limit)
@@ -129,7 +122,6 @@ class MemoryLearning:
         Raises:
             InvalidInputError: Neither user nor source was given, or one cannot be used.
         """
-        self._services.require_open()
         return self._services.history.undo_all(user, source, namespace)
 
     def anchor(
@@ -155,7 +147,6 @@ class MemoryLearning:
             InvalidInputError: There is no such authority.
             NotFoundError: An id does not exist in this namespace.
         """
-        self._services.require_open()
         rank = Authority.of(authority)
         keys = resolve_nodes(self._services.store, texts_of(ids), namespace_of(namespace))
         self._services.store.apply([SetAuthority(tuple(keys.values()), rank)])
@@ -170,7 +161,7 @@ class MemoryLearning:
             text: The question.
             options: Fields of :class:`~crabpath_retrievers.core.query.Query`.
         """
-        return run(self._services.retrieval.evidence(validate_query(text, options)))
+        return run(self._services.retrieval.evidence(text, options))
 
     def replay(
         self,
@@ -202,7 +193,6 @@ class MemoryLearning:
                 checkpoint belongs to something else.
             StoreError: A store failed; replay the same file to go on.
         """
-        self._services.require_open()
         require_flags(skip_bad=skip_bad)
         path, name = path_of("sessions", sessions), namespace_of(namespace)
         bad = () if skip_bad else tuple(find_bad_lines(path))
@@ -300,8 +290,7 @@ class _Replay:
             self.before += past.said is None
             return asked.turn.id
         self.asked += 1
-        steps = retrieve_steps(
-            self._services,
+        steps = self._services.retrieval.steps(
             past.query,
             {
                 "k": self._k,

@@ -11,15 +11,11 @@ from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
 from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.maintenance.split import ModelTopicFinder, NodeSplitter, find_no_topics
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 
 
-class MemoryMaintenance:
+class MemoryMaintenance(Component):
     """Keep a memory small and healthy; call :meth:`run` from any scheduler."""
-
-    def __init__(self, services: Services) -> None:
-        """Maintain a memory."""
-        self._services = services
 
     def run(
         self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
@@ -44,7 +40,6 @@ class MemoryMaintenance:
             InvalidInputError: There is no such step.
             StoreLockedError: Maintenance, or an ingest, is running already.
         """
-        self._services.require_open()
         require_flags(dry_run=dry_run)
         return self.runner().run(steps, dry_run=dry_run)
 
@@ -59,7 +54,6 @@ class MemoryMaintenance:
         Raises:
             NotFoundError: The journal has no such run.
         """
-        self._services.require_open()
         self.runner().undo(text_of("run", run))
 
     def runner(self) -> MaintenanceRunner:
@@ -70,7 +64,7 @@ class MemoryMaintenance:
             services.store,
             services.settings,
             services.notes,
-            getattr(services.index, "find_existing", None),
+            services.index.find_existing,
             services.ingest.recover,
             NodeSplitter(
                 services.ingest, find_no_topics if model is None else ModelTopicFinder(model)
@@ -84,11 +78,10 @@ class MemoryMaintenance:
             namespace: The namespace; of one that was never used only the text is measured.
             record: Whether the report is saved for :meth:`health_history`.
         """
-        self._services.require_open()
         require_flags(record=record)
-        name, held = namespace_of(namespace), getattr(self._services.index, "find_existing", None)
+        services, name = self._services, namespace_of(namespace)
         return measure_health(
-            self._services.store, name, self._services.settings, held, record=record
+            services.store, name, services.settings, services.index.find_existing, record=record
         )
 
     def health_history(
@@ -99,7 +92,6 @@ class MemoryMaintenance:
         Raises:
             InvalidInputError: The limit is below 1.
         """
-        self._services.require_open()
         require_count("limit", limit)
         return load_past_reports(self._services.store, namespace_of(namespace), limit)
 
@@ -120,7 +112,6 @@ class MemoryMaintenance:
             InvalidInputError: The settings that the knobs start from are outside their limits.
             StoreError: The stored knobs are damaged, or were changed by somebody else meanwhile.
         """
-        self._services.require_open()
         return self._tuner().run(namespace_of(namespace), dry_run=dry_run)
 
     def knobs(self, namespace: str = DEFAULT_NAMESPACE) -> Knobs:
@@ -129,7 +120,6 @@ class MemoryMaintenance:
         Raises:
             StoreError: They are damaged.
         """
-        self._services.require_open()
         return self._tuner().knobs(namespace_of(namespace))
 
     def set_knobs(self, /, namespace: str = DEFAULT_NAMESPACE, **values: float) -> str:
@@ -146,7 +136,6 @@ class MemoryMaintenance:
             InvalidInputError: There is no such knob, or a value is outside its limits.
             StoreError: The other knobs are damaged, or were changed by somebody else meanwhile.
         """
-        self._services.require_open()
         return self._tuner().set_knobs(namespace_of(namespace), values)
 
     def reset_knobs(self, namespace: str = DEFAULT_NAMESPACE) -> str:
@@ -155,7 +144,6 @@ class MemoryMaintenance:
         Returns:
             The run id that :meth:`undo` takes.
         """
-        self._services.require_open()
         return self._tuner().reset(namespace_of(namespace))
 
     def reindex(self) -> int:
@@ -171,10 +159,10 @@ class MemoryMaintenance:
             ConfigurationError: The index holds vectors, and none of this memory.
             StoreError: A store failed.
         """
-        self._services.require_open()
-        self._services.reindexing.reindex_all()
-        self._services.save_vectors_place()
-        return self._services.index.count()
+        services = self._services
+        services.reindexing.reindex_all()
+        services.save_vectors_place(services.store.catalog.meta())
+        return services.index.count()
 
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)

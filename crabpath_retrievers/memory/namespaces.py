@@ -4,16 +4,12 @@ from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.history import Snapshot
 
 
-class MemoryNamespaces:
+class MemoryNamespaces(Component):
     """Take, restore and delete snapshots of namespaces; freeze and unfreeze their learning."""
-
-    def __init__(self, services: Services) -> None:
-        """Work on the namespaces of a memory."""
-        self._services = services
 
     def snapshot(self, namespace: str = DEFAULT_NAMESPACE, name: str | None = None) -> str:
         """Save all that a namespace has learned up to now.
@@ -29,12 +25,10 @@ class MemoryNamespaces:
             NotFoundError: There is no such namespace.
             InvalidInputError: The name exists already or cannot be used.
         """
-        self._services.require_open()
         return self._services.history.snapshot(namespace, name)
 
     def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
         """List the snapshots of a namespace, or with None of all, newest first."""
-        self._services.require_open()
         scope = None if namespace is None else namespace_of(namespace)
         return self._services.store.history.snapshots(scope)
 
@@ -55,7 +49,6 @@ class MemoryNamespaces:
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        self._services.require_open()
         return self._services.history.restore(snapshot, namespace)
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
@@ -64,7 +57,6 @@ class MemoryNamespaces:
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        self._services.require_open()
         self._services.history.delete(snapshot, namespace)
 
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
@@ -79,7 +71,6 @@ class MemoryNamespaces:
         self._set_frozen(namespace, frozen=False)
 
     def _set_frozen(self, namespace: str, *, frozen: bool) -> None:
-        self._services.require_open()
         self._services.store.apply([SetFrozen(namespace_of(namespace), frozen=frozen)])
 
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
@@ -18,22 +19,26 @@ from crabpath_retrievers.learning.agent_episodes import (
     EpisodeLearner,
     EpisodeState,
 )
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
-class MemoryRegions:
-    """Assign texts to regions, learn from episodes, and read the region MDP."""
+class EpisodeFields(TypedDict, total=False):
+    """Optional fields of an episode: see :meth:`MemoryRegions.learn_episode`."""
 
-    def __init__(self, services: Services) -> None:
-        """Work on the regions of a memory."""
-        self._services = services
+    texts: Sequence[str] | None
+    task_type: str | None
+    classify: ActionClassifier | None
+    episode_id: str | None
+
+
+class MemoryRegions(Component):
+    """Assign texts to regions, learn from episodes, and read the region MDP."""
 
     def levels(self) -> tuple[int, ...]:
         """The levels on which steps are counted, finest first; empty for a very small memory."""
-        self._services.require_open()
         return self._services.regions.levels()
 
     def assign(self, vector: str | Sequence[float], level: int | None = None) -> str:
@@ -52,15 +57,10 @@ class MemoryRegions:
             InvalidInputError: There is no such level, or the vector cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        services = self._services
-        services.require_open()
         hubs = self.models().hubs(level)
         if isinstance(vector, str):
-            (text,) = _checked_texts(vector, "a text")
-            services.identity.verify()
-            (key,) = hubs.nearest(services.embedder.query(text)[None])
-        else:
-            (key,) = hubs.nearest(to_unit_vector(vector)[None])
+            _checked_texts(vector, "a text")
+        (key,) = hubs.nearest(self._services.query_vector(vector)[None])
         return hubs.names[key]
 
     def assignments(self, level: int | None = None) -> dict[str, str]:
@@ -71,7 +71,6 @@ class MemoryRegions:
         Raises:
             NotFoundError: The level has no hub.
         """
-        self._services.require_open()
         return self.models().assignments(level)
 
     def mdp(self, level: int | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
@@ -85,7 +84,6 @@ class MemoryRegions:
             NotFoundError: The level has no hub, or steps are not counted on it.
             InvalidInputError: There is no such level.
         """
-        self._services.require_open()
         return RegionMDP(self, level, namespace=namespace)
 
     def learn_episode(
@@ -124,39 +122,32 @@ class MemoryRegions:
             NotFoundError: An id of no document, or a memory that is too small for regions.
             EmbeddingMismatchError: A vector has another dimension.
         """
-        self._services.require_open()
         name = namespace_of(namespace)
         if classify is not None and not callable(classify):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
-        experience = self._experience()
-        experience.require_regions()
+        services = self._services
+        rate = services.settings.learning.typed_rate
+        learner = EpisodeLearner(services.store, services.regions, services.history.prior, rate)
+        learner.require_regions()
         checked_states = self._checked_states(states, texts, name)
         if actions is None:
             actions = self._default_actions([state.node for state in checked_states], name)
         fields = {} if episode_id is None else {"id": episode_id}
         episode = AgentEpisode(
             states=checked_states,
-            actions=[
-                action if classify is None else classify(action)
-                for action in _as_list(actions, "actions")
-            ],
+            actions=[a if classify is None else classify(a) for a in _as_list(actions, "actions")],
             reward=validate_outcome(reward, name="reward"),
             task_type=task_type,
             namespace=name,
             **fields,
         )
-        return experience.learn(episode)
+        return learner.learn(episode)
 
     def models(self) -> RegionModels:
         """Regions and counts, read from the graph store alone."""
         services = self._services
         return RegionModels(services.store, services.regions, services.settings.region)
-
-    def _experience(self) -> EpisodeLearner:
-        services = self._services
-        rate = services.settings.learning.typed_rate
-        return EpisodeLearner(services.store, services.regions, services.history.prior, rate)
 
     def _checked_states(
         self, states: Sequence[Any] | None, texts: Sequence[str] | None, namespace: str
@@ -264,23 +255,11 @@ class RegionMDP(RegionModel):
         states: Sequence[Any] | None = None,
         actions: Sequence[Any] | None = None,
         reward: float | None = None,
-        *,
-        texts: Sequence[str] | None = None,
-        task_type: str | None = None,
-        classify: ActionClassifier | None = None,
-        episode_id: str | None = None,
+        **fields: Unpack[EpisodeFields],
     ) -> Receipt:
         """Learn from an episode of this namespace; as :meth:`MemoryRegions.learn_episode`."""
-        return self._regions.learn_episode(
-            states,
-            actions,
-            reward,
-            texts=texts,
-            task_type=task_type,
-            classify=classify,
-            episode_id=episode_id,
-            namespace=self.namespace,
-        )
+        learn = self._regions.learn_episode
+        return learn(states, actions, reward, namespace=self.namespace, **fields)
 
 
 def _as_list(values: Any, name: str) -> list[Any]:

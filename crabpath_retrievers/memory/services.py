@@ -5,11 +5,11 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -104,6 +104,7 @@ class Services:
             store,
             index,
             embedder,
+            self.identity,
             self.ranker,
             models,
             SeedSearch(store, index, settings, models),
@@ -124,8 +125,7 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        if hasattr(index, "refill"):
-            index.refill = self.reindexing.refill
+        index.refill = self.reindexing.fill
         if reindex:
             self.reindexing.reindex_all()
         else:
@@ -184,7 +184,7 @@ class Services:
             )
             empty = int(meta.get("nodes", 0)) == 0
             if empty or reindex or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
-                services.save_vectors_place()
+                services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.
             services._release.detach()
             undo.enter_context(closing(services.recorder))
@@ -227,10 +227,10 @@ class Services:
             self.identity.verify(vector)
         return vector
 
-    def save_vectors_place(self) -> None:
-        """Write into the graph store where its vectors are kept."""
-        saved, place = self.store.catalog.meta().get("vectors", OWN), vectors_place(self.index)
-        if place != saved:
+    def save_vectors_place(self, meta: Mapping[str, str]) -> None:
+        """Write into the graph store where its vectors are kept, unless its facts say so."""
+        place = vectors_place(self.index)
+        if place != meta.get("vectors", OWN):
             self.store.apply([PutMeta((("vectors", place),))])
 
     def delete_namespace_vectors(self, clock: Clock) -> None:
@@ -254,6 +254,24 @@ class Services:
         return sorted(others, key=lambda item: -item[1])[:k]
 
 
+class Component:
+    """Methods of a memory over its services."""
+
+    def __init__(self, services: Services) -> None:
+        """Work on the memory that has these services."""
+        self._all_services = services
+
+    @property
+    def _services(self) -> Services:
+        """The services of the memory.
+
+        Raises:
+            StoreUnavailableError: It was closed.
+        """
+        self._all_services.require_open()
+        return self._all_services
+
+
 def _close_within(seconds: float, stack: ExitStack) -> None:
     """Close parts; all their waiting for servers takes no longer than a time limit."""
     with limit_waiting(seconds):
@@ -274,14 +292,7 @@ def _router_of(router: Any) -> Router:
     return ChatModelRouter(router)
 
 
-class _Closable(Protocol):
-    """A resource of a memory."""
-
-    def close(self) -> None:
-        """Release files and connections."""
-
-
-def _close_all(*parts: _Closable) -> None:
+def _close_all(*parts: Recorder | VectorIndex | GraphStore) -> None:
     """Close every part in order, also when closing one of them fails."""
     with ExitStack() as stack:
         for part in reversed(parts):

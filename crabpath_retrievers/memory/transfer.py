@@ -6,7 +6,7 @@ from crabpath_retrievers.core.changes.archive import FillStore
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.whole_store import Dump
 from crabpath_retrievers.transfer.archive_reader import Archive, open_archive
 from crabpath_retrievers.transfer.export import ExportResult, export_archive
@@ -18,12 +18,8 @@ from crabpath_retrievers.transfer.import_ import (
 )
 
 
-class MemoryTransfer:
+class MemoryTransfer(Component):
     """Export a memory or a namespace into an archive, and import it elsewhere."""
-
-    def __init__(self, services: Services) -> None:
-        """Transfer to and from a memory."""
-        self._services = services
 
     def export(self, archive: str | Path, *, namespace: str | None = None) -> ExportResult:
         """Write the whole memory, or what one namespace has learned, into one file.
@@ -41,7 +37,6 @@ class MemoryTransfer:
             InvalidInputError: The path holds another file, or cannot be written.
         """
         services = self._services
-        services.require_open()
         path = path_of("archive", archive)
         return export_archive(
             services.store, path, None if namespace is None else namespace_of(namespace)
@@ -76,7 +71,6 @@ class MemoryTransfer:
             SchemaVersionError: It was written by a newer release.
             EmbeddingMismatchError: This memory was built with another embedder.
         """
-        self._services.require_open()
         require_flags(replace=replace)
         wanted = None if namespace is None else namespace_of(namespace)
         with (
@@ -118,9 +112,7 @@ class MemoryTransfer:
             msg = f"{place} holds {held} vectors already: choose an empty place"
             raise InvalidInputError(msg)
         imported = fill_store(services.store, fill, rows)
-        services.ingest.recover()
-        services.episodes.catch_up()
-        services.notes.catch_up()
+        services.reindexing.catch_up()
         return imported
 
     def _import_namespace(
@@ -131,8 +123,7 @@ class MemoryTransfer:
         before = services.store.walk.get_clock(name)
         imported = fill_namespace(services.store, archive, former, name, replace=replace)
         services.delete_namespace_vectors(before)
-        services.episodes.catch_up()
-        services.notes.catch_up()
+        services.reindexing.catch_up()
         return imported
 
 

@@ -217,13 +217,13 @@ class SeedSearch:
 
     def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
         """Log once that a vector store owned by others has documents that the graph lacks."""
-        if getattr(self._index, "unknown_reported", True):
+        if self._index.unknown_reported:
             return
         unknown = set(dense) - {head.id for head in heads}
         if unknown:
             hidden = self._store.catalog.find_chunks(ids=unknown, owners=(*SOURCE_OWNERS, RETIRED))
             if unknown := unknown - {known.id for known in hidden}:
-                self._index.report_unknown(sorted(unknown))  # type: ignore[attr-defined]
+                self._index.report_unknown(sorted(unknown))
 
 
 def _widen(seeds: SeedSettings) -> SeedSettings:

@@ -3,7 +3,7 @@
 Texts are tokenised here, so that words and phrases match alike on both databases.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -32,8 +32,10 @@ class FullText(Protocol):
     ) -> list[tuple[int, float]]:
         """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
 
-    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
+    def find_phrases(
+        self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
+    ) -> list[list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
 
 
 class Fts5:
@@ -77,14 +79,16 @@ class Fts5:
             ).fetchall()
         return [(key, max(0.0, score)) for key, score in rows]
 
-    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
-        match = '"' + " ".join(tokens) + '"'
-        rows = connection.exec_driver_sql(
-            "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?",
-            (match, limit),
-        )
-        return [key for (key,) in rows]
+    def find_phrases(
+        self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
+    ) -> list[list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        query = "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?"
+        with open_driver_cursor(connection) as cursor:
+            return [
+                [key for (key,) in cursor.execute(query, (f'"{" ".join(tokens)}"', limit))]
+                for tokens in phrases
+            ]
 
 
 class TsVector:
@@ -163,16 +167,18 @@ class TsVector:
         )
         return [(key, float(score)) for key, score in rows]
 
-    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
-        rows = connection.execute(
-            sa.text(
-                "SELECT node FROM crabpath_fulltext "
-                "WHERE tokens @@ CAST(:phrase AS tsquery) LIMIT :limit"
-            ),
-            {"phrase": " <-> ".join(f"'{token}'" for token in tokens), "limit": limit},
+    def find_phrases(
+        self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
+    ) -> list[list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        query = sa.text(
+            "SELECT node FROM crabpath_fulltext "
+            "WHERE tokens @@ CAST(:phrase AS tsquery) LIMIT :most"
         )
-        return [key for (key,) in rows]
+        quoted = (" <-> ".join(f"'{token}'" for token in tokens) for tokens in phrases)
+        return [
+            list(connection.scalars(query, {"phrase": phrase, "most": limit})) for phrase in quoted
+        ]
 
 
 def get_fulltext_index(dialect: str) -> FullText:
@@ -197,7 +203,7 @@ class FullTextReader(Queries):
         with self._store.open_reader() as connection:
             return self._index.search(connection, idf, limit, mean_length)
 
-    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
+    def find_phrases(self, phrases: Iterable[Sequence[str]], limit: int) -> list[list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
         with self._store.open_reader() as connection:
-            return self._index.phrase(connection, tokens, limit)
+            return self._index.find_phrases(connection, phrases, limit)

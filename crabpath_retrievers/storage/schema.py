@@ -4,6 +4,9 @@ First those of the corpus, which all namespaces share; then, from ``namespaces``
 of them asked and learned.
 """
 
+import zlib
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -16,7 +19,26 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
 )
+
+
+class CompressedText(TypeDecorator[str]):
+    """Text that is stored compressed; statements that bypass SQLAlchemy read it as bytes."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> bytes | None:
+        """Compress a text that is written."""
+        del dialect
+        return None if value is None else zlib.compress(value.encode(), level=1)
+
+    def process_result_value(self, value: bytes | None, dialect: Any) -> str | None:
+        """Decompress a text that was read."""
+        del dialect
+        return None if value is None else zlib.decompress(value).decode()
+
 
 metadata = MetaData()
 # SQLite only autoincrements a column declared INTEGER; PostgreSQL needs 64 bits spelled out.
@@ -74,7 +96,8 @@ Index(
 names = Table(
     "crabpath_names",
     metadata,
-    Column("name", Text, primary_key=True),
+    # Compared by code points, as on SQLite: names that begin alike stand together.
+    Column("name", Text().with_variant(Text(collation="C"), "postgresql"), primary_key=True),
     Column("node", Key, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
@@ -211,7 +234,9 @@ turns = Table(
     Column("created", Float, nullable=False),
     # Id of the LangChain run that asked.
     Column("run_id", String(64), index=True),
-    Column("record", Text, nullable=False),
+    # Copied from the record: ``trial:arm`` of its trial.
+    Column("arm", Text),
+    Column("record", CompressedText, nullable=False),
     Column("embedding", LargeBinary),
 )
 

@@ -12,7 +12,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from crabpath_retrievers.core.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
+from crabpath_retrievers.core.changes import (
+    Change,
+    ConsumeFeedback,
+    KeepFeedback,
+    PublishStaged,
+    PutEdges,
+    RecordTurn,
+)
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
@@ -205,8 +212,8 @@ class GraphStore:
     def apply(self, changes: Sequence[Change]) -> list[Any]:
         """Apply and journal all changes in one transaction, or none of them.
 
-        Afterwards they survive a power failure, except turn records, and learning from stored
-        feedback, which is repeated.
+        Afterwards they survive a power failure, except turn records, and what is repeated at the
+        next opening: learning from stored feedback, publishing and linking of staged documents.
 
         Returns:
             For each change what its writer returns; mostly None.
@@ -272,15 +279,21 @@ class GraphStore:
                 self.flush()
         except StoreError as error:
             _log.warning("turn records are lost: %s", error)
+        self._recorder.close()
         self._reader.dispose()
         self._engine.dispose()
+
+
+# What the next opening repeats if it is lost: documents that are staged durably are published and
+# linked again.
+_REPEATED = {PublishStaged, PutEdges}
 
 
 def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
     """Whether the commit need not be synced to disk; the next synced commit includes it."""
     kinds = {type(change) for change in changes}
     learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
-    return learned_again or kinds == {RecordTurn}
+    return learned_again or kinds == {RecordTurn} or kinds <= _REPEATED
 
 
 _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon

@@ -1,4 +1,4 @@
-"""The protocol of vector indexes.
+"""The base class of vector indexes.
 
 The SQL store has the vectors themselves, so an index only finds ids; scores are computed here in
 the same way for every index, whatever its distance.
@@ -6,8 +6,9 @@ the same way for every index, whatever its distance.
 One collection of vectors per namespace, in the vector store of the documents.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,13 +21,40 @@ FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
 
-class VectorIndex(Protocol):
-    """Finds the ids of nearest vectors. Implementations must be thread-safe."""
+class VectorIndex(ABC):
+    """Finds the ids of nearest vectors. Subclasses must be thread-safe.
+
+    What not every index can do has a default here.
+
+    Attributes:
+        foreign: Whether it belongs to another application, which alone deletes from it.
+        refill: Called after damaged files were replaced, to fill the index again; None leaves it
+            empty.
+        has_collections: Whether :meth:`beside` opens further collections.
+        unknown_reported: Whether documents that the graph does not know are not reported (again).
+    """
+
+    foreign: bool = False
+    refill: Callable[[], None] | None = None
+    has_collections: bool = False
+    unknown_reported: bool = True
 
     @property
+    def local(self) -> bool:
+        """Whether it is embedded, with files of its own in a directory."""
+        return False
+
+    @property
+    def generation(self) -> int:
+        """Number of times that damaged files were replaced since this process opened them."""
+        return 0
+
+    @property
+    @abstractmethod
     def description(self) -> str:
         """What and where the index is, for messages."""
 
+    @abstractmethod
     def upsert(
         self,
         ids: Sequence[str],
@@ -43,9 +71,11 @@ class VectorIndex(Protocol):
             metadatas: JSON-safe metadata to filter by.
         """
 
+    @abstractmethod
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
 
+    @abstractmethod
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first.
 
@@ -55,20 +85,51 @@ class VectorIndex(Protocol):
             filter: Condition on metadata, in the index's own syntax.
         """
 
+    @abstractmethod
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
         """Those of the ids whose metadata satisfies a filter."""
 
     def count(self) -> int:
-        """Number of vectors."""
+        """Number of vectors; -1 for an index that cannot count."""
+        return -1
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  an index without files has nothing to release
         """Release files and connections."""
+
+    def find_existing(self, ids: Sequence[str]) -> set[str] | None:  # noqa: ARG002
+        """Those of the ids that the index contains; None if it cannot be asked."""
+        return None
+
+    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
+        """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
+        return None
+
+    def inspect(self) -> None:  # noqa: B027  as above
+        """Read all files, and replace them if one is damaged."""
+
+    def ids(self) -> Iterable[list[str]]:
+        """All ids in pages; none of an index that cannot list them."""
+        return ()
+
+    def beside(self, name: str) -> "VectorIndex":
+        """Another collection in the same place; see ``has_collections``."""
+        raise NotImplementedError
+
+    def names_beside(self) -> list[str]:
+        """Names of the collections beside this one, in the form that :meth:`beside` expects."""
+        return []
+
+    def drop(self) -> None:
+        """Delete a collection beside another one, with all its vectors."""
+        raise NotImplementedError
+
+    def report_unknown(self, ids: Sequence[str]) -> None:  # noqa: B027  see ``unknown_reported``
+        """Log that the index contains documents that the graph does not know."""
 
 
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
     """Look-up of ids in a store owned by others; None for an index that the memory owns."""
-    find_existing: FindExisting | None = getattr(index, "find_existing", None)
-    return find_existing if getattr(index, "foreign", False) else None
+    return index.find_existing if index.foreign else None
 
 
 def find_deleted(
@@ -98,17 +159,17 @@ class CollectionEntry(NamedTuple):
 
 
 class NamespaceCollections:
-    """Opens collections on demand; an index without the method ``beside`` has none."""
+    """Opens collections on demand, in an index that has them."""
 
     def __init__(self, index: VectorIndex | None, name: str) -> None:
         """Use collections called ``name-<namespace key>`` in the store of ``index``."""
-        self._beside, self._name = getattr(index, "beside", None), name
+        self._index, self._name = index, name
         self._open: dict[int, VectorIndex] = {}
 
     @property
     def available(self) -> bool:
         """Whether the index supports further collections."""
-        return self._beside is not None
+        return self._index is not None and self._index.has_collections
 
     @property
     def open_namespaces(self) -> tuple[int, ...]:
@@ -118,8 +179,8 @@ class NamespaceCollections:
     def of(self, namespace: int) -> VectorIndex:
         """The collection of a namespace, given by key; it is created if it does not exist."""
         if namespace not in self._open:
-            assert self._beside is not None  # noqa: S101
-            self._open[namespace] = self._beside(f"{self._name}-{namespace}")
+            assert self._index is not None  # noqa: S101
+            self._open[namespace] = self._index.beside(f"{self._name}-{namespace}")
         return self._open[namespace]
 
     def upsert(self, entries: Iterable[CollectionEntry]) -> None:
@@ -165,4 +226,4 @@ class NamespaceCollections:
         if self.available:
             index = self.of(namespace)
             self._open.pop(namespace)
-            index.drop()  # type: ignore[attr-defined]
+            index.drop()

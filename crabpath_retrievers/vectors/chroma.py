@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -21,7 +22,8 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage.engine import build_disk_full_error
-from crabpath_retrievers.vectors.base import MetadataFilter
+from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
 from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
@@ -52,16 +54,14 @@ _retry = Retrying(
 )
 
 
-class ChromaIndex:
+class ChromaIndex(VectorIndex):
     """One Chroma collection in cosine space.
 
     If an embedded Chroma can no longer read its files, they are moved aside and an empty directory
-    takes their place, which :attr:`refill` fills again.
-
-    Attributes:
-        refill: Called once after that, in the thread that met the failure; None leaves the new
-            directory empty.
+    takes their place, which :attr:`refill` fills again, in the thread that met the failure.
     """
+
+    has_collections = True
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
         """Use an existing collection.
@@ -79,7 +79,6 @@ class ChromaIndex:
         self._directory: ChromaDirectory | None = None
         self._generation = 0
         self._main = self
-        self.refill: Callable[[], None] | None = None
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
@@ -243,25 +242,21 @@ class ChromaIndex:
         metadatas: Sequence[Mapping[str, Any]],
     ) -> None:
         """Add vectors, or replace those with the same id."""
-        for start in range(0, len(ids), self._batch):
-            part = slice(start, start + self._batch)
-            self._upsert_batch(list(ids[part]), vectors[part], metadatas[part])
 
-    def _upsert_batch(
-        self, ids: list[str], vectors: Sequence[Vector], metadatas: Sequence[Mapping[str, Any]]
-    ) -> None:
-        self._run(
-            lambda records: records.upsert(
-                ids=ids,
-                embeddings=np.asarray(vectors, dtype=np.float32),
-                metadatas=cast("Any", _complete_metadata(records, ids, metadatas)),
+        def write(records: "Collection", part: Sequence[tuple[str, Vector, Any]]) -> None:
+            names, some, metadata = map(list, zip(*part, strict=True))
+            records.upsert(
+                ids=names,
+                embeddings=np.asarray(some, dtype=np.float32),
+                metadatas=cast("Any", _complete_metadata(records, names, metadata)),
             )
-        )
+
+        for part in split_batches(zip(ids, vectors, metadatas, strict=True), self._batch):
+            self._run(partial(write, part=part))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
-        for start in range(0, len(ids), self._batch):
-            part = list(ids[start : start + self._batch])
+        for part in split_batches(ids, self._batch):
             self._run(lambda records, part=part: records.delete(ids=part))  # type: ignore[misc]
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
@@ -290,8 +285,7 @@ class ChromaIndex:
     def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that the collection contains."""
         existing: set[str] = set()
-        for start in range(0, len(ids), self._batch):
-            part = list(ids[start : start + self._batch])
+        for part in split_batches(ids, self._batch):
             page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
             existing |= set(page["ids"])
         return existing

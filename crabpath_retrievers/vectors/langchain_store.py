@@ -14,7 +14,8 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
-from crabpath_retrievers.vectors.base import MetadataFilter
+from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
 from crabpath_retrievers.vectors.chroma import keep_filterable
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
-class VectorStoreIndex:
+class VectorStoreIndex(VectorIndex):
     """Searches a LangChain vector store that others may own; ids are its document ids.
 
     The store embeds documents with its own embedder. It needs ``similarity_search_by_vector``, ids
@@ -58,9 +59,8 @@ class VectorStoreIndex:
             Document(id=node_id, page_content=text, metadata=_simplify(metadata))
             for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
         ]
-        for start in range(0, len(documents), _BATCH):
-            part = documents[start : start + _BATCH]
-            names = list(ids[start : start + _BATCH])
+        for part in split_batches(documents, _BATCH):
+            names = [str(document.id) for document in part]
             # Some stores merge metadata of an existing id, others refuse it.
             self._delete(self._find_present(names) or ())
             try:
@@ -75,8 +75,8 @@ class VectorStoreIndex:
 
     def _delete(self, ids: Sequence[str]) -> None:
         try:
-            for start in range(0, len(ids), _BATCH):
-                self._store.delete(list(ids[start : start + _BATCH]))
+            for part in split_batches(ids, _BATCH):
+                self._store.delete(part)
         except NotImplementedError as error:
             msg = f"{self.description} cannot delete: updating and forgetting need a store that can"
             raise ConfigurationError(msg) from error
@@ -161,13 +161,6 @@ class VectorStoreIndex:
             ids[0],
         )
 
-    def count(self) -> int:
-        """Always -1: the LangChain interface cannot count."""
-        return -1
-
-    def close(self) -> None:
-        """Does nothing: the store belongs to the caller."""
-
     def _find_present(self, ids: Sequence[str]) -> list[str] | None:
         """Those of the ids that the store contains; None if it cannot look up ids."""
         try:
@@ -178,10 +171,9 @@ class VectorStoreIndex:
     def _look_up(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that the store contains."""
         look_up = _find_reader(self._store, _LOOK_UPS) or _look_up_documents
-        existing: list[str] = []
-        for start in range(0, len(ids), _BATCH):
-            existing += look_up(self._store, list(ids[start : start + _BATCH]))
-        return existing
+        return [
+            node_id for part in split_batches(ids, _BATCH) for node_id in look_up(self._store, part)
+        ]
 
     def _to_own_error(self, error: Exception, condition: Any = None) -> CrabPathError:
         if isinstance(error, CrabPathError):

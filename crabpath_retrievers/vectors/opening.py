@@ -47,9 +47,8 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         return VectorStoreIndex(vectors)
     if hasattr(vectors, "get_or_create_collection"):
         return ChromaIndex.from_client(vectors)
-    if hasattr(vectors, "upsert") and hasattr(vectors, "filter_ids"):
-        index: VectorIndex = vectors
-        return index
+    if isinstance(vectors, VectorIndex):
+        return vectors
     msg = (
         f"vectors cannot be a {type(vectors).__name__}: "
         "pass a directory, the URL of a Chroma server, a Chroma client, a VectorStore "

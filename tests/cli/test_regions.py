@@ -1,6 +1,5 @@
 """``crabpath regions`` as a user runs it, beside a server that holds the vectors."""
 
-import json
 from collections import Counter
 from importlib.util import find_spec
 
@@ -8,10 +7,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
-from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.cli import app
 
 ODD = "[red]$x_$ 港 \u202e👩‍🚀 <b>"
 WAY = ["text 3", "text 50", "text 90"]
@@ -36,33 +33,20 @@ def memory(tmp_path_factory):
 
 
 @pytest.fixture
-def regions(memory):
-    """Runs the command on that memory, for Ann."""
-    place = memory.store.name.removeprefix("sqlite:///").removesuffix("/graph.sqlite")
-
-    def run(*given, namespace="ann"):
-        return CliRunner().invoke(
-            app, ["regions", *given, "--namespace", namespace, "--store", place]
-        )
-
-    return run
+def place(memory):
+    """The directory of that memory."""
+    return memory.store.name.removeprefix("sqlite:///").removesuffix("/graph.sqlite")
 
 
-def read(result):
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+@pytest.fixture
+def show(read, place):
+    """What the command shows of that memory, for Ann."""
+    return lambda *given: read("regions", *given, "-n", "ann", "--store", place)
 
 
-def complaint(result, code=2):
-    """What it complains about, on one line."""
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
-
-
-def test_shows_what_the_transition_model_knows(regions, memory):
+def test_shows_what_the_transition_model_knows(show, memory):
     """Quality, actions and sizes are those of the library; most visited first."""
-    found, model = read(regions("--json")), memory.regions.mdp(namespace="ann")
+    found, model = show(), memory.regions.mdp(namespace="ann")
     sizes = Counter(memory.regions.assignments().values())
     assert (found["level"], found["hubs"]) == (model.level, len(model.regions))
     rows = {row["region"]: row for row in found["regions"]}
@@ -80,22 +64,22 @@ def test_shows_what_the_transition_model_knows(regions, memory):
     assert sum(lead["share"] for lead in rows[start]["leads"]) == pytest.approx(1.0)
 
 
-def test_options(regions):
+def test_options(show, cli, place):
     """A type of task alone; few rows without reading the corpus; titles are only titles."""
-    found = read(regions("--json", "--task", "clean"))
+    found = show("--task", "clean")
     assert max(row["came"] for row in found["regions"]) == 2
     assert {a["action"]: a["trials"] for a in found["actions"]} == {"find": 2, "take": 2, ODD: 0}
-    (row,) = read(regions("--json", "--most", "1", "--no-sizes"))["regions"]
+    (row,) = show("--most", "1", "--no-sizes")["regions"]
     assert row["size"] is None
-    shown = regions("--most", "2").stdout
+    shown = cli("regions", "--most", "2", "-n", "ann", "--store", place).stdout
     assert all(said in shown for said in ("All regions together", "[red]", "take"))
 
 
 @pytest.mark.parametrize(("ending", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_a_plot_of_odd_titles(regions, tmp_path, ending, head):
+def test_a_plot_of_odd_titles(show, tmp_path, ending, head):
     """Neither formulas nor letters that the font lacks stop it."""
     file = tmp_path / f"regions.{ending}"
-    assert regions("--plot", str(file)).exit_code == 0
+    assert show("--plot", str(file))["regions"]
     assert file.read_bytes().startswith(head)
 
 
@@ -113,23 +97,21 @@ def test_a_plot_of_odd_titles(regions, tmp_path, ending, head):
         (("--json",), "nobody at all", "has no experience yet"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(regions, given, namespace, sentence):
-    assert sentence in complaint(regions(*given, namespace=namespace))
+def test_what_cannot_be_shown_is_said_in_a_sentence(refuse, place, given, namespace, sentence):
+    assert sentence in refuse("regions", *given, "-n", namespace, "--store", place)
 
 
-def test_where_there_are_no_regions(tmp_path):
+def test_where_there_are_no_regions(refuse, tmp_path):
     """Two hubs are the least; looking creates nothing."""
-    place = str(tmp_path / "tiny")
-    look = ["regions", "--store", place]
-    assert "there is no memory" in complaint(CliRunner().invoke(app, look))
+    assert "there is no memory" in refuse("regions")
     assert not list(tmp_path.iterdir())
-    with CrabPath.open(place, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+    with CrabPath.open("memory", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents([Document("text 0"), Document("text 1")])
-        assert "has no regions yet" in complaint(CliRunner().invoke(app, look))
+        assert "has no regions yet" in refuse("regions")
 
 
-def test_a_plot_needs_the_extra(regions, monkeypatch):
+def test_a_plot_needs_the_extra(refuse, monkeypatch):
     hidden = "crabpath_retrievers.evaluation.requirements.find_spec"
     monkeypatch.setattr(hidden, lambda name: None if name == "matplotlib" else find_spec(name))
-    said = complaint(regions("--plot", "x.png"), code=1)
+    said = refuse("regions", "--plot", "x.png", code=1)
     assert "crabpath-retrievers[local,eval]" in said.replace(" ", "")

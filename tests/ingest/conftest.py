@@ -14,6 +14,7 @@ from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import _PROBE
 
 
@@ -37,7 +38,7 @@ class HashedWords(Embeddings):
         return vector.tolist()
 
 
-class DictIndex:
+class DictIndex(VectorIndex):
     """A vector index that the memory owns, as a dictionary: ``rows`` has vectors and metadata."""
 
     description = "dictionary"
@@ -61,9 +62,6 @@ class DictIndex:
 
     def count(self) -> int:
         return len(self.rows)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch_size=16))

@@ -379,7 +379,7 @@ def test_nothing_of_a_forgotten_text_is_left(memory, document):
     with memory.store.open_reader() as connection:
         for line in connection.connection.driver_connection.iterdump():
             assert "xylophone" not in line.lower() or line.startswith('INSERT INTO "crabpath_full')
-    assert memory.store.fulltext.phrase(["xylophone"], 5) == []
+    assert memory.store.fulltext.find_phrases([["xylophone"]], 5)[0] == []
     assert [d.node.id for d in memory.retrieve("xylophone", k=2).documents] == ["a"]
 
 

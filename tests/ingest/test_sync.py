@@ -77,8 +77,8 @@ def test_an_edited_section_keeps_its_id(memory, docs, synced, contents):
     assert 0.92 < section.similarity < 1
     assert read_ids(memory, docs) == synced
     assert "pause" in contents(memory)[synced["Deploy"]]
-    assert memory.store.fulltext.phrase(["pause", "for"], 5)
-    assert not memory.store.fulltext.phrase(["wait", "for"], 5)
+    assert memory.store.fulltext.find_phrases([["pause", "for"]], 5)[0]
+    assert not memory.store.fulltext.find_phrases([["wait", "for"]], 5)[0]
     assert not memory.sync(docs)
     source = {"source": (docs / "release.md").as_posix()}
     assert memory.add_documents([Document(edited, metadata=source)]).unchanged == 2

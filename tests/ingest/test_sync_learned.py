@@ -113,7 +113,7 @@ def test_what_retires_is_hidden_and_remembered(shared, keys):
         assert len(found) == (4 if name == "a" else 3)  # a has its note
         boosted = shared.graph.search(QUERY, k=4, namespace=name)
         assert gone not in {hit.node.id for hit in boosted}
-    assert not shared.store.fulltext.phrase(["rollback", "script"], 5)
+    assert not shared.store.fulltext.find_phrases([["rollback", "script"]], 5)[0]
     assert gone not in shared.index.search(shared.embedder.query(QUERY), 9)
     sync(shared, TEXTS)
     assert read_learned(shared) == before

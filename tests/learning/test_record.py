@@ -219,9 +219,9 @@ async def test_arecord_does_not_block(open_memory, host_of, apply):
         receipts = await asyncio.gather(*(memory.aio.record(Feedback(t, 1.0)) for t in turns))
         assert {receipt.status for receipt in receipts} == {expected}
         assert (await memory.aio.record(Feedback("nope", 1.0))).status != "applied"
-        # The query behind which a look for the episodes of others is due hands it to a thread.
+        # The feedback after which a look for new episodes is due hands it to a thread.
         memory._services.recorder._checked_at -= 1
-        await retriever.ainvoke("Which fruit is red?")
+        await memory.aio.record(Feedback("nope", 1.0))
         assert not memory._services.recorder.is_backlog_due()
     await asyncio.to_thread(memory.close)
 

@@ -59,17 +59,6 @@ async def test_the_default_model_is_loaded_off_the_loop(tmp_path, embeddings, mo
     fresh.memory.close()
 
 
-async def test_questions_while_documents_are_added(embeddings):
-    passages = read_passages(30)
-    retriever = CrabPathRetriever.from_documents(passages[:10], embeddings, k=5)
-    adding = asyncio.create_task(retriever.aadd_documents(passages[10:]))
-    answers = [await retriever.ainvoke(question) for question in QUESTIONS[:5]]
-    await adding
-    assert [len(answer) for answer in answers] == [5] * 5
-    assert len(await retriever.ainvoke(QUESTIONS[0], k=100)) == retriever.memory.info()["nodes"]
-    retriever.memory.close()
-
-
 async def test_a_cancelled_question_leaves_the_memory_usable(forty):
     task = asyncio.create_task(forty.ainvoke(QUESTIONS[0]))
     await asyncio.sleep(0)

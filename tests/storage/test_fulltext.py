@@ -63,7 +63,7 @@ def test_phrases_match_alike(store, texts):
     """A phrase finds the same texts on both databases, whatever its script and signs."""
     names = {key: name for name, key in texts.items()}
     for words, expected in PHRASES.items():
-        found = store.fulltext.phrase(tokenise(words), 20)
+        found = store.fulltext.find_phrases([tokenise(words)], 20)[0]
         assert {names[key] for key in found} == expected, words
 
 
@@ -71,7 +71,7 @@ def test_every_word_finds_its_own_text(store, texts):
     """Each token of each text, searched alone, finds exactly the texts that hold it."""
     for token in {t for text in TEXTS.values() for t in tokenise(text)}:
         expected = {texts[name] for name, text in TEXTS.items() if token in tokenise(text)}
-        assert set(store.fulltext.phrase([token], 20)) == expected
+        assert set(store.fulltext.find_phrases([[token]], 20)[0]) == expected
         assert {key for key, _ in store.fulltext.search({token: 1.0}, 20, 5.0)} == expected
 
 
@@ -87,7 +87,7 @@ def test_any_phrase_of_any_text_finds_it(store, graph, make, texts, data):
     start = data.draw(st.integers(0, max(0, len(words) - 1))) if data else 0
     phrase = words[start : start + 3]
     expected = {k for k, text in zip(keys, clean, strict=True) if phrase and contains(text, phrase)}
-    assert set(store.fulltext.phrase(phrase, 10)) == expected
+    assert set(store.fulltext.find_phrases([phrase], 10)[0]) == expected
 
 
 def test_search_ranks_rare_words_and_short_texts_higher(store, graph, make):
@@ -107,7 +107,7 @@ def test_search_ranks_rare_words_and_short_texts_higher(store, graph, make):
 def test_titles_are_searched_with_the_text(store, graph, make):
     """A word of the title finds the node, and counts once where the text repeats the title."""
     graph.publish(make("1", "plain text", title="Kiwi"), make("2", "Kiwi plain", title="Kiwi"))
-    assert len(store.fulltext.phrase(["kiwi"], 5)) == 2
+    assert len(store.fulltext.find_phrases([["kiwi"]], 5)[0]) == 2
     assert store.walk.read_facts("a", ["kiwi"])[1:4] == ({"kiwi": 2}, 2, 2.5)  # (3 + 2 tokens) / 2
 
 
@@ -117,17 +117,17 @@ def test_long_texts_are_searched_to_their_end(store, graph, make, word):
     text = " ".join(word.format(number) for number in range(10_000))[:50_000]
     (key,) = graph.publish(make("long", text))
     first, *_, last = tokenise(text)
-    assert store.fulltext.phrase([first], 5) == store.fulltext.phrase([last], 5) == [key]
+    assert store.fulltext.find_phrases([[first], [last]], 5) == [[key], [key]]
 
 
 @pytest.mark.slow
 def test_a_text_beyond_the_limits_of_a_database_is_stored(store, graph, make):
     """A megabyte of distinct words are accepted and their beginning is searchable."""
     (key,) = graph.publish(make("huge", " ".join(f"token{i}" for i in range(90_000))))
-    assert store.fulltext.phrase(["token0", "token1"], 5) == [key]
+    assert store.fulltext.find_phrases([["token0", "token1"]], 5)[0] == [key]
 
 
 def test_words_of_unreasonable_length_are_cut(store, graph, make):
     """A base64 block is no word: it is cut, stored and found."""
     (key,) = graph.publish(make("blob", "A1b2" * 5000 + " " + LIGATURE * 500))
-    assert store.fulltext.phrase(tokenise("A1b2" * 5000), 5) == [key]
+    assert store.fulltext.find_phrases([tokenise("A1b2" * 5000)], 5)[0] == [key]

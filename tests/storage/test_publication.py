@@ -28,11 +28,11 @@ def test_staged_nodes_are_invisible_until_published_and_wait_for_edges(store, gr
     for name in ("id", "content", "title", "position", "metadata", "digest"):
         assert getattr(staged, name) == getattr(node, name)
     assert store.catalog.documents(["a"]) == {}
-    assert store.fulltext.phrase(["hidden"], 5) == []
+    assert store.fulltext.find_phrases([["hidden"]], 5)[0] == []
     assert store.catalog.has_unfinished_ingest()
     store.apply([PublishStaged()])
     assert store.catalog.documents(["a"])["a"].content == "hidden words"
-    assert len(store.fulltext.phrase(["hidden"], 5)) == 1
+    assert len(store.fulltext.find_phrases([["hidden"]], 5)[0]) == 1
     assert store.catalog.all_ids() == ["a"]
     assert store.catalog.get_unlinked_keys() == graph.keys("a")
     store.apply([PutEdges((), tuple(graph.keys("a"))), ConfirmIndexDeletions(("b",))])
@@ -51,8 +51,8 @@ def test_a_replaced_node_keeps_its_key_and_what_was_learned(store, graph, make):
     graph.join(a, b)
     weights = {p.kind: p.weight for p in store.walk.get_outgoing_edges([a], clock).pointers}
     assert weights[EdgeKind.LINK] == pytest.approx(0.7)  # prior .5 + .2
-    assert store.fulltext.phrase(["old"], 5) == []
-    assert store.fulltext.phrase(["new"], 5) == [a]
+    assert store.fulltext.find_phrases([["old"]], 5)[0] == []
+    assert store.fulltext.find_phrases([["new"]], 5)[0] == [a]
 
 
 def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
@@ -71,7 +71,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     assert after.pop(tables.namespaces.name) != before.pop(tables.namespaces.name)  # it learned
     assert after == before
     assert store.walk.read_facts("a", ["one", "two", "three"]) == frequencies
-    assert store.fulltext.phrase(["three"], 5) == []
+    assert store.fulltext.find_phrases([["three"]], 5)[0] == []
 
 
 def test_removed_ids_wait_in_the_trash_for_their_vectors(store, graph, make):

@@ -63,6 +63,22 @@ def test_what_waits_is_written_in_batches_and_in_order():
     assert len(database.batches) <= 2
 
 
+def test_one_thread_writes_what_comes_soon_and_closing_ends_it():
+    """To start a thread for every turn costs the answers more."""
+    before = set(threading.enumerate())
+    database = Database()
+    database.add(1)
+    database.writer.settle()
+    (thread,) = set(threading.enumerate()) - before
+    database.add(2)
+    database.writer.settle()
+    assert thread.is_alive()
+    database.writer.close()
+    thread.join(1)
+    assert not thread.is_alive()
+    assert database.written == ["t1", "t2"]
+
+
 def test_a_database_that_is_away_gets_its_turns_later():
     """Settling says what is wrong and keeps the record; with the next one both are written."""
     trouble = [AWAY]

@@ -178,13 +178,3 @@ def test_a_turn_without_vector_makes_no_note(memory):
     kept = memory.store.learned.get_feedback(receipt.feedback_id)
     assert (kept.status, memory.info()["notes"]) == ("applied", 0)
     assert "not kept as a note" in kept.note
-
-
-def test_a_correction_that_waits_is_learned_at_the_next_open(open_memory):
-    with open_memory(learning=EXTERNAL) as memory:
-        memory.record(Feedback(memory.retrieve(QUESTION).turn.id, -1.0, correction=RIGHT))
-    with open_memory() as memory:
-        assert memory.info()["notes"] == 1
-        assert memory.retrieve(RIGHT).documents[0].node.content == RIGHT
-        counts = {"waiting": 0, "applied": 1, "refused": 0}
-        assert memory.store.learned.count_feedback() == counts

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 import tables as schema
 from langchain_core.documents import Document
 
-from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import DuplicateIdError, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import AdjustWeights, StageNodes, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -138,13 +138,6 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret, index_v
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.get_clock("ann").notes == 1
-
-
-def test_feedback_about_a_note_stays_in_its_namespace(memory, asker, secret):
-    turn = asker.ask(QUESTION, "ann").turn.id
-    assert memory.record(Feedback(turn, 1.0, used=[secret, "b"])).status == "applied"
-    assert memory.store.notes.get_facts([secret])[0].uses == 1
-    assert secret not in asker.found(QUESTION, "bob")
 
 
 def test_a_filter_hides_notes(memory, asker):

@@ -6,7 +6,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import SetFrozen
-from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
+from crabpath_retrievers.errors import EmbeddingMismatchError
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -196,16 +196,6 @@ def test_a_question_that_others_answered_too_stays_without_the_note(memory):
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
 
 
-async def test_the_async_forms(memory, authority):
-    taught = await memory.aio.teach(TEXT, query=QUESTION)
-    directed = await memory.aio.teach("Be brief.", kind="directive")
-    corrected = await memory.aio.correct("Red is a colour.", wrong=["a"])
-    assert await memory.aio.learning.anchor([taught, "b"], "canonical") == 2
-    facts = memory.store.notes.get_facts([taught, directed, corrected])
-    assert {fact.kind for fact in facts} == {"teaching", "directive", "correction"}
-    assert authority(taught, "b") == [1, 1]
-
-
 def test_an_empty_memory_remembers_the_embedder_of_its_first_note(tmp_path):
     with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         note = memory.teach(TEXT)
@@ -213,13 +203,6 @@ def test_an_empty_memory_remembers_the_embedder_of_its_first_note(tmp_path):
     other = CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=8))
     with other, pytest.raises(EmbeddingMismatchError):
         other.teach("more")
-
-
-def test_a_closed_memory_says_so(memory):
-    memory.close()
-    for method in (memory.teach, memory.correct, memory.learning.anchor):
-        with pytest.raises(StoreUnavailableError, match="was closed"):
-            method("a")
 
 
 @pytest.mark.slow

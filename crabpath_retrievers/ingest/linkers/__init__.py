@@ -3,13 +3,12 @@
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.ingest.linkers.base import (
     Linker,
+    LinkLinker,
     NearestNeighbours,
     SiblingLinker,
     SimilarLinker,
 )
-from crabpath_retrievers.ingest.linkers.link import LinkLinker
-from crabpath_retrievers.ingest.linkers.mention import MentionLinker
-from crabpath_retrievers.ingest.linkers.shared_term import SharedTermLinker
+from crabpath_retrievers.ingest.linkers.names import MentionLinker, SharedTermLinker
 
 
 def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:

@@ -1,11 +1,12 @@
-"""The linker protocol, and a helper that makes edges.
+"""The linker protocol, and the linkers that read no names.
 
-Linker ``sibling``: neighbouring chunks of the same source.
-
-Linker ``similar``: nearest neighbours by embedding. Optional: search finds most of them.
+Linker ``sibling``: neighbouring chunks of the same source. Linker ``link``: Markdown, wiki and HTML
+links, and metadata values that documents share. Linker ``similar``: nearest neighbours by
+embedding; optional, since search finds most of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -32,12 +33,11 @@ def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) 
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))
 
 
-class SiblingLinker:
+@dataclass(frozen=True)
+class SiblingLinker(Linker):
     """Links each chunk to the previous and the next one, both ways."""
 
-    def __init__(self, settings: LinkSettings) -> None:
-        """Use the priors of ``settings``."""
-        self._settings = settings
+    settings: LinkSettings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return edges of the new nodes and of their neighbours, whose own neighbours changed."""
@@ -47,26 +47,75 @@ class SiblingLinker:
             touched = {key for pair in pairs if given & set(pair) for key in pair}
             for first, second in pairs:
                 if first in touched or second in touched:
-                    yield make_edge(self._settings, first, second, EdgeKind.SIBLING)
-                    yield make_edge(self._settings, second, first, EdgeKind.SIBLING)
+                    yield make_edge(self.settings, first, second, EdgeKind.SIBLING)
+                    yield make_edge(self.settings, second, first, EdgeKind.SIBLING)
+
+
+@dataclass(frozen=True)
+class LinkLinker(Linker):
+    """Resolves links of new and of stored documents, so the order of ingest does not matter."""
+
+    settings: LinkSettings
+
+    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
+        """Return edges for links from the new nodes, and for stored links that lead to them."""
+        keys = [node.key for node in new]
+        pairs = dict.fromkeys(
+            (*self._find_outgoing(keys, store), *self._find_incoming(keys, store))
+        )
+        back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
+        for source, target in pairs:
+            if source == target:
+                continue
+            yield make_edge(self.settings, source, target, EdgeKind.LINK)
+            if back.get(target, 0) < self.settings.max_back_links:
+                back[target] = back.get(target, 0) + 1
+                yield make_edge(self.settings, target, source, EdgeKind.LINKED_BY)
+
+    def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Yield pairs (new node, node that it links to)."""
+        references = store.references(keys)
+        owners = store.find_addressed(sorted({t for found in references.values() for t in found}))
+        for key, found in references.items():
+            for target in found:
+                yield from (
+                    (key, owner) for owner in self._resolve_target(target, owners.get(target, ()))
+                )
+
+    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Yield pairs (node that links to it, new node)."""
+        addresses = store.addresses(keys)
+        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
+        specific = [
+            address for address, found in owners.items() if self._resolve_target(address, found)
+        ]
+        readers = store.find_referring(sorted(specific))
+        for key, found in addresses.items():
+            for address in found:
+                yield from ((reader, key) for reader in readers.get(address, ()))
+
+    def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
+        """Return the nodes that a target leads to; none if it is ambiguous."""
+        shared = target.startswith("metadata:")
+        most = self.settings.max_chunks_per_term if shared else self.settings.max_owners
+        return owners if len(owners) <= most else ()
 
 
 NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
 """Maps a node id and a number to the keys and cosines of its nearest neighbours."""
 
 
-class SimilarLinker:
+@dataclass(frozen=True)
+class SimilarLinker(Linker):
     """Links each node to its nearest neighbours, both ways."""
 
-    def __init__(self, settings: LinkSettings, neighbours: NearestNeighbours) -> None:
-        """Use the bounds of ``settings`` and a nearest-neighbour search."""
-        self._settings = settings
-        self._neighbours = neighbours
+    settings: LinkSettings
+    neighbours: NearestNeighbours
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
         """Return edges between each new node and its neighbours."""
         for node in new:
-            for other, cosine in self._neighbours(node.id, self._settings.similar_neighbours):
-                if other != node.key and cosine >= self._settings.min_similarity:
-                    yield make_edge(self._settings, node.key, other, EdgeKind.SIMILAR)
-                    yield make_edge(self._settings, other, node.key, EdgeKind.SIMILAR)
+            for other, cosine in self.neighbours(node.id, self.settings.similar_neighbours):
+                if other != node.key and cosine >= self.settings.min_similarity:
+                    yield make_edge(self.settings, node.key, other, EdgeKind.SIMILAR)
+                    yield make_edge(self.settings, other, node.key, EdgeKind.SIMILAR)

@@ -33,6 +33,7 @@ from crabpath_retrievers.storage.sql_tools import (
     Queries,
     decode_rows,
     decode_vector,
+    split_batches,
 )
 
 EdgeTriple = tuple[int, int, EdgeKind]
@@ -177,12 +178,12 @@ _EPISODE_COLUMNS = (
 # The sum keeps the planner from the index on namespaces, which leads to all their episodes.
 _IN_NAMESPACE = episodes.c.namespace + 0 == sa.bindparam("namespace")
 _EPISODES = CompiledSelect(
-    sa.union_all(
-        sa.select(*_EPISODE_COLUMNS).where(
-            _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
-        ),
-        sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0),
+    sa.select(*_EPISODE_COLUMNS).where(
+        _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
     )
+)
+_QUEUED_EPISODES = CompiledSelect(
+    sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0)
 )
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
 _IS_PRIMARY = aliases.c.position == 0
@@ -259,10 +260,24 @@ class LearnedQueries(Queries):
         rows = self._run(_USAGE, namespace=namespace, keys=list(keys))
         return {key: UsageCounts(*counts) for key, *counts in rows}
 
-    def episodes(self, namespace: int, ids: Sequence[str]) -> list[StoredEpisode]:
-        """The episodes with these ids, and all that are queued for the index."""
+    def episodes(
+        self, namespace: int, ids: Sequence[str], *, queued: bool = False
+    ) -> list[StoredEpisode]:
+        """The episodes with these ids; with ``queued`` also all that wait for the index."""
         rows = self._run(_EPISODES, namespace=namespace, ids=list(ids))
+        if queued:
+            rows = [*rows, *self._run(_QUEUED_EPISODES, namespace=namespace)]
         return _decode_episodes({row[0]: row for row in rows}.values())
+
+    def episode_vectors(self, namespace: int, ids: Iterable[str]) -> dict[str, Vector]:
+        """Unit query vectors ``[d]``, half precision, of the episodes with these ids."""
+        found: dict[str, Vector] = {}
+        for part in split_batches(ids):
+            query = sa.select(episodes.c.id, episodes.c.embedding)
+            query = query.where(_IN_NAMESPACE, episodes.c.id.in_(part))
+            for name, data in self._rows(query.params(namespace=namespace)):
+                found[name] = decode_vector(data)
+        return found
 
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
         """The latest episodes of a namespace, for vector indexes that hold no episodes."""
@@ -274,9 +289,9 @@ class LearnedQueries(Queries):
         )
         return _decode_episodes(self._rows(query))
 
-    def episode_ids(self, namespace: int) -> list[str]:
-        """Ids of all episodes of a namespace."""
-        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace)
+    def episode_ids(self, namespace: int, limit: int | None = None) -> list[str]:
+        """Ids of all episodes of a namespace, or of so many."""
+        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace).limit(limit)
         return self._scalars(query)
 
     def count_unindexed_episodes(self) -> int:

@@ -1,5 +1,6 @@
 """Reads of the linkers: names, mentions, link targets, and the order of chunks."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -68,6 +69,19 @@ _IN_ORDER = CompiledSelect(
     )
 )
 
+# A name is stored as its tokens with a space between, which sorts before every letter.
+_LONGER_NAMES = """
+SELECT value, name FROM (
+    SELECT value, (
+        SELECT name FROM crabpath_names WHERE name >= value ORDER BY name LIMIT 1
+    ) AS name FROM {rows} AS given
+) AS found WHERE name = value OR substr(name, 1, length(value) + 1) = value || ' '
+"""
+_JSON_ROWS = {
+    "sqlite": "json_each(:given)",
+    "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
+}
+
 
 @cache
 def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> CompiledSelect:
@@ -104,13 +118,27 @@ class LinkQueries(Queries):
         """Keys of the nodes with these names, by name; unknown names are left out."""
         return _group_by_key(self._find(names.c.name, candidates, names.c.name, names.c.node))
 
+    def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
+        """The first stored name that is a text, or begins with it and another word, by text.
+
+        Texts with which no name begins are left out.
+        """
+        with self._store.open_reader() as connection:
+            query = sa.text(_LONGER_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
+            return {
+                text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
+            }
+
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
         return _group_by_key(self._find(names.c.node, keys, names.c.node, names.c.name))
 
-    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that contain the tokens next to each other, in order."""
-        return self._fulltext.phrase(tokens, limit)
+    def find_phrases(
+        self, phrases: Iterable[tuple[str, ...]], limit: int
+    ) -> dict[tuple[str, ...], list[int]]:
+        """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        distinct = list(dict.fromkeys(phrases))
+        return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""

@@ -1,6 +1,7 @@
 """Reads of turn records, of the journal, and of A/B trials."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -217,7 +218,7 @@ class TurnLog(Queries):
 
 def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
     """Parse a row: ids of the nodes in its record, the record, vector, consumer, and state."""
-    record = json.loads(row[0])
+    record = from_json(zlib.decompress(row[0]))
     return set(_iterate_nodes(record)), record, *row[1:3], decode_state(row[3:])
 
 
@@ -304,7 +305,7 @@ class TrialQueries(Queries):
             since: Seconds since the epoch.
             until: Seconds since the epoch.
         """
-        labelled = turns.c.record.contains(f'"arm":"{name}:', autoescape=True)
+        labelled = turns.c.arm.startswith(f"{name}:", autoescape=True)
         in_namespaces = [namespaces.c.name.endswith(suffix, autoescape=True) for suffix in suffixes]
         query = (
             sa.select(turns.c.id)

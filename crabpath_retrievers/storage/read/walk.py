@@ -72,7 +72,8 @@ class Frontier(NamedTuple):
 _IS_CLOCK, _IS_TERM, _IS_COUNTER, _IS_NAME = range(4)
 
 _HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
-_IS_VISIBLE = sa.or_(nodes.c.owner == 0, nodes.c.owner == sa.bindparam("namespace"))
+_ZERO = sa.literal_column("0", sa.Integer)
+_IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
 _BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 _BY_KEY = sa.select(*_HEAD).where(
     _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))

@@ -143,6 +143,7 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
         "clock": clock,
         "created": turn.created,
         "run_id": turn.run_id,
+        "arm": turn.arm,
         "record": record.decode(),
         "embedding": None if change.vector is None else encode_vector(change.vector),
     }

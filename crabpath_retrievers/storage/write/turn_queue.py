@@ -22,11 +22,14 @@ from crabpath_retrievers.errors import (
 _log = logging.getLogger(__name__)
 _TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
 _MAX_WAITING = 256  # turn records in the queue before answers wait
+# An idle writer waits for the next record so many times so many seconds: to start a thread costs
+# an answer more than to wake one. In between it looks whether the program ends, which waits for it.
+_IDLE_CHECKS, _IDLE_SECONDS = 10, 0.1
 _TIMEOUT = "turn records are still being written: is the database answering?"
 
 
 class TurnWriter:
-    """A queue of turn records, with one thread that writes them.
+    """A queue of turn records, with one thread that writes them; it ends after an idle second.
 
     While the database is unavailable, or its disk is full, at most 256 records wait; the next
     record starts another attempt.
@@ -40,15 +43,17 @@ class TurnWriter:
         self._thread: threading.Thread | None = None
         self._error: CrabPathError | None = None
         self._lost = 0
+        self._writing = False
+        self._closed = False
 
     def add(self, record: RecordTurn) -> None:
         """Add a record; waits only while the queue is full."""
         with track_waiting() as deadline, self._changed:
-            while len(self._waiting) >= _MAX_WAITING and self._thread is not None:
+            while len(self._waiting) >= _MAX_WAITING and self._is_running():
                 if not self._changed.wait(_get_remaining(deadline)):
                     break  # the oldest records are dropped
             self._enqueue([*self._waiting, record])
-            self._start_thread()
+            self._wake_thread()
 
     def settle(self) -> None:
         """Wait until all records are written.
@@ -61,15 +66,30 @@ class TurnWriter:
             return
         with track_waiting() as deadline, self._changed:
             if self._waiting:
-                self._start_thread()
-            while self._thread is not None:
+                self._wake_thread()
+            while (self._waiting or self._writing) and self._is_running():
                 if not self._changed.wait(_get_remaining(deadline)):
                     raise StoreUnavailableError(_TIMEOUT)
             if self._waiting and self._error is not None:
                 raise self._error
 
-    def _start_thread(self) -> None:
-        if self._thread is None:
+    def close(self) -> None:
+        """End the thread, unless it is writing; a further record starts it again."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            while self._is_running() and not self._writing:
+                self._changed.wait()
+
+    def _is_running(self) -> bool:
+        """Whether the thread lives; a forked process has a copy of the queue, but no thread."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _wake_thread(self) -> None:
+        if self._is_running():
+            self._changed.notify_all()
+        else:
+            self._writing = False
             self._thread = threading.Thread(target=self._write_batches, name="crabpath-turns")
             self._thread.start()
 
@@ -82,7 +102,7 @@ class TurnWriter:
         self._waiting = records[-_MAX_WAITING:]
 
     def _write_batches(self) -> None:
-        """Write until the queue is empty or the database fails; the next record starts again."""
+        """Write until nothing more comes or the database fails; the next record starts again."""
         while batch := self._take_batch():
             try:
                 self._write(batch)
@@ -123,12 +143,20 @@ class TurnWriter:
         with self._changed:
             self._error = error
             self._enqueue([*remaining, *self._waiting])
-            self._thread = None
+            self._thread, self._writing = None, False
             self._changed.notify_all()
 
     def _take_batch(self) -> list[RecordTurn]:
+        """Take all waiting records, after a pause if there are none; without any, the end."""
         with self._changed:
+            self._writing = False
+            self._changed.notify_all()
+            for _ in range(_IDLE_CHECKS):
+                if self._waiting or self._closed or not threading.main_thread().is_alive():
+                    break
+                self._changed.wait(_IDLE_SECONDS)
             batch, self._waiting = self._waiting, []
+            self._writing = bool(batch)
             if not batch:
                 self._thread = None
             self._changed.notify_all()

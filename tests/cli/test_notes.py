@@ -1,40 +1,24 @@
 """``crabpath teach`` and ``crabpath correct`` as a user runs them."""
 
-import json
-
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from typer.testing import CliRunner
 
-from crabpath_retrievers.cli import app
 from crabpath_retrievers.vectors import embedder
 
 TEXT = "Never skip CI for hotfixes."
 
 
-@pytest.fixture
-def cli(tmp_path, monkeypatch):
-    """Runs a command beside a memory of one document, under vectors that mean nothing."""
+@pytest.fixture(autouse=True)
+def document(tmp_path, monkeypatch, cli):
+    """A memory of one document, under vectors that mean nothing."""
     vectors = DeterministicFakeEmbedding(size=16)
     monkeypatch.setattr(embedder, "load_default_embeddings", lambda: vectors)
     (tmp_path / "deploy.md").write_text("# Deploying\n\nWatch the pipeline.\n")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        return CliRunner().invoke(app, list(arguments))
-
-    assert run("add", "deploy.md").exit_code == 0
-    return run
+    assert cli("add", "deploy.md").exit_code == 0
 
 
-def test_teach_ask_correct_and_forget(cli):
+def test_teach_ask_correct_and_forget(cli, read):
     """A note answers its question; a correction comes before what it corrects."""
-
-    def read(*arguments):
-        result = cli(*arguments, "--json")
-        assert result.exit_code == 0, result.stderr
-        return json.loads(result.stdout)
-
     question = "May I skip the pipeline?"
     answer = read("query", question, "-k", "1")
     (document,) = answer["documents"]
@@ -59,7 +43,7 @@ def test_teach_ask_correct_and_forget(cli):
     assert "Kept as correction:" in cli("correct", TEXT, "--query", "May I?").output
 
 
-def test_unusable_input_is_one_sentence_and_exit_code_2(cli):
+def test_unusable_input_is_one_sentence_and_exit_code_2(refuse):
     for arguments in (
         ("teach", ""),
         ("teach", TEXT, "--kind", "correction"),
@@ -69,5 +53,4 @@ def test_unusable_input_is_one_sentence_and_exit_code_2(cli):
         ("correct", TEXT, "--wrong", "nowhere"),
         ("teach", TEXT, "--store", "nowhere"),
     ):
-        result = cli(*arguments)
-        assert (result.exit_code, result.stderr[:6]) == (2, "Error:"), arguments
+        assert refuse(*arguments).startswith("Error:"), arguments
