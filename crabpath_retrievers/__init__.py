@@ -24,8 +24,8 @@ from crabpath_retrievers.errors import (
 if TYPE_CHECKING:
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.autotune import Knobs
+    from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.core.feedback import Feedback, Receipt
-    from crabpath_retrievers.core.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.core.turn import Turn
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
@@ -143,14 +143,14 @@ _LAZY = {
     "MemoryRegions": "crabpath_retrievers.memory.regions",
     "MemoryTransfer": "crabpath_retrievers.memory.transfer",
     "Neighbour": "crabpath_retrievers.typed_search.follow",
-    "OutcomePolicy": "crabpath_retrievers.core.outcome_policy",
+    "OutcomePolicy": "crabpath_retrievers.config.outcome_policy",
     "ReachedNode": "crabpath_retrievers.typed_search.follow",
     "Receipt": "crabpath_retrievers.core.feedback",
     "RegionMDP": "crabpath_retrievers.memory.regions",
     "ReplayReport": "crabpath_retrievers.memory.learning",
     "RetrievedDocument": "crabpath_retrievers.retrieval.pipeline",
     "RouterSettings": "crabpath_retrievers.routing.chat_model.settings",
-    "Rule": "crabpath_retrievers.core.outcome_policy",
+    "Rule": "crabpath_retrievers.config.outcome_policy",
     "Snapshot": "crabpath_retrievers.storage.read.history",
     "SyncPlan": "crabpath_retrievers.ingest.sync",
     "LearningTally": "crabpath_retrievers.learning.queue",

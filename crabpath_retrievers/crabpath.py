@@ -36,7 +36,6 @@ from crabpath_retrievers.memory.learning import AsyncMemoryLearning, MemoryLearn
 from crabpath_retrievers.memory.maintenance import AsyncMemoryMaintenance, MemoryMaintenance
 from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
 from crabpath_retrievers.memory.notes import NoteFields, correct_turn, teach_note
-from crabpath_retrievers.memory.queries import retrieve_steps
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
@@ -360,7 +359,8 @@ class CrabPath:
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
         """
-        return run(retrieve_steps(self._services, text, options))
+        self._services.require_open()
+        return run(self._services.retrieval.steps(text, options))
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -568,4 +568,5 @@ class AsyncCrabPath(AsyncView[CrabPath]):
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         with limit_waiting(self._services.settings.time_limit):
-            return await arun(retrieve_steps(self._services, text, options))
+            self._services.require_open()
+            return await arun(self._services.retrieval.steps(text, options))

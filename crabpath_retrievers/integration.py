@@ -8,6 +8,7 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 
 from crabpath_retrievers.callbacks.answers import parse_output
 from crabpath_retrievers.callbacks.runs import find_turns_in_state
+from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
@@ -21,7 +22,6 @@ from crabpath_retrievers.core.metadata import (
     read_answer_block,
     remove_answer_metadata,
 )
-from crabpath_retrievers.core.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.core.time_limit import arun_with_timeout

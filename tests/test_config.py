@@ -1,6 +1,10 @@
 """Settings: the tiers, their presets and the defaults that the design names."""
 
+import ast
+import inspect
 import math
+import textwrap
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -17,8 +21,10 @@ from crabpath_retrievers.config import (
     TierSettings,
     WalkSettings,
 )
+from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.config.maintenance import TrialSettings
+from crabpath_retrievers.config.outcome_policy import Rule
 from crabpath_retrievers.core.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -92,7 +98,8 @@ def test_mappings_that_are_given_in_part_keep_their_other_defaults():
     assert LearningSettings(sources={"human": 0.5}).sources["self"] == 0.6
 
 
-GROUPS = [group for group in ValidatedSettings.__subclasses__() if group.__name__ != "Knobs"]
+WITHOUT_DEFAULTS = {Knobs, Rule}
+GROUPS = [group for group in ValidatedSettings.__subclasses__() if group not in WITHOUT_DEFAULTS]
 
 
 def bounds(field):
@@ -145,13 +152,20 @@ def test_values_that_a_field_refuses(group):
             assert not isinstance(caught.value.__cause__, ValidationError)
 
 
+def described(group):
+    """Names of the fields that a text follows."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(group))).body[0].body
+    pairs = [(a, b) for a, b in pairwise(body) if isinstance(a, ast.AnnAssign)]
+    return {a.target.id for a, b in pairs if isinstance(getattr(b, "value", None), ast.Constant)}
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_field_is_described_and_bounded(group):
     """Its default is valid, and numbers have a least and a greatest value."""
     for name, field in group.model_fields.items():
         default = getattr(group(), name)
         assert getattr(group().replace(**{name: default}), name) == default
-        assert field.description or isinstance(default, ValidatedSettings), name
+        assert name in described(group) or isinstance(default, ValidatedSettings), name
         if {int, float} & set(kinds(field)):
             assert {"ge", "gt"} & set(bounds(field)), name
             assert {"le", "lt"} & set(bounds(field)), name
@@ -173,7 +187,7 @@ def test_an_unknown_setting_is_refused(group):
         (lambda: TierSettings(reflex=0.2), r"habitual \(0.3\) must not be above reflex \(0.2\)"),
         (lambda: IngestSettings(chunk_size=100), "chunk_overlap .* must be below chunk_size"),
         (lambda: MaintenanceSettings(split_part_chars=6000), "must be below split_above_chars"),
-        (lambda: TrialSettings(decisive_turns=10), "must not be below directional_turns"),
+        (lambda: TrialSettings(decisive_turns=10), "must not be above decisive_turns"),
         (lambda: HealthSettings(ranges={"reflex_pct": (1, 0)}), "the least one first"),
         (lambda: HealthSettings(ranges={"reflex_pct": (0, math.nan)}), "must be two numbers"),
         (lambda: HealthSettings(ranges={"reflex_pct": "ab"}), "must be two numbers"),

@@ -1,9 +1,4 @@
-"""Compares both arms: differences of means over sessions, with bootstrap intervals.
-
-Decides what to do with a trial.
-
-Report of a trial: both arms, their differences, and a verdict.
-"""
+"""Report of a trial: both arms, their differences with bootstrap intervals, and a verdict."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,16 +85,28 @@ def compare_arms(
         "latency_ms": ("lower", lambda turn: turn.latency),
     }
     arms = (control, treatment)
-    return tuple(
-        _compare_metric(
-            name,
-            better,
-            [_average_by_session(turns, of) for turns in arms],
-            _map_users(arms),
-            settings,
+    users = [{turn.session: turn.user for turn in turns} for turns in arms]
+    compared = []
+    for metric, (better, of) in measures.items():
+        sessions = [_average_by_session(turns, of) for turns in arms]
+        paired, before, after = pair_units(sessions, users, settings.min_sessions)
+        low, high = estimate_interval(before, after, settings, paired=paired != "none")
+        a, b = mean(before), mean(after)
+        comparison = Comparison(
+            metric=metric,
+            better=better,
+            paired=paired,
+            control_units=len(before),
+            treatment_units=len(after),
+            control=a,
+            treatment=b,
+            difference=None if a is None or b is None else b - a,
+            low=low,
+            high=high,
+            enough=min(len(before), len(after)) >= settings.min_sessions,
         )
-        for name, (better, of) in measures.items()
-    )
+        compared.append(comparison)
+    return tuple(compared)
 
 
 _Measure = Callable[[TrialTurn], float | None]
@@ -111,42 +118,11 @@ def _measure_success(turn: TrialTurn) -> float | None:
 
 def _average_by_session(turns: Iterable[TrialTurn], of: _Measure) -> dict[str, float]:
     """Average a measure by session; sessions without values are left out."""
-    found = {}
-    for session, own in group_by_session(turns).items():
-        values = [value for turn in own if (value := of(turn)) is not None]
-        if values:
-            found[session] = sum(values) / len(values)
-    return found
-
-
-def _map_users(arms: Iterable[Sequence[TrialTurn]]) -> list[dict[str, str]]:
-    """Map sessions to users, for each arm."""
-    return [{turn.session: turn.user for turn in turns} for turns in arms]
-
-
-def _compare_metric(
-    metric: str,
-    better: Literal["lower", "higher"] | None,
-    sessions: Sequence[Values],
-    users: Sequence[Mapping[str, str]],
-    settings: TrialSettings,
-) -> Comparison:
-    paired, control, treatment = pair_units(sessions, users, settings.min_sessions)
-    low, high = estimate_interval(control, treatment, settings, paired=paired != "none")
-    a, b = mean(control), mean(treatment)
-    return Comparison(
-        metric=metric,
-        better=better,
-        paired=paired,
-        control_units=len(control),
-        treatment_units=len(treatment),
-        control=a,
-        treatment=b,
-        difference=None if a is None or b is None else b - a,
-        low=low,
-        high=high,
-        enough=min(len(control), len(treatment)) >= settings.min_sessions,
-    )
+    values = {
+        session: [value for turn in own if (value := of(turn)) is not None]
+        for session, own in group_by_session(turns).items()
+    }
+    return {session: _mean(own) for session, own in values.items() if own}
 
 
 def pair_units(
@@ -240,34 +216,31 @@ def decide_verdict(
         turns: Number of turns of the control and of the treatment.
         comparisons: Comparisons of both arms.
     """
+    settings = state.settings
     if state.status != "running":
         ended: TrialVerdict = "promote" if state.status == "promoted" else "roll back"
         return ended, f"the trial has ended: {state.reason}"
-    if has_failed(state.checkpoints, state.settings.fail_checkpoints):
+    if has_failed(state.checkpoints, settings.fail_checkpoints):
         return "roll back", format_fail_reason(state)
-    if min(turns) < state.settings.directional_turns:
-        need = f"{state.settings.directional_turns} turns of each arm"
+    if min(turns) < settings.directional_turns:
+        need = f"{settings.directional_turns} turns of each arm"
         return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
-    return _decide_by_comparison(
-        state, min(turns), [c for c in comparisons if c.metric in DECIDING_METRICS]
-    )
+    deciding = [one for one in comparisons if one.metric in DECIDING_METRICS]
+    return _decide_by_comparison(settings, min(turns), deciding)
 
 
 def _decide_by_comparison(
-    state: TrialState, turns: int, deciding: Sequence[Comparison]
+    settings: TrialSettings, turns: int, deciding: Sequence[Comparison]
 ) -> tuple[TrialVerdict, str]:
-    settings = state.settings
-    if worse := [one.metric for one in deciding if one.proven == "worse"]:
-        return "roll back", f"the treatment is worse in {' and '.join(worse)}"
+    if worse := " and ".join(one.metric for one in deciding if one.proven == "worse"):
+        return "roll back", f"the treatment is worse in {worse}"
     if better := " and ".join(one.metric for one in deciding if one.proven == "better"):
         if turns >= settings.decisive_turns:
             return "promote", f"the treatment is better in {better}, worse in neither"
         return "continue", f"better in {better}; {settings.decisive_turns} turns of each arm decide"
     if not any(one.enough for one in deciding):
-        return (
-            "too little data",
-            f"{settings.min_sessions} sessions or users of each arm are needed",
-        )
+        need = f"{settings.min_sessions} sessions or users of each arm"
+        return "too little data", f"{need} are needed"
     return "continue", "no difference is proven"
 
 

@@ -1,15 +1,11 @@
-"""Metrics of the turns of one arm, as far as a memory can measure them; see docs/ab.md.
-
-Turns of a trial, with their feedback.
-
-Reads the turns of a trial and their feedback from the store.
-"""
+"""Turns of a trial with their feedback, and the metrics of one arm; see docs/ab.md."""
 
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,55 +109,39 @@ def attach_feedback(turns: Sequence[TrialTurn], said: Iterable[TrialFeedback]) -
         turns: Turns, oldest first.
         said: Feedback, oldest first.
     """
-    named = {turn.run_id: place for place, turn in enumerate(turns) if turn.run_id is not None}
-    named |= {turn.id: place for place, turn in enumerate(turns)}
-    asked, sessions = _index_times(turns, "namespace"), _index_times(turns, "session")
+    places = {turn.run_id: at for at, turn in enumerate(turns) if turn.run_id is not None}
+    places |= {turn.id: at for at, turn in enumerate(turns)}
+    asked: dict[str, list[int]] = defaultdict(list)  # places of the turns of a namespace
+    sessions: dict[tuple[Arm, str], list[float]] = defaultdict(list)  # times of their turns
+    for at, turn in enumerate(turns):
+        asked[turn.namespace].append(at)
+        sessions[turn.arm, turn.session].append(turn.created)
     chosen: dict[int, TrialFeedback] = {}
     for one in said:
-        place = _find_place(one, named, asked)
+        place: int | None = places.get(one.payload["turn_id"])
+        if one.payload["turn_id"] is None:
+            own = asked.get(one.namespace or "", [])
+            before = bisect_right(own, one.created, key=lambda at: turns[at].created)
+            place = own[before - 1] if before else None
         if place is not None and (_is_by_person(one) or not _is_by_person(chosen.get(place))):
             chosen[place] = one
     return [
-        _apply_feedback(turn, chosen[place], sessions) if place in chosen else turn
-        for place, turn in enumerate(turns)
+        _apply_feedback(turn, chosen[at], sessions[turn.arm, turn.session])
+        if at in chosen
+        else turn
+        for at, turn in enumerate(turns)
     ]
-
-
-_Times = dict[str, tuple[list[float], list[int]]]
-"""Times of turns by key, and their places in the list of turns."""
-
-
-def _index_times(turns: Sequence[TrialTurn], of: str) -> _Times:
-    found: _Times = defaultdict(lambda: ([], []))
-    for place, turn in enumerate(turns):
-        times, places = found[_make_key(turn, of)]
-        times.append(turn.created)
-        places.append(place)
-    return found
-
-
-def _make_key(turn: TrialTurn, of: str) -> str:
-    return turn.namespace if of == "namespace" else f"{turn.arm}:{turn.session}"
-
-
-def _find_place(one: TrialFeedback, named: Mapping[str, int], asked: _Times) -> int | None:
-    turn = one.payload["turn_id"]
-    if turn is not None:
-        return named.get(turn)
-    times, places = asked.get(one.namespace or "", ([], []))
-    before = bisect_right(times, one.created)
-    return places[before - 1] if before else None
 
 
 def _is_by_person(one: TrialFeedback | None) -> bool:
     return one is not None and one.payload.get("source") == "human"
 
 
-def _apply_feedback(turn: TrialTurn, one: TrialFeedback, sessions: _Times) -> TrialTurn:
+def _apply_feedback(turn: TrialTurn, one: TrialFeedback, times: Sequence[float]) -> TrialTurn:
+    """Add a feedback to its turn; ``times`` are those of all turns of its session."""
     said = one.payload
     if not (said.get("correction") or said["outcome"] < 0):
         return replace(turn, outcome=said["outcome"])
-    times, _ = sessions[_make_key(turn, "session")]
     used = said.get("used")
     return replace(
         turn,
@@ -256,8 +236,11 @@ def compute_arm_metrics(
     sessions, corrected = group_by_session(turns), [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
     length = mean([count_characters(turn, characters) for turn in turns])
+    numbered = [list(enumerate(own, 1)) for own in sessions.values()]
     firsts = [
-        first for own in sessions.values() if (first := _find_first_corrected(own)) is not None
+        min(number for number, turn in own if turn.corrected)
+        for own in numbered
+        if any(turn.corrected for _, turn in own)
     ]
     bad, avoided = _count_known_bad(turns)
     moved, stable = _count_stable_signs(moves)
@@ -322,11 +305,6 @@ def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
     return {"p50": round(p50, 3), "p95": round(p95, 3)}
 
 
-def _find_first_corrected(turns: Sequence[TrialTurn]) -> int | None:
-    """Return the number, from 1, of the first corrected turn."""
-    return next((number for number, turn in enumerate(turns, 1) if turn.corrected), None)
-
-
 def _count_known_bad(turns: Sequence[TrialTurn]) -> tuple[int, list[bool]]:
     """Count repeats of corrected queries; for each blamed document, whether it was avoided."""
     blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -342,17 +320,12 @@ def _count_known_bad(turns: Sequence[TrialTurn]) -> tuple[int, list[bool]]:
 
 def _count_stable_signs(moves: Iterable[TrialWeightChange]) -> tuple[int, int]:
     """Count edges whose weight changed more than once, and those whose sum kept its sign."""
-    sums: dict[tuple[int, ...], float] = defaultdict(float)
-    seen: dict[tuple[int, ...], int] = defaultdict(int)
-    changed = set()
+    sums: dict[tuple[int, ...], list[float]] = defaultdict(list)  # after each change
     for move in moves:
-        before = sums[move.edge]
-        sums[move.edge] += move.delta
-        seen[move.edge] += 1
-        if before * sums[move.edge] < 0:
-            changed.add(move.edge)
-    again = {edge for edge, number in seen.items() if number > 1}
-    return len(again), len(again - changed)
+        own = sums[move.edge]
+        own.append((own[-1] if own else 0.0) + move.delta)
+    again = [own for own in sums.values() if len(own) > 1]
+    return len(again), sum(all(a * b >= 0 for a, b in pairwise(own)) for own in again)
 
 
 def load_turns_by_arm(

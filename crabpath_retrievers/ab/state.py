@@ -6,15 +6,16 @@ The fail rule: the treatment is corrected too often at several checkpoints in a 
 """
 
 import hashlib
-import json
 import math
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 from uuid import UUID
+
+from pydantic import TypeAdapter
 
 from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.query import namespace_of
@@ -182,12 +183,12 @@ class TrialState:
 
     def to_json(self) -> str:
         """Serialise the state."""
-        return json.dumps({**asdict(self), "settings": self.settings.to_dict()})
+        return _ADAPTER.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "TrialState":
         """The inverse of :meth:`to_json`."""
-        data = json.loads(text)
-        data["settings"] = TrialSettings(**data["settings"])
-        data["checkpoints"] = tuple(TrialCheckpoint(**one) for one in data["checkpoints"])
-        return cls(**data)
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(TrialState)

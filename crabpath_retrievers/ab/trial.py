@@ -1,7 +1,4 @@
-"""``Trial``: two configurations of a memory, side by side in production.
-
-Plain vector search as a control: the k nearest chunks, recorded as a turn.
-"""
+"""``Trial``: two configurations of a memory, side by side in production."""
 
 import time
 from contextlib import suppress
@@ -301,7 +298,7 @@ def retrieve_nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptio
 async def aretrieve_nearest(
     memory: "CrabPath", text: str, **options: Unpack[QueryOptions]
 ) -> "Answer":
-    """As :func:`find_neighbours`, off the event loop."""
+    """As :func:`retrieve_nearest`, off the event loop."""
     return await arun(_retrieve_steps(memory, text, options))
 
 

@@ -4,6 +4,6 @@ from crabpath_retrievers.callbacks.handler import (
     AsyncCrabPathCallbackHandler,
     CrabPathCallbackHandler,
 )
-from crabpath_retrievers.core.outcome_policy import OutcomePolicy, Rule
+from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
 
 __all__ = ["AsyncCrabPathCallbackHandler", "CrabPathCallbackHandler", "OutcomePolicy", "Rule"]

@@ -1,13 +1,11 @@
 """``CrabPathCallbackHandler``: turns the events of LangChain runs into feedback.
 
-Records feedback; more specific feedback replaces less specific feedback.
-
-Converts the events of chains to feedback, for the sync and the async handler.
+More specific feedback replaces less specific feedback.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -28,73 +26,20 @@ from crabpath_retrievers.callbacks.signals import (
     make_observed_signals,
     parse_signals,
 )
-from crabpath_retrievers.core.feedback import Feedback, Receipt
-from crabpath_retrievers.core.outcome_policy import (
+from crabpath_retrievers.config.outcome_policy import (
     PAUSE_EXCEPTIONS,
     EventKind,
     OutcomePolicy,
     collect_exception_names,
 )
+from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.supersede import FeedbackSink, record_superseding
+from crabpath_retrievers.learning.supersede import record_superseding
 
 _log = logging.getLogger(__name__)
 OnReceipt = Callable[[Feedback, Receipt], object]
-
-
-class FeedbackRecorder:
-    """Records the feedback of chains. Every method may block."""
-
-    def __init__(self, memory: FeedbackSink, on_receipt: OnReceipt | None = None) -> None:
-        """Record in ``memory``, and call ``on_receipt`` with every feedback and receipt."""
-        self.memory, self._on_receipt = memory, on_receipt
-
-    def record(self, given: Iterable[Feedback]) -> list[Receipt]:
-        """Record feedback; less specific feedback about the same turn is undone.
-
-        Raises:
-            StoreError: The feedback could not be stored.
-        """
-        return [self._record_one(feedback) for feedback in given]
-
-    def find_stored_turn(self, name: str) -> ChainRun | None:
-        """Find a turn in the store by its id or its retriever run; None if there is none."""
-        logged = self.memory.store.turns.find(to_storable(name))
-        if logged is None:
-            return None
-        turn = logged.turn
-        names = tuple((item.node,) for item in turn.returned)
-        known = RetrievedTurn(turn.id, turn.namespace, turn.run_id or "", "", names)
-        return ChainRun(turn.id, None, 0.0, turns={turn.id: known})
-
-    def _record_one(self, feedback: Feedback) -> Receipt:
-        receipt = record_superseding(self.memory, feedback)
-        self._notify(feedback, receipt)
-        return receipt
-
-    def _notify(self, feedback: Feedback, receipt: Receipt) -> None:
-        """Call ``on_receipt``; its errors must not lose the feedback that follows."""
-        if self._on_receipt is None:
-            return
-        try:
-            self._on_receipt(feedback, receipt)
-        except Exception:
-            _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
-
-
-def require_memory(source: object) -> CrabPath:
-    """Return the memory of a retriever, or the memory itself.
-
-    Raises:
-        InvalidInputError: ``source`` is neither.
-    """
-    memory = getattr(source, "memory", source)
-    if isinstance(memory, CrabPath):
-        return memory
-    msg = f"pass a CrabPathRetriever or its memory, not {type(source).__name__}"
-    raise InvalidInputError(msg)
 
 
 _MAX_ANSWER = 20_000  # characters of an answer; attribution reads fewer
@@ -105,18 +50,18 @@ class ChainListener:
     """Follows chains, and returns the feedback to record.
 
     Methods ``on_*`` take the arguments of LangChain's events. Only ``on_custom_event`` and
-    ``make_response_feedback`` may read the store, and so block.
+    ``feedback_about`` may read the store, and so block.
     """
 
     def __init__(
         self,
-        recorder: FeedbackRecorder,
+        memory: CrabPath,
         policy: OutcomePolicy,
         runs: ChainTracker,
         answer: AnswerParser | None,
     ) -> None:
         """Count events by ``policy``; ``answer`` finds the answer in an unusual output."""
-        self.recorder, self.policy, self.runs = recorder, policy, runs
+        self.memory, self.policy, self.runs = memory, policy, runs
         self._answer = answer
 
     def on_start(
@@ -167,8 +112,10 @@ class ChainListener:
         if isinstance(data, Mapping) and any(data.get(name) for name in TARGET_FIELDS):
             return self.feedback_about(data)
         for signal in parse_signals(data, self.policy):
-            if not self.runs.add_signals(str(run_id), signal):
+            root = self.runs.find_open(str(run_id))
+            if root is None:
                 raise self._make_not_found(str(run_id))
+            root.signals.append(signal)
         return []
 
     def feedback_about(self, data: Mapping[str, Any]) -> list[Feedback]:
@@ -192,10 +139,18 @@ class ChainListener:
 
     def _find_chain(self, name: str) -> ChainRun | None:
         return (
-            self.runs.find_ended(name)
-            or self.runs.find_open(name)
-            or self.recorder.find_stored_turn(name)
+            self.runs.find_ended(name) or self.runs.find_open(name) or self._find_stored_turn(name)
         )
+
+    def _find_stored_turn(self, name: str) -> ChainRun | None:
+        """Find a turn in the store by its id or its retriever run."""
+        logged = self.memory.store.turns.find(to_storable(name))
+        if logged is None:
+            return None
+        turn = logged.turn
+        names = tuple((item.node,) for item in turn.returned)
+        known = RetrievedTurn(turn.id, turn.namespace, turn.run_id or "", "", names)
+        return ChainRun(turn.id, None, 0.0, turns={turn.id: known})
 
     def _finish(self, run_id: str, output: Any, *, streamed: bool = False) -> list[Feedback]:
         root = self.runs.end(run_id, streamed=streamed)
@@ -211,17 +166,16 @@ class ChainListener:
 
     def _fail(self, run_id: str, error: BaseException, kind: EventKind) -> list[Feedback]:
         names = collect_exception_names(type(error))
-        if names & PAUSE_EXCEPTIONS:
-            self.runs.pause(run_id)
-        counts = self.policy.is_about_documents(names)
-        if counts and kind == "tool_error":
-            self.runs.add_signals(run_id, *make_observed_signals(kind, self.policy))
-        root = self.runs.end(run_id)
-        if root is None:
+        chain = self.runs.find_open(run_id)
+        if chain is None:
             return []
-        if counts and kind == "chain_error":
-            root.signals += make_observed_signals(kind, self.policy)
-        return self._collect_feedback(root, counts=counts)
+        if names & PAUSE_EXCEPTIONS:
+            chain.paused = True
+        counts = self.policy.is_about_documents(names)
+        root = self.runs.end(run_id)
+        if counts and (root is not None or kind == "tool_error"):
+            chain.signals += make_observed_signals(kind, self.policy)
+        return [] if root is None else self._collect_feedback(root, counts=counts)
 
     def _collect_feedback(self, root: ChainRun, *, counts: bool) -> list[Feedback]:
         """Make the feedback for a chain that ended.
@@ -286,10 +240,14 @@ class _Handler:
             InvalidInputError: An argument is not valid.
         """
         super().__init__()
-        recorder = FeedbackRecorder(require_memory(source), on_receipt)
-        runs = ChainTracker(most_runs, keep_seconds)
+        memory = getattr(source, "memory", source)
+        if not isinstance(memory, CrabPath):
+            msg = f"pass a CrabPathRetriever or its memory, not {type(source).__name__}"
+            raise InvalidInputError(msg)
         self.policy = policy or OutcomePolicy()
-        self._listener = ChainListener(recorder, self.policy, runs, answer)
+        self._on_receipt = on_receipt
+        runs = ChainTracker(most_runs, keep_seconds)
+        self._listener = ChainListener(memory, self.policy, runs, answer)
 
     def correct(
         self,
@@ -317,9 +275,8 @@ class _Handler:
             NotFoundError: The run is not known.
             StoreError: The feedback could not be stored.
         """
-        return self._record_statement(
-            {"correction": text, "run_id": run_id, "thread_id": thread_id, **fields}
-        )
+        about = {"correction": text, "run_id": run_id, "thread_id": thread_id, **fields}
+        return self._record(self._listener.feedback_about(about))
 
     def score(
         self,
@@ -340,7 +297,7 @@ class _Handler:
             fields: As for :meth:`correct`; ``source="human"`` for a user's thumb.
         """
         about = {"run_id": run_id, "thread_id": thread_id, **fields}
-        return self._record_statement({"score": score, "key": key, **about})
+        return self._record(self._listener.feedback_about({"score": score, "key": key, **about}))
 
     async def acorrect(self, text: str, **fields: Any) -> list[Receipt]:
         """As :meth:`correct`, off the event loop."""
@@ -355,13 +312,22 @@ class _Handler:
 
         LangGraph calls it if its ``GraphCallbackHandler`` is a base class of the handler, too.
         """
-        self._listener.runs.pause(str(event.run_id))
+        chain = self._listener.runs.find_open(str(event.run_id))
+        if chain is not None:
+            chain.paused = True
 
-    def _record_statement(self, data: dict[str, Any]) -> list[Receipt]:
-        return self._record(self._listener.feedback_about(data))
+    def _record(self, due: Iterable[Feedback]) -> list[Receipt]:
+        """Record feedback; less specific feedback about the same turn is undone."""
+        return [self._record_one(feedback) for feedback in due]
 
-    def _record(self, due: Sequence[Feedback]) -> list[Receipt]:
-        return self._listener.recorder.record(due)
+    def _record_one(self, feedback: Feedback) -> Receipt:
+        receipt = record_superseding(self._listener.memory, feedback)
+        if self._on_receipt is not None:
+            try:
+                self._on_receipt(feedback, receipt)
+            except Exception:  # it must not lose the feedback that follows
+                _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
+        return receipt
 
 
 def _make_handler(event: Callable[..., list[Feedback]]) -> Any:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from crabpath_retrievers.callbacks.answers import ParsedOutput
 from crabpath_retrievers.callbacks.signals import FeedbackSignal
+from crabpath_retrievers.config.outcome_policy import rank_kind
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.metadata import read_answer_block
-from crabpath_retrievers.core.outcome_policy import rank_kind
 from crabpath_retrievers.errors import InvalidInputError
 
 
@@ -55,19 +55,18 @@ class RetrievedTurn:
         wanted = {str(item) for item in cited}
         ids = {names[0] for names in self.names if wanted.intersection(names)}
         if not ids and places:
-            ids = set(self._find_at_positions([item for item in cited if _is_number(item)]))
+            ids = self._find_at_positions({int(item) for item in cited if _is_number(item)})
         if not ids or len(ids) == len(self.names) > 1:
             return None
         return tuple(name for name in self.ids if name in ids)
 
-    def _find_at_positions(self, numbers: Iterable[str | int]) -> list[str]:
+    def _find_at_positions(self, positions: set[int]) -> set[str]:
         """Return documents at positions, if it is clear whether they count from 0 or from 1."""
-        given, count = {int(number) for number in numbers}, len(self.names)
-        if 0 in given and max(given) < count:
-            return [self.names[number][0] for number in given]
-        if count in given and min(given) > 0 and max(given) == count:
-            return [self.names[number - 1][0] for number in given]
-        return []
+        first, last = min(positions, default=-1), max(positions, default=-1)
+        from_zero, from_one = first == 0 and last < len(self.names), first > 0
+        if not from_zero and not (from_one and last == len(self.names)):
+            return set()
+        return {self.names[position - from_one][0] for position in positions}
 
 
 def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
@@ -206,21 +205,6 @@ class ChainTracker:
                 for turn in find_turns(documents, run_id, run.place):
                     run.root.turns.setdefault(turn.turn_id, turn)
 
-    def add_signals(self, run_id: str, *signals: FeedbackSignal) -> bool:
-        """Add signals to the chain of an open run; False if the run is not known."""
-        with self._lock:
-            run = self._runs.get(run_id)
-            if run is not None:
-                run.root.signals += signals
-            return run is not None
-
-    def pause(self, run_id: str) -> None:
-        """Mark the chain of a run as waiting for a person."""
-        with self._lock:
-            run = self._runs.get(run_id)
-            if run is not None:
-                run.root.paused = True
-
     def end(self, run_id: str, *, streamed: bool = False) -> ChainRun | None:
         """End a run; return its chain, which the caller may change, if it ends with the run."""
         with self._lock:
@@ -320,10 +304,7 @@ def _find_thread(about: Mapping[str, Any]) -> str | None:
 def _is_streaming(given: Any) -> bool:
     """Whether a run streams: LangChain starts it before its input is known."""
     # Comparing the whole input would raise if it contains arrays.
-    return isinstance(given, dict) and [*given] == ["input"] and _is_empty(given["input"])
-
-
-def _is_empty(text: Any) -> bool:
+    text = given["input"] if isinstance(given, dict) and [*given] == ["input"] else None
     return isinstance(text, str) and not text
 
 
@@ -334,11 +315,8 @@ def _is_resuming(given: Any) -> bool:
 
 def select_most_specific(signals: Iterable[FeedbackSignal]) -> FeedbackSignal | None:
     """Return the most specific signal, the last one of several; None without signals."""
-    found = None
-    for signal in signals:
-        if found is None or rank_kind(signal.kind) <= rank_kind(found.kind):
-            found = signal
-    return found
+    latest_first = reversed([*signals])
+    return min(latest_first, key=lambda signal: rank_kind(signal.kind), default=None)
 
 
 def make_feedback(
@@ -353,29 +331,27 @@ def make_feedback(
         signal: The signal that counts; None for no feedback.
         only: Id of a turn or of its retriever run; None for all turns.
     """
-    turns = [t for t in root.turns.values() if only in {None, t.turn_id, t.run_id}]
     if signal is None:
         return []
-    return [_make_turn_feedback(turn, turns, signal, root) for turn in turns]
-
-
-def _make_turn_feedback(
-    turn: RetrievedTurn, turns: Sequence[RetrievedTurn], signal: FeedbackSignal, root: ChainRun
-) -> Feedback:
-    alone = len(turns) == 1
-    used, answer = signal.used, signal.answer
-    if signal.explicit or signal.kind == "silent_success":
-        used = turn.select_used(root.answered.cited, places=alone) if used is None else used
-        answer = root.answered.text if answer is None else answer
-    return Feedback(
-        turn.turn_id,
-        signal.outcome,
-        used=used,
-        unused=signal.unused,
-        answer=answer,
-        correction=signal.correction if turn is turns[-1] else None,
-        source=signal.source,
-        feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
-        namespace=signal.namespace or turn.namespace,
-        user=signal.user,
-    )
+    turns = [turn for turn in root.turns.values() if only in {None, turn.turn_id, turn.run_id}]
+    made = []
+    for turn in turns:
+        used, answer = signal.used, signal.answer
+        if signal.explicit or signal.kind == "silent_success":
+            if used is None:
+                used = turn.select_used(root.answered.cited, places=len(turns) == 1)
+            answer = root.answered.text if answer is None else answer
+        feedback = Feedback(
+            turn.turn_id,
+            signal.outcome,
+            used=used,
+            unused=signal.unused,
+            answer=answer,
+            correction=signal.correction if turn is turns[-1] else None,
+            source=signal.source,
+            feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
+            namespace=signal.namespace or turn.namespace,
+            user=signal.user,
+        )
+        made.append(feedback)
+    return made

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 from crabpath_retrievers.core.feedback import RewardSource, validate_outcome
-from crabpath_retrievers.core.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.supersede import make_event_id
 

@@ -277,7 +277,7 @@ def _pull_langsmith(
 ) -> dict[str, int]:
     """Record the feedback of a LangSmith project; counts by result."""
     from crabpath_retrievers.callbacks.langsmith.pull import make_client, pull
-    from crabpath_retrievers.core.outcome_policy import OutcomePolicy
+    from crabpath_retrievers.config.outcome_policy import OutcomePolicy
 
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     client = make_client()

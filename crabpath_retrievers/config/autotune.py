@@ -6,14 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
+from crabpath_retrievers.config.base import (
+    Count,
+    Positive,
+    Range,
+    Share,
+    ValidatedSettings,
+    complete_mapping,
+    complete_ranges,
+)
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 
-Rail = tuple[float, float]
-"""Least and greatest value of a knob."""
-
-PAPER: Mapping[str, Rail] = MappingProxyType(
+PAPER: Mapping[str, Range] = MappingProxyType(
     {
         "half_life": (20.0, 200.0),
         "promotion_threshold": (2, 10),  # the paper says "never below 2"
@@ -23,7 +28,7 @@ PAPER: Mapping[str, Rail] = MappingProxyType(
 )
 """Guard rails of the CrabPath paper, by knob."""
 
-OURS: Mapping[str, Rail] = MappingProxyType(
+OURS: Mapping[str, Range] = MappingProxyType(
     {
         **PAPER,
         # The default half-life, 2000 turns, was chosen by measurement where edges from the text do
@@ -37,7 +42,7 @@ KNOBS = tuple(PAPER)
 """Names of the four knobs."""
 
 
-WIDEST: Mapping[str, Rail] = {
+WIDEST: Mapping[str, Range] = {
     "half_life": (1.0, 1e9),
     "promotion_threshold": (2, 1000),
     "hebbian_rate": (1e-6, 1.0),
@@ -46,124 +51,60 @@ WIDEST: Mapping[str, Rail] = {
 """Widest guard rails that can be set, by knob."""
 
 
-def _no_knob(name: Any) -> str:
-    return f"there is no knob {format_value(name)}: use {', '.join(KNOBS)}"
-
-
-def _check_rail(name: str, value: Any) -> Rail:
-    least, greatest = WIDEST[name]
-    try:
-        low, high = value
-        sound = least <= low <= high <= greatest
-    except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        msg = (
-            f"the rails of {name} must be two numbers from {least:g} to {greatest:g}, "
-            f"the least one first, not {format_value(value)}"
-        )
-        raise InvalidInputError(msg)
-    return low, high
-
-
 class Knobs(ValidatedSettings):
     """The settings that the autotuner changes, for one namespace."""
 
-    half_life: float = Field(
-        gt=0,
-        le=1_000_000_000,
-        description="Turns after which a learned weight is half-way at its floor.",
-    )
-    promotion_threshold: int = Field(
-        ge=1,
-        le=1_000_000,
-        description="Distinct turns of joint use after which a pair becomes an edge.",
-    )
-    hebbian_rate: float = Field(
-        ge=0, le=1, description="Step of the edge between two documents used together."
-    )
-    reflex: float = Field(
-        ge=0, le=1, description="Least weight of an edge that is always followed."
-    )
+    half_life: Positive
+    """Turns after which a learned weight is half-way at its floor."""
+    promotion_threshold: Count
+    """Distinct turns of joint use after which a pair becomes an edge."""
+    hebbian_rate: Share
+    """Step of the edge between two documents used together."""
+    reflex: Share
+    """Least weight of an edge that is always followed."""
 
 
 class AutotuneSettings(ValidatedSettings):
     """When knobs are changed, how far and how fast."""
 
-    enabled: bool = Field(
-        default=False,
-        description="Whether knobs are changed automatically: after every ``every_feedbacks``, "
-        "and in maintenance. Off: the defaults were chosen by measurement, and healthy metrics do "
-        "not imply good answers. ``tune`` works either way.",
+    enabled: bool = False
+    """Whether knobs are changed automatically: after every ``every_feedbacks``, and in maintenance.
+    Off: the defaults were chosen by measurement, and healthy metrics do not imply good answers.
+    ``tune`` works either way."""
+    every_feedbacks: Count = 25
+    """Feedbacks of a namespace between two runs."""
+    rails: Annotated[Mapping[str, Range], PlainValidator(complete_ranges("knob", OURS, WIDEST))] = (
+        Field(default_factory=lambda: OURS)
     )
-    every_feedbacks: int = Field(
-        default=25, ge=1, le=1_000_000, description="Feedbacks of a namespace between two runs."
-    )
-    rails: Annotated[
-        Mapping[str, Rail], PlainValidator(complete_ranges("knob", OURS, _check_rail))
-    ] = Field(
-        default_factory=lambda: OURS,
-        description="Guard rails: least and greatest value by knob, in the unit of the knob. "
-        "Knobs that are not given keep theirs.",
-    )
-    half_life_factor: float = Field(
-        default=2.0, ge=1.01, le=10, description="One step multiplies or divides the half-life."
-    )
-    min_half_life_step: float = Field(
-        default=10.0, ge=0.1, le=1_000_000, description="Turns that one step moves it, at least."
-    )
-    hebbian_step: float = Field(
-        default=0.01, ge=1e-6, le=1, description="One step of the Hebbian rate."
-    )
-    reflex_step: float = Field(
-        default=0.02, ge=1e-6, le=1, description="One step of the reflex threshold, a weight."
-    )
-    max_changes: int = Field(
-        default=2, ge=1, le=len(KNOBS), description="Knobs that one run changes, at most."
-    )
-    window_reports: int = Field(
-        default=4,
-        ge=1,
-        le=100,
-        description="Latest health reports in which the memory must not have got much worse.",
-    )
-    brake_dormant_share: float = Field(
-        default=0.98,
-        ge=0,
-        le=1,
-        description="Share of dormant edges, out of its range, from which the brake is applied.",
-    )
-    brake_metrics: int = Field(
-        default=3,
-        ge=1,
-        le=8,
-        description="Metrics that have left their range since, from which the brake is applied.",
-    )
-    rest_runs: int = Field(
-        default=1,
-        ge=0,
-        le=100,
-        description="Runs after a brake that change nothing, so that it can take effect.",
-    )
-    min_success_chance: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="Least probability of success of a change that is tried; a change that was "
-        "never tried has one half.",
-    )
-    evidence_decay: float = Field(
-        default=0.95,
-        ge=0,
-        le=1,
-        description="Share of the evidence about changes that is left after each run, so that "
-        "one that failed is tried again later.",
-    )
-    restore_snapshot: bool = Field(
-        default=False,
-        description="Whether a snapshot of the last good state is kept, and the brake restores "
-        "what the namespace had learned then. Off: what was learned since would be lost.",
-    )
+    """Guard rails: least and greatest value by knob, in the unit of the knob. Knobs that are not
+    given keep theirs."""
+    half_life_factor: Annotated[float, Field(ge=1.01, le=10)] = 2.0
+    """One step multiplies or divides the half-life."""
+    min_half_life_step: Annotated[float, Field(ge=0.1, le=1_000_000)] = 10.0
+    """Turns that one step moves it, at least."""
+    hebbian_step: Annotated[float, Field(ge=1e-6, le=1)] = 0.01
+    """One step of the Hebbian rate."""
+    reflex_step: Annotated[float, Field(ge=1e-6, le=1)] = 0.02
+    """One step of the reflex threshold, a weight."""
+    max_changes: Annotated[int, Field(ge=1, le=len(KNOBS))] = 2
+    """Knobs that one run changes, at most."""
+    window_reports: Annotated[int, Field(ge=1, le=100)] = 4
+    """Latest health reports in which the memory must not have got much worse."""
+    brake_dormant_share: Share = 0.98
+    """Share of dormant edges, out of its range, from which the brake is applied."""
+    brake_metrics: Annotated[int, Field(ge=1, le=8)] = 3
+    """Metrics that have left their range since, from which the brake is applied."""
+    rest_runs: Annotated[int, Field(ge=0, le=100)] = 1
+    """Runs after a brake that change nothing, so that it can take effect."""
+    min_success_chance: Share = 0.2
+    """Least probability of success of a change that is tried; a change that was never tried has one
+    half."""
+    evidence_decay: Share = 0.95
+    """Share of the evidence about changes that is left after each run, so that one that failed is
+    tried again later."""
+    restore_snapshot: bool = False
+    """Whether a snapshot of the last good state is kept, and the brake restores what the namespace
+    had learned then. Off: what was learned since would be lost."""
 
     @classmethod
     def preset(cls, name: Literal["default", "paper"]) -> "AutotuneSettings":
@@ -181,15 +122,14 @@ class AutotuneSettings(ValidatedSettings):
         Raises:
             InvalidInputError: There is no such knob, or its value is beyond its rails.
         """
-        found: dict[str, Any] = {}
+        complete_mapping("knob", PAPER)(knobs)
+        checked: dict[str, Any] = {}
         for name, value in knobs.items():
-            if name not in KNOBS:
-                raise InvalidInputError(_no_knob(name))
             (low, high), whole = self.rails[name], name == "promotion_threshold"
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not low <= value <= high or (whole and value != int(value)):
                 kind = "whole number" if whole else "number"
                 msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {format_value(value)}"
                 raise InvalidInputError(msg)
-            found[name] = int(value) if whole else float(value)
-        return found
+            checked[name] = int(value) if whole else float(value)
+        return checked

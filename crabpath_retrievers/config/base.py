@@ -1,11 +1,13 @@
 """The base of all settings: frozen, and validated when they are made."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
@@ -50,6 +52,20 @@ class ValidatedSettings(BaseModel):
         """Value by field name, with mappings as dictionaries."""
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in self}
 
+    def require_order(self, low: str, high: str, *, equal: bool = False) -> Self:
+        """These settings, if the field ``low`` is below ``high``, or perhaps equal to it.
+
+        Raises:
+            InvalidInputError: It is not.
+        """
+        least, greatest = getattr(self, low), getattr(self, high)
+        if least > greatest or (least == greatest and not equal):
+            order = "not be above" if equal else "be below"
+            what = f"{type(self).__name__}.{low} ({least}) must {order} {high} ({greatest})"
+            msg = f"{what}: lower the one or raise the other"
+            raise InvalidInputError(msg)
+        return self
+
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         """Refuse to change settings that others may hold.
 
@@ -68,31 +84,73 @@ def to_tuple(value: Any) -> Any:
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(to_tuple)]
 """Several texts."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1: a share, a probability, a cosine or weight that is not negative."""
+Positive = Annotated[float, Field(gt=0, le=1_000_000_000)]
+"""A number above 0, in the unit that the field names."""
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+"""A number of things, at least 1."""
+CountOrZero = Annotated[int, Field(ge=0, le=1_000_000_000)]
+"""A number of things, perhaps none."""
+Signed = Annotated[float, Field(ge=-1, le=1)]
+"""A number from -1 to 1: a weight, or a cosine."""
+Neighbours = Annotated[int, Field(ge=1, le=10_000)]
+"""How many nearest things one search returns."""
+Range = tuple[float, float]
+"""Least and greatest value, in this order."""
+
+_LIMITS = (-sys.float_info.max, sys.float_info.max)
 
 
-def complete_ranges(
-    what: str, defaults: Mapping[str, tuple[float, float]], check: Callable[[str, Any], Any]
-) -> Callable[[Any], Any]:
-    """A validator of ranges by name, which fills in those that are not given.
+def complete_mapping(what: str, defaults: Mapping[Any, Any]) -> Callable[[Any], Any]:
+    """A validator of values by name, which fills in those that are not given.
 
     Args:
         what: What a name denotes, for messages: "metric of health".
-        defaults: The range of every name.
-        check: Returns the range of a name as ``(least, greatest)``, or raises InvalidInputError.
+        defaults: The value of every name.
     """
 
-    def complete(given: Any) -> Mapping[str, tuple[float, float]]:
+    def complete(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        for name in given:
+            if name not in defaults:
+                known = ", ".join(map(str, defaults))
+                msg = f"there is no {what} {format_value(name)}: use {known}"
+                raise InvalidInputError(msg)
+        return MappingProxyType({**defaults, **given})
+
+    return complete
+
+
+def complete_ranges(
+    what: str, defaults: Mapping[str, Range], limits: Mapping[str, Range] | None = None
+) -> Callable[[Any], Any]:
+    """As :func:`complete_mapping`, for ranges that must lie within the limits of their name."""
+    complete = complete_mapping(what, defaults)
+
+    def validate(given: Any) -> Mapping[str, Range]:
         if not isinstance(given, Mapping):
             msg = f"ranges must map names to two numbers, not {format_value(given)}"
             raise InvalidInputError(msg)
-        for name in given:
-            if name not in defaults:
-                msg = f"there is no {what} {format_value(name)}: use {', '.join(defaults)}"
-                raise InvalidInputError(msg)
-        checked = {name: check(name, value) for name, value in given.items()}
-        return MappingProxyType({**defaults, **checked})
+        pairs: Mapping[str, Any] = complete(given)
+        return MappingProxyType(
+            {
+                name: _to_range(f"the range of {what} {name}", pair, (limits or {}).get(name))
+                for name, pair in pairs.items()
+            }
+        )
 
-    return complete
+    return validate
+
+
+def _to_range(what: str, value: Any, limits: Range | None) -> Range:
+    least, greatest = limits or _LIMITS
+    with suppress(TypeError, ValueError):
+        low, high = value
+        if least <= low <= high <= greatest:
+            return low, high
+    within = f" from {least:g} to {greatest:g}" if limits else ""
+    msg = f"{what} must be two numbers{within}, the least one first, not {format_value(value)}"
+    raise InvalidInputError(msg)
 
 
 def _explain_refusal(

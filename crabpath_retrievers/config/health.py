@@ -1,18 +1,13 @@
 """Settings of health: what is measured, and the range in which each metric is healthy."""
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator
 
-from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.config.base import Count, Range, ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
-
-Range = tuple[float, float]
-"""Least and greatest healthy value of a metric."""
 
 # [CrabPath], as shares instead of per cent.
 PAPER: Mapping[str, Range] = MappingProxyType(
@@ -50,53 +45,25 @@ METRICS = tuple(PAPER)
 """Names of the eight metrics, in the order of the paper."""
 
 
-def _check_range(name: str, value: Any) -> Range:
-    try:
-        low, high = map(float, value)
-    except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not -math.inf < low <= high < math.inf:
-        shown = format_value(value)
-        msg = f"the range of {name} must be two numbers, the least one first, not {shown}"
-        raise InvalidInputError(msg)
-    return low, high
-
-
 class HealthSettings(ValidatedSettings):
     """What is measured of a memory, and which values are healthy."""
 
     ranges: Annotated[
         Mapping[str, Range],
-        PlainValidator(complete_ranges("metric of health", OURS, _check_range)),
-    ] = Field(
-        default_factory=lambda: OURS,
-        description="Least and greatest healthy value by metric, in the unit of the metric. "
-        "Metrics that are not given keep their range.",
-    )
-    min_observations: int = Field(
-        default=10,
-        ge=1,
-        le=1_000_000_000,
-        description="Observations from which a metric is judged; with fewer it is only reported.",
-    )
-    max_turns: int = Field(
-        default=100, ge=1, le=1_000_000_000, description="Latest turns that are measured."
-    )
-    max_nodes: int = Field(
-        default=2000,
-        ge=1,
-        le=1_000_000_000,
-        description="Chunks of documents that are sampled, at most.",
-    )
-    max_weights: int = Field(
-        default=20_000,
-        ge=1,
-        le=1_000_000_000,
-        description="Learned weights, and pair counts, that are sampled, at most.",
-    )
-    max_reports: int = Field(
-        default=500, ge=1, le=1_000_000_000, description="Reports kept per namespace."
-    )
+        PlainValidator(complete_ranges("metric of health", OURS)),
+    ] = Field(default_factory=lambda: OURS)
+    """Least and greatest healthy value by metric, in the unit of the metric. Metrics that are not
+    given keep their range."""
+    min_observations: Count = 10
+    """Observations from which a metric is judged; with fewer it is only reported."""
+    max_turns: Count = 100
+    """Latest turns that are measured."""
+    max_nodes: Count = 2000
+    """Chunks of documents that are sampled, at most."""
+    max_weights: Count = 20_000
+    """Learned weights, and pair counts, that are sampled, at most."""
+    max_reports: Count = 500
+    """Reports kept per namespace."""
 
     @classmethod
     def preset(cls, name: Literal["default", "paper"]) -> "HealthSettings":

@@ -3,189 +3,100 @@
 Settings of A/B trials: when a trial may be judged, and when it is ended.
 """
 
+from typing import Annotated
+
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from crabpath_retrievers.config.base import Texts, ValidatedSettings
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.config.base import Count, Neighbours, Share, Texts, ValidatedSettings
 
 _LOCATION_KEYS = (
     *("source", "title", "path", "file_path", "file_name", "filename", "url", "page", "page_label"),
     *("start_index", "authority", "merged_from"),
 )
+Score = Annotated[float, Field(ge=-1000, le=1000)]
+"""A part of a survival score."""
 
 
 class MaintenanceSettings(ValidatedSettings):
     """What maintenance drops, connects and keeps."""
 
-    faded_distance: float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        description="A learned weight this near to its floor is dropped: it has faded.",
-    )
-    min_weight: float = Field(
-        default=0.05, ge=0, le=1, description="A learned edge is dropped below this weight."
-    )
-    min_inhibition: float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        description="An inhibitory edge is dropped below this absolute weight.",
-    )
-    min_age_turns: int = Field(
-        default=14,
-        ge=1,
-        le=1_000_000_000,
-        description="Turns since its last change before a weight may be dropped.",
-    )
-    edge_score: float = Field(
-        default=0.1,
-        ge=-1000,
-        le=1000,
-        description="α: part of the survival score of a note on probation, per edge.",
-    )
-    use_score: float = Field(
-        default=0.5, ge=-1000, le=1000, description="β: the same, per use of the note."
-    )
-    success_score: float = Field(
-        default=1.0,
-        ge=-1000,
-        le=1000,
-        description="γ: the same, for a share of successful uses of 1.",
-    )
-    age_penalty: float = Field(
-        default=0.5,
-        ge=-1000,
-        le=1000,
-        description="δ: taken from that score per ``min_age_turns`` turns since the last use.",
-    )
-    merge: bool = Field(
-        default=True,
-        description="Whether every maintenance merges near-duplicates; False: only on request.",
-    )
-    merge_similarity: float = Field(
-        default=0.97,
-        ge=0,
-        le=1,
-        description="Least cosine of two texts, equal word by word, that are merged.",
-    )
-    location_keys: Texts = Field(
-        default=_LOCATION_KEYS,
-        description="Metadata keys that say where a text is from; only these may differ between "
-        "texts that are merged.",
-    )
-    split: bool = Field(
-        default=False,
-        description="Whether every maintenance splits broad texts, which changes the ids of what "
-        "is returned; False: only on request.",
-    )
-    split_above_chars: int = Field(
-        default=6_000,
-        ge=1,
-        le=1_000_000_000,
-        description="Characters from which a text may be split.",
-    )
-    split_part_chars: int = Field(
-        default=1_500,
-        ge=1,
-        le=1_000_000_000,
-        description="Characters of a part, at most, where the text can be cut.",
-    )
-    split_min_questions: int = Field(
-        default=4,
-        ge=1,
-        le=1_000_000,
-        description="A long text without headings is split when it helped with this many questions "
-        "that are dissimilar.",
-    )
-    split_below_similarity: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="Mean cosine below which questions are dissimilar.",
-    )
-    connect_neighbours: int = Field(
-        default=3,
-        ge=1,
-        le=10_000,
-        description="Nodes that a node without edges is connected with.",
-    )
-    connect_similarity: float = Field(
-        default=0.5, ge=0, le=1, description="Least cosine of nodes that are connected."
-    )
-    max_turns: int = Field(
-        default=5_000, ge=1, le=1_000_000_000, description="Turn records kept per namespace."
-    )
-    max_journal_rows: int = Field(
-        default=10_000, ge=1, le=1_000_000_000, description="Rows of the journal that are kept."
-    )
-    batch_size: int = Field(
-        default=5_000, ge=1, le=1_000_000_000, description="Rows that are read and changed at once."
-    )
+    faded_distance: Share = 0.01
+    """A learned weight this near to its floor is dropped: it has faded."""
+    min_weight: Share = 0.05
+    """A learned edge is dropped below this weight."""
+    min_inhibition: Share = 0.01
+    """An inhibitory edge is dropped below this absolute weight."""
+    min_age_turns: Count = 14
+    """Turns since its last change before a weight may be dropped."""
+    edge_score: Score = 0.1
+    """α: part of the survival score of a note on probation, per edge."""
+    use_score: Score = 0.5
+    """β: the same, per use of the note."""
+    success_score: Score = 1.0
+    """γ: the same, for a share of successful uses of 1."""
+    age_penalty: Score = 0.5
+    """δ: taken from that score per ``min_age_turns`` turns since the last use."""
+    merge: bool = True
+    """Whether every maintenance merges near-duplicates; False: only on request."""
+    merge_similarity: Share = 0.97
+    """Least cosine of two texts, equal word by word, that are merged."""
+    location_keys: Texts = _LOCATION_KEYS
+    """Metadata keys that say where a text is from; only these may differ between texts that are
+    merged."""
+    split: bool = False
+    """Whether every maintenance splits broad texts, which changes the ids of what is returned;
+    False: only on request."""
+    split_above_chars: Count = 6_000
+    """Characters from which a text may be split."""
+    split_part_chars: Count = 1_500
+    """Characters of a part, at most, where the text can be cut."""
+    split_min_questions: Count = 4
+    """A long text without headings is split when it helped with this many questions that are
+    dissimilar."""
+    split_below_similarity: Share = 0.3
+    """Mean cosine below which questions are dissimilar."""
+    connect_neighbours: Neighbours = 3
+    """Nodes that a node without edges is connected with."""
+    connect_similarity: Share = 0.5
+    """Least cosine of nodes that are connected."""
+    max_turns: Count = 5_000
+    """Turn records kept per namespace."""
+    max_journal_rows: Count = 10_000
+    """Rows of the journal that are kept."""
+    batch_size: Count = 5_000
+    """Rows that are read and changed at once."""
 
     @model_validator(mode="after")
     def _require_smaller_parts(self) -> Self:
-        if self.split_part_chars >= self.split_above_chars:
-            msg = (
-                f"MaintenanceSettings.split_part_chars ({self.split_part_chars}) must be below "
-                f"split_above_chars ({self.split_above_chars}): pass a smaller one"
-            )
-            raise InvalidInputError(msg)
-        return self
+        return self.require_order("split_part_chars", "split_above_chars")
 
 
 class TrialSettings(ValidatedSettings):
     """How much evidence a trial needs, and what counts as a failed treatment."""
 
-    directional_turns: int = Field(
-        default=500, ge=1, le=1_000_000_000, description="Turns of each arm that show a tendency."
-    )
-    decisive_turns: int = Field(
-        default=2000,
-        ge=1,
-        le=1_000_000_000,
-        description="Turns of each arm from which promotion is decided.",
-    )
-    min_sessions: int = Field(
-        default=20,
-        ge=2,
-        le=1_000_000_000,
-        description="Sessions (or users) of each arm from which an interval is computed.",
-    )
-    checkpoint_turns: int = Field(
-        default=100, ge=1, le=1_000_000_000, description="Turns of each arm between checkpoints."
-    )
-    feedback_seconds: float = Field(
-        default=900.0,
-        ge=0,
-        le=1_000_000_000,
-        description="Seconds that feedback may take: a checkpoint counts only older turns.",
-    )
-    fail_ratio: float = Field(
-        default=1.2,
-        ge=1,
-        le=1_000_000,
-        description="A checkpoint is bad when the correction rate of the treatment is above that "
-        "of the control times this ratio.",
-    )
-    fail_checkpoints: int = Field(
-        default=2, ge=1, le=1_000_000, description="Bad checkpoints in a row that end the trial."
-    )
-    confidence: float = Field(
-        default=0.95, gt=0, lt=1, description="Confidence level of the intervals, a share."
-    )
-    resamples: int = Field(
-        default=9999, ge=100, le=100_000_000, description="Resamples of the bootstrap."
-    )
-    seed: int = Field(default=0, ge=0, le=2**63, description="Seed of the bootstrap, no unit.")
+    directional_turns: Count = 500
+    """Turns of each arm that show a tendency."""
+    decisive_turns: Count = 2000
+    """Turns of each arm from which promotion is decided."""
+    min_sessions: Annotated[int, Field(ge=2, le=1_000_000_000)] = 20
+    """Sessions (or users) of each arm from which an interval is computed."""
+    checkpoint_turns: Count = 100
+    """Turns of each arm between checkpoints."""
+    feedback_seconds: Annotated[float, Field(ge=0, le=1_000_000_000)] = 900.0
+    """Seconds that feedback may take: a checkpoint counts only older turns."""
+    fail_ratio: Annotated[float, Field(ge=1, le=1_000_000)] = 1.2
+    """A checkpoint is bad when the correction rate of the treatment is above that of the control
+    times this ratio."""
+    fail_checkpoints: Count = 2
+    """Bad checkpoints in a row that end the trial."""
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """Confidence level of the intervals, a share."""
+    resamples: Annotated[int, Field(ge=100, le=100_000_000)] = 9999
+    """Resamples of the bootstrap."""
+    seed: Annotated[int, Field(ge=0, le=2**63)] = 0
+    """Seed of the bootstrap, no unit."""
 
     @model_validator(mode="after")
     def _require_order(self) -> Self:
-        if self.decisive_turns < self.directional_turns:
-            msg = (
-                f"TrialSettings.decisive_turns ({self.decisive_turns}) must not be below "
-                f"directional_turns ({self.directional_turns}): raise the one or lower the other"
-            )
-            raise InvalidInputError(msg)
-        return self
+        return self.require_order("directional_turns", "decisive_turns", equal=True)

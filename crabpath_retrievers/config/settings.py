@@ -14,7 +14,16 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from crabpath_retrievers.config.autotune import WIDEST, AutotuneSettings, Knobs
-from crabpath_retrievers.config.base import Texts, ValidatedSettings
+from crabpath_retrievers.config.base import (
+    Count,
+    CountOrZero,
+    Neighbours,
+    Share,
+    Signed,
+    Texts,
+    ValidatedSettings,
+    complete_mapping,
+)
 from crabpath_retrievers.config.health import HealthSettings
 from crabpath_retrievers.config.learning import (
     EpisodeSettings,
@@ -50,25 +59,16 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
 class TierSettings(ValidatedSettings):
     """Thresholds on the effective weight of an edge; below ``habitual`` an edge is dormant."""
 
-    reflex: float = Field(
-        default=0.8, ge=0, le=1, description="Least weight of a reflex edge: it is always followed."
-    )
-    habitual: float = Field(
-        default=0.3, ge=0, le=1, description="Least weight of a habitual edge: the policy decides."
-    )
-    inhibitory: float = Field(
-        default=-0.01, ge=-1, le=0, description="Greatest weight of an inhibitory edge."
-    )
+    reflex: Share = 0.8
+    """Least weight of a reflex edge: it is always followed."""
+    habitual: Share = 0.3
+    """Least weight of a habitual edge: the policy decides."""
+    inhibitory: Annotated[float, Field(ge=-1, le=0)] = -0.01
+    """Greatest weight of an inhibitory edge."""
 
     @model_validator(mode="after")
     def _require_order(self) -> Self:
-        if self.habitual > self.reflex:
-            msg = (
-                f"TierSettings.habitual ({self.habitual}) must not be above reflex "
-                f"({self.reflex}): lower the one or raise the other"
-            )
-            raise InvalidInputError(msg)
-        return self
+        return self.require_order("habitual", "reflex", equal=True)
 
     def tier_of(self, weight: float) -> Tier:
         """The tier of an edge with this effective weight."""
@@ -82,162 +82,84 @@ class TierSettings(ValidatedSettings):
 class SeedSettings(ValidatedSettings):
     """First-stage search, and where a walk starts. Scores and score weights are in [0, 1]."""
 
-    hits_per_engine: int = Field(
-        default=20, ge=1, le=10_000, description="Search hits per engine that enter the ranking."
-    )
-    max_entries: int = Field(
-        default=8, ge=1, le=10_000, description="Best hits from which the walk starts."
-    )
-    similarity_weight: float = Field(
-        default=0.6, ge=0, le=1, description="Weight of the cosine in the entry score."
-    )
-    lexical_weight: float = Field(
-        default=0.4,
-        ge=0,
-        le=1,
-        description="Weight in the entry score of the lexical score relative to the best hit.",
-    )
-    name_weight: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="Weight in the entry score of a node's name that the query contains, times "
-        "the rarity of the name.",
-    )
-    episode_score: float = Field(
-        default=0.9,
-        ge=0,
-        le=1,
-        description="Entry score of a node that a successful turn of the same query used.",
-    )
-    hint_score: float = Field(
-        default=0.25, ge=0, le=1, description="Entry score of nodes in ``seed_ids`` of the query."
-    )
-    max_postings: int = Field(
-        default=300,
-        ge=1,
-        le=10_000_000,
-        description="Most matches that a lexical query reads; common words are dropped first.",
-    )
-    max_query_terms: int = Field(
-        default=48,
-        ge=1,
-        le=100_000,
-        description="Most distinct words of a query that are looked up.",
-    )
+    hits_per_engine: Neighbours = 20
+    """Search hits per engine that enter the ranking."""
+    max_entries: Neighbours = 8
+    """Best hits from which the walk starts."""
+    similarity_weight: Share = 0.6
+    """Weight of the cosine in the entry score."""
+    lexical_weight: Share = 0.4
+    """Weight in the entry score of the lexical score relative to the best hit."""
+    name_weight: Share = 0.3
+    """Weight in the entry score of a node's name that the query contains, times the rarity of the
+    name."""
+    episode_score: Share = 0.9
+    """Entry score of a node that a successful turn of the same query used."""
+    hint_score: Share = 0.25
+    """Entry score of nodes in ``seed_ids`` of the query."""
+    max_postings: Count = 300
+    """Most matches that a lexical query reads; common words are dropped first."""
+    max_query_terms: Count = 48
+    """Most distinct words of a query that are looked up."""
 
 
 class WalkSettings(ValidatedSettings):
     """Budgets of one walk, and the damping of edges that it uses more than once."""
 
-    max_nodes: int = Field(
-        default=24, ge=1, le=100_000, description="Nodes visited in one turn, seeds included."
-    )
-    max_new_nodes: int = Field(
-        default=6, ge=0, le=10_000, description="New nodes that one node may add in one hop."
-    )
-    max_hops: int = Field(default=3, ge=0, le=1000, description="Hops from a seed.")
-    min_energy: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="The walk does not continue from nodes entered with less energy: that of a "
-        "seed is its entry score, and every edge multiplies it by its weight.",
-    )
-    max_empty_hops: int = Field(
-        default=2, ge=1, le=1000, description="Hops without a new node after which the walk ends."
-    )
-    max_visits_per_node: int = Field(
-        default=1, ge=1, le=1000, description="Times that a node may be entered."
-    )
-    damping: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="λ: an edge that is used k times in one walk counts ``weight · λ^k``.",
-    )
+    max_nodes: Count = 24
+    """Nodes visited in one turn, seeds included."""
+    max_new_nodes: CountOrZero = 6
+    """New nodes that one node may add in one hop."""
+    max_hops: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Hops from a seed."""
+    min_energy: Share = 0.2
+    """The walk does not continue from nodes entered with less energy: that of a seed is its entry
+    score, and every edge multiplies it by its weight."""
+    max_empty_hops: Count = 2
+    """Hops without a new node after which the walk ends."""
+    max_visits_per_node: Count = 1
+    """Times that a node may be entered."""
+    damping: Share = 0.3
+    """λ: an edge that is used k times in one walk counts ``weight · λ^k``."""
 
 
 class PolicySettings(ValidatedSettings):
     """The softmax policy over edges and STOP."""
 
-    temperature: float = Field(
-        default=0.2,
-        gt=0,
-        le=1_000_000,
-        description="τ of the softmax, in units of relevance plus weight.",
-    )
-    stop_score: float = Field(
-        default=0.6,
-        ge=-10,
-        le=10,
-        description="Relevance plus weight of STOP: an edge is followed when it has more.",
-    )
-
-
-def _complete_priors(given: Mapping[EdgeKind, float]) -> Mapping[EdgeKind, float]:
-    return MappingProxyType({**_PRIORS, **given})
+    temperature: Annotated[float, Field(gt=0, le=1_000_000)] = 0.2
+    """τ of the softmax, in units of relevance plus weight."""
+    stop_score: Annotated[float, Field(ge=-10, le=10)] = 0.6
+    """Relevance plus weight of STOP: an edge is followed when it has more."""
 
 
 class LinkSettings(ValidatedSettings):
     """The edges that linkers may add when documents are indexed."""
 
     priors: Annotated[
-        Mapping[EdgeKind, Annotated[float, Field(ge=-1, le=1)]], AfterValidator(_complete_priors)
-    ] = Field(
-        default_factory=lambda: _PRIORS,
-        description="First weight by kind of edge, in [-1, 1]; 0 for kinds that only outcomes "
-        "make. Kinds that are not given keep their default.",
-    )
-    fading_kinds: frozenset[EdgeKind] = Field(
-        default=frozenset(),
-        description="Kinds of edges whose weight decays to 0; all others decay to their prior.",
-    )
-    max_mentions: int = Field(
-        default=256,
-        ge=0,
-        le=1_000_000,
-        description="Nodes that may mention one name; further ones get no edge to its owner.",
-    )
-    max_back_links: int = Field(
-        default=32,
-        ge=0,
-        le=1_000_000,
-        description="Edges back from a named node, so that hubs stay cheap to read.",
-    )
-    max_owners: int = Field(
-        default=3,
-        ge=1,
-        le=1_000_000,
-        description="Nodes that may share a name; a name of more nodes links to none of them.",
-    )
-    max_name_words: int = Field(
-        default=8, ge=1, le=1000, description="Words of the longest name that is looked up."
-    )
-    max_chunks_per_term: int = Field(
-        default=6,
-        ge=1,
-        le=1_000_000,
-        description="Chunks that may share a term before the term counts as common.",
-    )
-    max_terms_per_chunk: int = Field(
-        default=24,
-        ge=0,
-        le=1_000_000,
-        description="Terms of a chunk that are looked up in other chunks.",
-    )
-    metadata_keys: Texts = Field(
-        default=(), description="Metadata keys: documents with an equal value are linked."
-    )
-    similar_neighbours: int = Field(
-        default=0,
-        ge=0,
-        le=10_000,
-        description="Nearest neighbours that each node is linked with; 0 links none.",
-    )
-    min_similarity: float = Field(
-        default=0.5, ge=-1, le=1, description="Least cosine of neighbours that are linked."
-    )
+        Mapping[EdgeKind, Signed], AfterValidator(complete_mapping("kind of edge", _PRIORS))
+    ] = Field(default_factory=lambda: _PRIORS)
+    """First weight by kind of edge, in [-1, 1]; 0 for kinds that only outcomes make. Kinds that are
+    not given keep their default."""
+    fading_kinds: frozenset[EdgeKind] = frozenset()
+    """Kinds of edges whose weight decays to 0; all others decay to their prior."""
+    max_mentions: CountOrZero = 256
+    """Nodes that may mention one name; further ones get no edge to its owner."""
+    max_back_links: CountOrZero = 32
+    """Edges back from a named node, so that hubs stay cheap to read."""
+    max_owners: Count = 3
+    """Nodes that may share a name; a name of more nodes links to none of them."""
+    max_name_words: Count = 8
+    """Words of the longest name that is looked up."""
+    max_chunks_per_term: Count = 6
+    """Chunks that may share a term before the term counts as common."""
+    max_terms_per_chunk: CountOrZero = 24
+    """Terms of a chunk that are looked up in other chunks."""
+    metadata_keys: Texts = ()
+    """Metadata keys: documents with an equal value are linked."""
+    similar_neighbours: CountOrZero = 0
+    """Nearest neighbours that each node is linked with; 0 links none."""
+    min_similarity: Signed = 0.5
+    """Least cosine of neighbours that are linked."""
 
     def floor(self, kind: EdgeKind) -> float:
         """The weight to which an edge of this kind decays."""
@@ -247,65 +169,36 @@ class LinkSettings(ValidatedSettings):
 class IngestSettings(ValidatedSettings):
     """Splitting and batching of documents that are added."""
 
-    chunk_size: int = Field(
-        default=1200, ge=1, le=10_000_000, description="Characters of a chunk, at most."
-    )
-    chunk_overlap: int = Field(
-        default=100, ge=0, le=10_000_000, description="Characters that neighbouring chunks share."
-    )
-    batch_size: int = Field(
-        default=256,
-        ge=1,
-        le=1_000_000,
-        description="Chunks that are embedded, stored and linked as one unit.",
-    )
+    chunk_size: Count = 1200
+    """Characters of a chunk, at most."""
+    chunk_overlap: Annotated[int, Field(ge=0, le=10_000_000)] = 100
+    """Characters that neighbouring chunks share."""
+    batch_size: Count = 256
+    """Chunks that are embedded, stored and linked as one unit."""
 
     @model_validator(mode="after")
     def _require_smaller_overlap(self) -> Self:
-        if self.chunk_overlap >= self.chunk_size:
-            msg = (
-                f"IngestSettings.chunk_overlap ({self.chunk_overlap}) must be below chunk_size "
-                f"({self.chunk_size}): pass a smaller one"
-            )
-            raise InvalidInputError(msg)
-        return self
+        return self.require_order("chunk_overlap", "chunk_size")
 
 
 class SyncSettings(ValidatedSettings):
     """Following sources as they change."""
 
-    new_version_similarity: float = Field(
-        default=0.92,
-        ge=-1,
-        le=1,
-        description="Cosine above which a new text is a new version of one that is gone.",
-    )
-    max_file_bytes: int = Field(
-        default=32 * 2**20, ge=1, le=2**40, description="Bytes of the largest file that is read."
-    )
+    new_version_similarity: Signed = 0.92
+    """Signed above which a new text is a new version of one that is gone."""
+    max_file_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * 2**20
+    """Bytes of the largest file that is read."""
 
 
 class RankSettings(ValidatedSettings):
     """The final ranking."""
 
-    min_probability: float = Field(
-        default=0.35,
-        ge=0,
-        le=1,
-        description="Least probability of relevance of a document that is returned without fill.",
-    )
-    max_inhibition: float = Field(
-        default=1.5,
-        ge=0,
-        le=100,
-        description="Greatest loss in log-odds that inhibitory edges cause.",
-    )
-    characters_per_token: float = Field(
-        default=4.0,
-        gt=0,
-        le=1000,
-        description="Estimated characters of a token, for budgets in tokens.",
-    )
+    min_probability: Share = 0.35
+    """Least probability of relevance of a document that is returned without fill."""
+    max_inhibition: Annotated[float, Field(ge=0, le=100)] = 1.5
+    """Greatest loss in log-odds that inhibitory edges cause."""
+    characters_per_token: Annotated[float, Field(gt=0, le=1000)] = 4.0
+    """Estimated characters of a token, for budgets in tokens."""
 
 
 class Settings(ValidatedSettings):
@@ -331,14 +224,10 @@ class Settings(ValidatedSettings):
     health: HealthSettings = Field(default_factory=HealthSettings)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     autotune: AutotuneSettings = Field(default_factory=AutotuneSettings)
-    time_limit: float = Field(
-        default=DEFAULT_TIME_LIMIT,
-        gt=0,
-        le=86_400,
-        description="Seconds that one query or feedback may wait for databases and servers in "
-        "total; then it fails with ``StoreUnavailableError``. Closing waits no longer either. "
-        "What may take long, such as adding documents, has no limit.",
-    )
+    time_limit: Annotated[float, Field(gt=0, le=86_400)] = DEFAULT_TIME_LIMIT
+    """Seconds that one query or feedback may wait for databases and servers in total; then it fails
+    with ``StoreUnavailableError``. Closing waits no longer either. What may take long, such as
+    adding documents, has no limit."""
 
     @model_validator(mode="after")
     def _require_knobs_within_rails(self) -> Self:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.learner import FeedbackLearner
@@ -124,6 +124,8 @@ class Recorder:
             )
             receipt = receipt._replace(note=note)
         _log_receipt(receipt, feedback)
+        if self.is_backlog_due():
+            self.index_backlog()
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:

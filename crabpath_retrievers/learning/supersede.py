@@ -4,13 +4,13 @@ import hashlib
 from contextlib import suppress
 from typing import Protocol, get_args
 
-from crabpath_retrievers.core.feedback import Feedback, Receipt
-from crabpath_retrievers.core.outcome_policy import (
+from crabpath_retrievers.config.outcome_policy import (
     OBSERVED_KINDS,
     EventKind,
     OutcomePolicy,
     rank_kind,
 )
+from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage import GraphStore
 

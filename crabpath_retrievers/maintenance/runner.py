@@ -112,11 +112,12 @@ def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) ->
         run: Id of the maintenance run; empty for a dry run.
     """
     looked, groups = group_same_texts(
-        store.duplicates.iterate_texts(rules.batch_size), rules.location_keys
+        store.maintenance.iterate_texts(rules.batch_size), rules.location_keys
     )
     pairs: list[MergePair] = []
     for keys in groups:
-        pairs += plan_merges(store.duplicates.get_candidates(keys).values(), rules.merge_similarity)
+        candidates = store.maintenance.get_candidates(keys).values()
+        pairs += plan_merges(candidates, rules.merge_similarity)
     for part in split_batches(pairs, _PAIRS_PER_TRANSACTION) if run else ():
         store.apply([MergeNodes(run, tuple(part))])
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
@@ -136,10 +137,10 @@ def split_broad_texts(
     if splitting is None:
         return 0, 0, {"needs an embedder": 1}
     looked = changed = made = 0
-    for long in store.duplicates.get_long_documents(rules.split_above_chars):
+    for long in store.maintenance.get_long_documents(rules.split_above_chars):
         looked += 1
         if not is_broad(
-            long.content, store.duplicates.get_query_vectors(long.id, _MAX_QUESTIONS), rules
+            long.content, store.maintenance.get_query_vectors(long.id, _MAX_QUESTIONS), rules
         ):
             continue
         topics = splitting.topics if run else lambda _: None

@@ -22,7 +22,6 @@ from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
@@ -170,7 +169,7 @@ class MemoryLearning:
             text: The question.
             options: Fields of :class:`~crabpath_retrievers.core.query.Query`.
         """
-        return run(self._services.retrieval.evidence(validate_query(text, options)))
+        return run(self._services.retrieval.evidence(text, options))
 
     def replay(
         self,
@@ -300,8 +299,7 @@ class _Replay:
             self.before += past.said is None
             return asked.turn.id
         self.asked += 1
-        steps = retrieve_steps(
-            self._services,
+        steps = self._services.retrieval.steps(
             past.query,
             {
                 "k": self._k,

@@ -104,6 +104,7 @@ class Services:
             store,
             index,
             embedder,
+            self.identity,
             self.ranker,
             models,
             SeedSearch(store, index, settings, models),

@@ -8,8 +8,10 @@ without attribution. Near-duplicate queries share one episode.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from crabpath_retrievers.config import EpisodeSettings
-from crabpath_retrievers.core.changes import KeepEpisode, MarkEpisodesIndexed
+from crabpath_retrievers.core.changes import KeepEpisode, MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
@@ -19,6 +21,8 @@ from crabpath_retrievers.storage.sql_tools import encode_vector
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
 _CACHED = 256  # queries whose nearest episode is cached
+_MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the process
+_MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -56,8 +60,28 @@ class EpisodeUpdate(NamedTuple):
     known: StoredEpisode | None
 
 
+class _CachedVectors(NamedTuple):
+    """Vectors of a small namespace's episodes.
+
+    Attributes:
+        version: Version of the namespace that they belong to.
+        rows: Row in ``matrix`` by episode id.
+        matrix: Unit query vectors, shape ``[n, d]``; None for a namespace with too many.
+    """
+
+    version: tuple[int, int]
+    rows: dict[str, int]
+    matrix: Vector | None
+
+
+_NO_VECTORS = _CachedVectors((-1, -1), {}, np.zeros((0, 0), dtype=np.float32))
+
+
 class EpisodeMemory:
-    """Recalls past turns; one collection of vectors per namespace."""
+    """Recalls past turns.
+
+    Vectors of small namespaces stay in the process, those of others in a collection each.
+    """
 
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
@@ -66,12 +90,13 @@ class EpisodeMemory:
         self._store, self._settings = store, settings
         self._collections = NamespaceCollections(index, "episodes")
         self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
+        self._vectors: dict[int, _CachedVectors] = {}
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Evidence about documents by node id; of several episodes the strongest counts."""
         information = _word_information(question)
         scores: dict[str, EpisodeScore] = {}
-        nearest = self.near(question.vector, clock.key)
+        nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
             for node, score in self._score_documents(near, information).items():
@@ -109,13 +134,61 @@ class EpisodeMemory:
             self._nearest_ids.pop(next(iter(self._nearest_ids)), None)
         self._nearest_ids[key] = [near.episode.id for near in nearest[:1]]
 
-    def near(self, vector: Vector, namespace: int) -> list[EpisodeMatch]:
+    def near(self, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
         """The nearest episodes of a namespace, nearest first."""
+        namespace, neighbours = clock.key, self._settings.neighbours
+        cached = self._read_vectors(clock)
+        if cached.matrix is not None:
+            if not cached.rows:
+                return []
+            best = np.argsort(-(cached.matrix @ vector), kind="stable")[:neighbours]
+            ids = list(cached.rows)
+            return self._read_near(vector, namespace, [ids[row] for row in best.tolist()])
         if not self._collections.available:
             latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(vector, latest)
-        ids = self._collections.of(namespace).search(vector, self._settings.neighbours)
-        return self._read_near(vector, namespace, ids)
+        ids = self._collections.of(namespace).search(vector, neighbours)
+        return self._rank(vector, self._store.learned.episodes(namespace, ids, queued=True))
+
+    def _read_vectors(self, clock: Clock) -> _CachedVectors:
+        """The vectors of a small namespace, read again as far as its version is new."""
+        version = (clock.learned, clock.notes)
+        cached = self._vectors.pop(clock.key, _NO_VECTORS)
+        if cached.version != version:
+            ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
+            new = [episode for episode in ids if episode not in cached.rows]
+            if len(ids) > _MAX_SMALL:
+                cached = _CachedVectors(version, {}, None)
+            elif not new and len(ids) == len(cached.rows):
+                cached = cached._replace(version=version)
+            else:
+                cached = self._extend(cached, version, clock.key, ids, new)
+        self._vectors[clock.key] = cached  # the last is the one used last
+        while (
+            len(self._vectors) > 1 and sum(len(c.rows) for c in self._vectors.values()) > _MAX_ALL
+        ):
+            self._vectors.pop(next(iter(self._vectors)))
+        return cached
+
+    def _extend(
+        self,
+        cached: _CachedVectors,
+        version: tuple[int, int],
+        namespace: int,
+        ids: Sequence[str],
+        new: Sequence[str],
+    ) -> _CachedVectors:
+        """The vectors of these episodes; those of the ``new`` ones are read."""
+        added = self._store.learned.episode_vectors(namespace, new)
+        kept = [episode for episode in ids if episode in cached.rows]
+        found = [episode for episode in new if episode in added]
+        if not kept and not found:
+            return _NO_VECTORS._replace(version=version)
+        parts = [added[episode].astype(np.float32)[None, :] for episode in found]
+        if kept and cached.matrix is not None:
+            parts.insert(0, cached.matrix[[cached.rows[episode] for episode in kept]])
+        rows = {episode: row for row, episode in enumerate([*kept, *found])}
+        return _CachedVectors(version, rows, np.concatenate(parts))
 
     def _read_near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[EpisodeMatch]:
         return self._rank(vector, self._store.learned.episodes(namespace, ids))
@@ -135,7 +208,7 @@ class EpisodeMemory:
             return None
         cached = self._nearest_ids.get(_cache_key(vector, clock))
         if cached is None:
-            nearest = self.near(vector, clock.key)
+            nearest = self.near(vector, clock)
         else:
             # Nothing was learned since the retrieval, so its nearest episode is still the nearest.
             nearest = self._read_near(vector, clock.key, cached)
@@ -155,7 +228,7 @@ class EpisodeMemory:
         unindexed = self._store.learned.get_unindexed_episodes()
         entries = [CollectionEntry(key, e.id, e.vector, e.query) for key, e in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkEpisodesIndexed(tuple(entry.id for entry in entries))])
+        self._store.apply([MarkIndexed(episodes=tuple(entry.id for entry in entries))])
         self._collections.delete_gone(
             entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
         )

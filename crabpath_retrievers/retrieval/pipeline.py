@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.core.metadata import complete_note_metadata
-from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.rerank.features import Evidence, Matrix
@@ -42,7 +43,7 @@ from crabpath_retrievers.vectors.base import (
     find_deleted,
     get_owner_lookup,
 )
-from crabpath_retrievers.vectors.embedder import Embedder
+from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
@@ -89,6 +90,7 @@ class RetrievalPipeline:
         store: Nodes, edges and all that was learned.
         index: Vectors of the documents.
         embedder: Embeds queries without a vector.
+        fingerprint: Refuses vectors of another embedder than the store's.
         ranker: The ranker before anything was learned.
         models: What namespaces have learned.
         search: First-stage search.
@@ -99,25 +101,31 @@ class RetrievalPipeline:
     store: GraphStore
     index: VectorIndex
     embedder: Embedder
+    fingerprint: EmbedderFingerprint
     ranker: Ranker
     models: NamespaceModels
     search: SeedSearch
     router: Router
     settings: Settings
 
-    def steps(
-        self, query: Query, *, explore: np.random.Generator | None = None
-    ) -> Operations[Answer]:
-        """Answer a query.
+    def steps(self, text: str, options: QueryOptions) -> Operations[Answer]:
+        """Answer a question, and record the turn.
 
         Args:
-            query: The query.
-            explore: Samples the choices of the walk and the weights of the ranker; None takes
-                the best.
+            text: The question.
+            options: Of the query.
+
+        Raises:
+            InvalidInputError: An option cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
         """
+        query = Query.from_options(text, **options)
         begin = time.perf_counter()
-        vector = yield from self._embed(query)
+        query, vector = yield from self._prepare(query)
         latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
+        explore = None
+        if query.explore is not False:  # True takes a new seed every time
+            explore = np.random.default_rng(None if query.explore is True else query.explore)
         rest = self._answer_vector(query, vector, explore, latency)
         if explore is None and type(self.router) is not SoftmaxRouter:
             answer = yield from rest
@@ -125,19 +133,36 @@ class RetrievalPipeline:
             answer = yield from perform(self._run_at_once, rest)
         return answer
 
-    def evidence(self, query: Query) -> Operations[Evidence]:
+    def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
-        vector = yield from self._embed(query)
+        query, vector = yield from self._prepare(Query.from_options(text, **options))
         found = yield from self._find(query, vector, None, {})
         return found.evidence
 
-    def _embed(self, query: Query) -> Operations[Vector]:
-        if query.vector is not None:
-            return query.vector
-        vector = yield from perform_sync_or_async(
-            lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
-        )
-        return vector
+    def _prepare(self, query: Query) -> Operations[tuple[Query, Vector]]:
+        """The query with ids of merged documents resolved, and its unit vector ``[d]``."""
+        vector = None if query.vector is None else to_unit_vector(query.vector)
+        if not self.fingerprint.fits(vector):
+            yield from perform(self.fingerprint.verify, vector)
+        if query.candidate_ids or query.seed_ids:
+            query = yield from perform(self._resolve_ids, query)
+        if vector is None:
+            vector = yield from perform_sync_or_async(
+                lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
+            )
+        return query, vector
+
+    def _resolve_ids(self, query: Query) -> Query:
+        """The query with ids of merged documents replaced by the ids of those that answer."""
+        ids = (*(query.candidate_ids or ()), *query.seed_ids)
+        aliases = self.store.catalog.resolve_aliases(ids)
+        if not aliases:
+            return query
+        seeds = tuple(aliases.get(node, node) for node in query.seed_ids)
+        candidates = query.candidate_ids
+        if candidates is not None:
+            candidates = list(dict.fromkeys(aliases.get(node, node) for node in candidates))
+        return replace(query, seed_ids=seeds, candidate_ids=candidates)
 
     def _run_at_once(self, steps: Operations[Answer]) -> Answer:
         with self.store.open_reader():
@@ -186,7 +211,7 @@ class RetrievalPipeline:
             read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
             policy=self.settings.policy,
             recalled=max((hit.again for hit in hits), default=0.0),
-            tried=lambda: self.models.list_tried_actions(vector, clock, query.task_type),
+            tried=cache(lambda: self.models.list_tried_actions(vector, clock, query.task_type)),
         )
         walker = Walker(
             request,

@@ -5,11 +5,9 @@
 This is softmax action selection (Sutton & Barto 2018, §13.1) with relevance plus learned weight as
 preference [CrabPath]. Several edges may be followed from one node: sampling without replacement
 until STOP (Plackett–Luce), which equals the formula when one edge is chosen.
-
-One line of a router's prompt: how actions succeeded in the query's region (Region MDP).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -19,12 +17,8 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
-from crabpath_retrievers.core.text import Floats, quote_as_json
+from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import Decider, ModelUsage
-
-_MAX_ACTIONS = 4
-_MAX_LABEL = 40  # characters of an action; labels of users may be of any length
-_SHARE = 6  # the line may take one sixth of the room
 
 
 class ActionStatistics(NamedTuple):
@@ -39,40 +33,6 @@ class ActionStatistics(NamedTuple):
     action: str
     success: float
     trials: float
-
-
-def format_experience(
-    tried: Sequence[ActionStatistics],
-    offered: Collection[str],
-    count: Callable[[str], int],
-    room: int,
-) -> str:
-    """Success of at most four actions; empty if nothing is known or no room is left.
-
-    Args:
-        tried: Success of actions in the query's region.
-        offered: Actions that the router may choose now. They come first; within both groups the
-            order is by number of trials.
-        count: Counts the tokens of a text.
-        room: Tokens available for the prompt; at most a sixth of them is used.
-    """
-    order = sorted(tried, key=lambda one: (one.action not in offered, -one.trials))
-    for number in range(min(_MAX_ACTIONS, len(order)), 0, -1):
-        line = _format_line(order[:number])
-        if count(line) <= room // _SHARE:
-            return line
-    return ""
-
-
-def _format_line(tried: Sequence[ActionStatistics]) -> str:
-    first, *others = sorted(tried, key=lambda one: -one.success)
-    parts = [f"{_quote_label(first)} helped in {first.success:.0%} of {first.trials:.0f} steps"]
-    parts += [f"{_quote_label(one)} in {one.success:.0%} of {one.trials:.0f}" for one in others]
-    return f"Experience here: {', '.join(parts)}."
-
-
-def _quote_label(one: ActionStatistics) -> str:
-    return quote_as_json(" ".join(one.action.split())[:_MAX_LABEL])
 
 
 def _read_nothing(_ids: Sequence[str]) -> Mapping[str, Node]:

@@ -1,11 +1,7 @@
-"""Engines and connections: SQLite in WAL mode with private files, or PostgreSQL.
-
-Locks between processes: one creates the tables, and one ingests, at a time.
-
-PostgreSQL connections with a time limit on every wait.
+"""Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL.
 
 psycopg waits without limit, and timeouts of the server do not help when the server is stopped or
-its packets are dropped. Import this module lazily: the driver is optional.
+its packets are dropped: connections here have a time limit on every wait.
 """
 
 import math

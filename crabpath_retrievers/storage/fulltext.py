@@ -1,8 +1,6 @@
 """Full-text indexes of the databases: SQLite FTS5 with its bm25, PostgreSQL tsvector.
 
 Texts are tokenised here, so that words and phrases match alike on both databases.
-
-Reads of the full-text index.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage.schema import contents
-from crabpath_retrievers.storage.sql_tools import ReadableStore, open_driver_cursor
+from crabpath_retrievers.storage.sql_tools import Queries, ReadableStore, open_driver_cursor
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that occurs once in a text
 _K1, _B = 1.2, 0.75  # BM25 (Robertson & Zaragoza 2009, §3.5); the values of FTS5
@@ -188,12 +186,12 @@ def get_fulltext_index(dialect: str) -> FullText:
     return Fts5() if dialect == "sqlite" else TsVector()
 
 
-class FullTextReader:
+class FullTextReader(Queries):
     """Searches of the full-text index on a reading connection."""
 
     def __init__(self, store: ReadableStore, index: FullText) -> None:
         """Read ``index`` from ``store``."""
-        self._store = store
+        super().__init__(store)
         self._index = index
 
     def search(

@@ -1,9 +1,4 @@
-"""The graph store: opening, connections, and ``apply``, through which everything is written.
-
-Read-only access to a store: nothing is created, written or repaired.
-
-The schema version of a store: written when its tables are created, checked when it is opened.
-"""
+"""The graph store: opening, connections, and ``apply``, through which everything is written."""
 
 import logging
 import sqlite3
@@ -23,7 +18,6 @@ from crabpath_retrievers.core.changes import (
     PublishStaged,
     PutEdges,
     RecordTurn,
-    RemoveEdges,
 )
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
@@ -43,7 +37,7 @@ from crabpath_retrievers.storage.read.health import HealthQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
 from crabpath_retrievers.storage.read.learned import LearnedQueries
 from crabpath_retrievers.storage.read.links import LinkQueries
-from crabpath_retrievers.storage.read.maintenance import DuplicateQueries, MaintenanceQueries
+from crabpath_retrievers.storage.read.maintenance import MaintenanceQueries
 from crabpath_retrievers.storage.read.notes import NoteQueries
 from crabpath_retrievers.storage.read.regions import RegionQueries
 from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
@@ -51,7 +45,8 @@ from crabpath_retrievers.storage.read.typed_edges import TypedQueries
 from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.schema import meta, metadata
-from crabpath_retrievers.storage.write.apply import Writer
+from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 SCHEMA_VERSION = 1
@@ -125,7 +120,6 @@ class GraphStore:
         typed_edges: Edges by kind.
         health: Samples and counters for health reports, and stored reports.
         maintenance: Reads of maintenance.
-        duplicates: Candidates for merging and splitting.
         trials: State, turns and feedback of A/B trials.
     """
 
@@ -168,7 +162,6 @@ class GraphStore:
         self.typed_edges = TypedQueries(self)
         self.health = HealthQueries(self)
         self.maintenance = MaintenanceQueries(self)
-        self.duplicates = DuplicateQueries(self)
         self.trials = TrialQueries(self)
 
     @property
@@ -229,9 +222,9 @@ class GraphStore:
         self.flush()
         opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            writer = Writer(connection, self._fulltext)
+            tx = Transaction(connection, self._fulltext)
             for change in changes:
-                writer.apply(change)
+                apply_change(tx, change)
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         with limit_waiting(self._time_limit):
@@ -289,7 +282,7 @@ class GraphStore:
 
 # What the next opening repeats if it is lost: documents that are staged durably are published and
 # linked again.
-_REPEATED = {PublishStaged, RemoveEdges, PutEdges}
+_REPEATED = {PublishStaged, PutEdges}
 
 
 def _allows_lazy_commit(changes: Sequence[Change]) -> bool:

@@ -30,9 +30,9 @@ from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage.read.whole_store import LOCAL_META, TABLE_PREFIX, list_tables
-from crabpath_retrievers.storage.write.archive import NODE_COLUMNS, find_nodes_in
-from crabpath_retrievers.storage.write.history import SnapshotContent
+from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_COLUMNS, LOCAL_META, REFERENCES
+from crabpath_retrievers.storage.write.archive import find_nodes_in
+from crabpath_retrievers.storage.write.snapshots import parse_snapshot
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
@@ -98,10 +98,8 @@ class RowReader:
 
         The parser raises one of ``MALFORMED`` if a line is not a row of this table.
         """
-        columns, nodes = (
-            list_tables()[self.table].c,
-            NODE_COLUMNS.get(self.table, ()) if self.by_id else (),
-        )
+        columns = EXPORTED[self.table].c
+        nodes = REFERENCES.get(self.table, ()) if self.by_id else ()
         named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
         fields = {
             name: core_schema.typed_dict_field(
@@ -119,7 +117,7 @@ class RowReader:
             row: A parsed row, with bytes for binary values.
 
         Raises:
-            ODD: A value cannot be read.
+            ValueError: A value cannot be read; likewise the others of ``MALFORMED``.
         """
         for column, value in row.items():
             if isinstance(value, str) and "\x00" in value:
@@ -139,13 +137,11 @@ class RowReader:
             self._require_snapshot(row["content"])
         if self.table == "meta":
             _require_fact(row["name"], row["value"])
-        # Lessons and episodes must refer to nodes by ids or keys.
-        if not all(isinstance(node, (str if self.by_id else int)) for node in self._nodes(row)):
+        # Effects and episodes must refer to nodes by ids or keys.
+        kind = str if self.by_id else int
+        if not all(isinstance(node, kind) for node in find_nodes_in((self.table, [row]), kind)):
             msg = "it refers to a node by a value of the wrong type"
             raise ValueError(msg)
-
-    def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
-        return find_nodes_in((self.table, [row]), str if self.by_id else int)
 
     def _require_vector(self, vector: bytes) -> None:
         numbers = np.frombuffer(vector, dtype=VECTOR_DTYPE)
@@ -154,20 +150,18 @@ class RowReader:
             raise ValueError(msg)
 
     def _require_snapshot(self, data: bytes) -> None:
-        content = SnapshotContent(**_parse_json(_inflate(data).decode()))
-        _require_number(content.exponent)
-        if content.model is not None:
-            _check_mind(content.model)
-        for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
-            name = table.name.removeprefix(TABLE_PREFIX)
-            reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
-            parse = reader.make_parser()
+        for table, rows in parse_snapshot(_inflate(data)).items():
             for row in rows:
+                reader = RowReader(table, tuple(row), dimension=self.dimension)
                 binary = {
                     n: 0 if n == VECTOR_COLUMN else "" for n, v in row.items() if type(v) is bytes
                 }
-                parse(json.dumps({**row, **binary}).encode())
+                reader.make_parser()(json.dumps({**row, **binary}).encode())
                 reader.require_readable(row)
+                columns = set(EXPORTED[table].c.keys())
+                if columns - LOCAL_COLUMNS - row.keys():
+                    msg = "a row of a snapshot lacks a column"
+                    raise ValueError(msg)
 
 
 @cache
@@ -279,19 +273,12 @@ class _Inverse:
     episodes: list[tuple[str, str, str]] | None = None
 
 
-_parse_turn, _parse_feedback, _parse_lesson = (
-    _make_parser(Turn),
-    _make_parser(Feedback),
-    _make_parser(_Lesson),
+_parse_turn, _parse_feedback, _parse_lesson, _parse_report, _parse_tuning = map(
+    _make_parser, (Turn, Feedback, _Lesson, HealthReport, _Tuning)
 )
-_parse_report, _parse_embedder, _parse_inverse = (
-    _make_parser(HealthReport),
-    _make_parser(_Embedder),
-    _make_parser(_Inverse),
-)
-_parse_tuning = _make_parser(_Tuning)
+_parse_embedder, _parse_inverse = map(_make_parser, (_Embedder, _Inverse))
 _parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
-_parse_voices = _make_parser(dict[str, dict[str, float]])
+_parse_user_credits = _make_parser(dict[str, dict[str, float]])
 
 
 def _check_turn(text: str) -> None:
@@ -406,7 +393,7 @@ def parse_dimension(embedder: str) -> int:
     """Return the dimension in the stored description of an embedder.
 
     Raises:
-        ODD: The text does not describe an embedder.
+        ValueError: The text does not describe an embedder.
     """
     known = _parse_embedder(embedder)
     probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
@@ -420,7 +407,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _parse_object,
     ("episodes", "documents"): _parse_credits,
     ("episodes", "id"): _require_id,
-    ("episodes", "credit_by_user"): _parse_voices,
+    ("episodes", "credit_by_user"): _parse_user_credits,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _check_feedback,
     ("health_reports", "report"): _check_report,

@@ -1,7 +1,4 @@
-"""Writes an archive: a zip file of JSON lines, vectors and a manifest.
-
-Exports a store or a namespace, also while another process serves it.
-"""
+"""Writes an archive, a zip file of JSON lines, vectors and a manifest, of a store in use."""
 
 import os
 import tempfile
@@ -9,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfileobj
@@ -207,23 +205,15 @@ def export_archive(
             embedder=meta.get("embedder"),
             last=dump.get_last_keys() if whole else {},
         )
-        tables = _dump_store(dump) if namespace is None else _dump_namespace(dump, namespace)
+        selections = dump.select_all() if whole else dump.select_namespace(str(namespace))
+        read = dump.rows if whole else partial(_translate_rows, dump)
+        tables = ((selection.name, read(selection)) for selection in selections)
         written = write_archive(path, manifest, tables)
     return ExportResult(path, namespace, written.rows, path.stat().st_size)
-
-
-def _dump_store(dump: Dump) -> Iterator[ArchiveTable]:
-    for selection in dump.select_all():
-        yield selection.name, dump.rows(selection)
-
-
-def _dump_namespace(dump: Dump, namespace: str) -> Iterator[ArchiveTable]:
-    for selection in dump.select_namespace(namespace):
-        yield selection.name, _translate_rows(dump, selection)
 
 
 def _translate_rows(dump: Dump, selection: TableRows) -> Iterator[list[Row]]:
     for rows in dump.rows(selection):
         block = (selection.name, rows)
-        naming = NodeNames.for_export(dump.names(find_nodes_in(block, int)))
+        naming = NodeNames(dump.names(find_nodes_in(block, int)), int)
         yield list(translate_rows(block, naming))

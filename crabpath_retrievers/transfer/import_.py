@@ -1,9 +1,4 @@
-"""Imports an archive in one transaction.
-
-Selects one namespace from an archive of a namespace or of a whole store.
-
-Plans the import of a namespace before anything is written.
-"""
+"""Imports an archive, or one namespace of it, in one transaction that is planned before."""
 
 import base64
 import json
@@ -21,7 +16,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.whole_store import NAMESPACE_TABLES
+from crabpath_retrievers.storage.registry import NAMESPACE_TABLES
 from crabpath_retrievers.storage.write.archive import (
     IdConflicts,
     NodeNames,
@@ -41,7 +36,9 @@ def select_namespace(archive: Archive, namespace: str | None) -> str | None:
     own = archive.manifest.namespace
     if namespace is None or namespace == own:
         return own
-    held = {own} if own is not None else {row["name"] for row in _iterate_namespaces(archive)}
+    held = (
+        {own} if own is not None else {row["name"] for row in _iterate_rows(archive, "namespaces")}
+    )
     if namespace not in held:
         names = ", ".join(sorted(map(repr, held))) or "none"
         msg = f"the archive does not contain namespace {namespace!r}: it contains {names}"
@@ -53,47 +50,36 @@ def make_block_reader(archive: Archive, namespace: str) -> Callable[[], Iterator
     """Make a function that yields the rows of a namespace, with nodes by id, on every call."""
     if archive.manifest.namespace is not None:
         return lambda: archive.blocks(list(NAMESPACE_TABLES))
-    return _NamespaceBlocks(archive, namespace)
+    spaces, feedback = (_iterate_rows(archive, table) for table in ("namespaces", "feedback"))
+    key = next(row["key"] for row in spaces if row["name"] == namespace)
+    nodes = [(row["key"], row["id"], row["owner"]) for row in _iterate_rows(archive, "nodes")]
+    naming = NodeNames({node: name for node, name, _ in nodes}, int)
+    own_nodes = {node for node, _, owner in nodes if owner == key}
+    feedback_ids = {row["id"] for row in feedback if row["namespace"] == namespace}
+    # As ``registry.find_own_rows`` selects them in a store; other tables have the key.
+    is_own: dict[str, Callable[[Row], bool]] = {
+        "namespaces": lambda row: row["key"] == key,
+        "nodes": lambda row: row["owner"] == key,
+        "contents": lambda row: row["node"] in own_nodes,
+        "feedback": lambda row: row["namespace"] == namespace,
+        "consumed_turns": lambda row: row["feedback"] in feedback_ids,
+    }
+
+    def has_key(row: Row) -> bool:
+        return bool(row["namespace"] == key)
+
+    def read_blocks() -> Iterator[Block]:
+        for table, rows in archive.blocks(list(NAMESPACE_TABLES)):
+            own = [row for row in rows if is_own.get(table, has_key)(row)]
+            if own:
+                yield table, list(translate_rows((table, own), naming))
+
+    return read_blocks
 
 
-def _iterate_namespaces(archive: Archive) -> Iterator[Row]:
-    for _, rows in archive.blocks(["namespaces"]):
+def _iterate_rows(archive: Archive, table: str) -> Iterator[Row]:
+    for _, rows in archive.blocks([table]):
         yield from rows
-
-
-class _NamespaceBlocks:
-    """Yields the rows of one namespace from the archive of a whole store."""
-
-    def __init__(self, archive: Archive, namespace: str) -> None:
-        self._archive, self._name = archive, namespace
-        found = (row["key"] for row in _iterate_namespaces(archive) if row["name"] == namespace)
-        self._key = next(found)
-        nodes = [(row["key"], row["id"], row["owner"]) for row in self._iterate_rows("nodes")]
-        self._naming = NodeNames.for_export({key: name for key, name, _ in nodes})
-        self._own_nodes = {key for key, _, owner in nodes if owner == self._key}
-        own = (row["id"] for row in self._iterate_rows("feedback") if row["namespace"] == namespace)
-        self._feedback_ids = set(own)
-
-    def __call__(self) -> Iterator[Block]:
-        for table in NAMESPACE_TABLES:
-            for name, rows in self._archive.blocks([table]):
-                own = [row for row in rows if self._is_own(name, row)]
-                if own:
-                    yield name, list(translate_rows((name, own), self._naming))
-
-    def _iterate_rows(self, table: str) -> Iterator[Row]:
-        for _, rows in self._archive.blocks([table]):
-            yield from rows
-
-    def _is_own(self, table: str, row: Row) -> bool:
-        tests: dict[str, Any] = {
-            "namespaces": lambda: row["key"] == self._key,
-            "nodes": lambda: row["owner"] == self._key,
-            "contents": lambda: row["node"] in self._own_nodes,
-            "feedback": lambda: row["namespace"] == self._name,
-            "consumed_turns": lambda: row["feedback"] in self._feedback_ids,
-        }
-        return bool(tests[table]() if table in tests else row["namespace"] == self._key)
 
 
 _AUTO = "auto:"  # prefix of the ids of automatic notes

@@ -1,7 +1,4 @@
-"""Replay files: JSON lines with the query, answer and feedback of past turns.
-
-Progress of a replay in a small file, so that an interrupted replay can continue.
-"""
+"""Replay files: JSON lines with the query, answer and feedback of past turns."""
 
 import json
 import os

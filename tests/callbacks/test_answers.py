@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from crabpath_retrievers.callbacks import OutcomePolicy
 from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
-from crabpath_retrievers.core.outcome_policy import EventKind
+from crabpath_retrievers.config.outcome_policy import EventKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
 TEXT = "It is blue."

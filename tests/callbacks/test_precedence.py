@@ -159,13 +159,17 @@ def test_turns_are_found_by_another_process(retriever):
         (lambda h: h.score(1, run_id="r", sorce="x"), InvalidInputError, "a mapping with some"),
         (lambda _: CrabPathCallbackHandler("memory"), InvalidInputError, "its memory, not str"),
         (
-            lambda h: CrabPathCallbackHandler(h._listener.recorder.memory, most_runs=0),
+            lambda h: CrabPathCallbackHandler(h._listener.memory, most_runs=0),
             InvalidInputError,
             "keep at least 1 run",
         ),
-        (lambda _: Rule(2.0, "human"), InvalidInputError, "outcome must be a number from -1"),
-        (lambda _: Rule(1.0, "me"), InvalidInputError, "unknown source 'me'"),
-        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be a Rule"),
+        (
+            lambda _: Rule(2.0, "human"),
+            InvalidInputError,
+            "outcome must be a number of at least -1",
+        ),
+        (lambda _: Rule(1.0, "me"), InvalidInputError, "one of human, .*not 'me'"),
+        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be Rule"),
         (lambda _: OutcomePolicy(feedback_keys="x"), InvalidInputError, "must be a tuple of texts"),
     ],
 )

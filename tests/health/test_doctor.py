@@ -287,6 +287,14 @@ def test_rows_of_a_node_that_is_gone(place):
     assert all(one.severity == "error" for one in findings)
 
 
+def test_counts_and_names_of_nothing(place):
+    """Every table that refers to nodes is looked at, not only edges and texts."""
+    place.sql(f"INSERT INTO {tables.usage} VALUES (1, 999999, 1, 0, 0)")
+    place.sql(f"INSERT INTO {tables.names} VALUES ('nobody', 999999)")
+    findings = examine(place.path, embeddings=PLAIN).findings
+    assert {f.message.split()[3] for f in findings} == {tables.usage.name, tables.names.name}
+
+
 def test_vectors_that_are_missing_and_surplus(place):
     with place.open() as memory:
         memory.index.delete([f"d{n}" for n in range(5)])

@@ -212,9 +212,7 @@ def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, s
     server.undo("f")
     cli("history", "restore", "x")
     clock = server.store.walk.get_clock("default")
-    (near,) = server._services.episodes.near(
-        server.embedder.query("Which fruit is red?"), clock.key
-    )
+    (near,) = server._services.episodes.near(server.embedder.query("Which fruit is red?"), clock)
     assert near.episode.turns == 1.0
 
 

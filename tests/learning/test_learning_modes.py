@@ -106,7 +106,7 @@ def test_another_process_learns_with_the_settings_of_the_server(
         question = EpisodeQuery("Which fruit is red?", vector, QueryInformation.from_idf({}))
 
         def recall():
-            found = memory._services.retrieval.minds.recall(question, clock)
+            found = memory._services.retrieval.models.recall(question, clock)
             return memory.store.learned.count_unindexed_episodes(), found.scores["a"].same
 
         assert recall() == (1, 1.0)

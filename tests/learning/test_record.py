@@ -97,7 +97,7 @@ def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranke
         for used in (["a"], ["b"], ["c"], ["b"]):
             memory.record(Feedback(host.ask(), 1.0, used=used))
             clock = memory.store.walk.get_clock("default")
-            weights = memory._services.retrieval.minds.ranker("default", clock).weights
+            weights = memory._services.retrieval.models.ranker("default", clock).weights
             worth.append(weights[FEATURES.index("usage")])
         assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
 
@@ -219,9 +219,9 @@ async def test_arecord_does_not_block(open_memory, host_of, apply):
         receipts = await asyncio.gather(*(memory.aio.record(Feedback(t, 1.0)) for t in turns))
         assert {receipt.status for receipt in receipts} == {expected}
         assert (await memory.aio.record(Feedback("nope", 1.0))).status != "applied"
-        # The query behind which a look for the episodes of others is due hands it to a thread.
+        # The feedback after which a look for new episodes is due hands it to a thread.
         memory._services.recorder._checked_at -= 1
-        await retriever.ainvoke("Which fruit is red?")
+        await memory.aio.record(Feedback("nope", 1.0))
         assert not memory._services.recorder.is_backlog_due()
     await asyncio.to_thread(memory.close)
 

@@ -157,7 +157,7 @@ def test_a_restored_episode_is_searchable(tmp_path):
         memory._services.episodes.catch_up()
         memory.namespaces.restore(snapshot)
         clock = memory.store.walk.get_clock("default")
-        (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock.key)
+        (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock)
         assert near.episode.query == "who?"
         assert memory.index.beside(f"episodes-{clock.key}").count() == 1
 

@@ -8,7 +8,8 @@ from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
-from crabpath_retrievers.storage.write.apply import Writer
+from crabpath_retrievers.storage.write.notes import delete_notes
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -166,8 +167,7 @@ def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, asker,
         memory.forget(ids=["x"])
     else:
         with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
-            writer = Writer(connection, memory.store._fulltext)
-            writer._notes._delete_where(nodes.c.id == "x")
+            delete_notes(Transaction(connection, memory.store._fulltext), nodes.c.id == "x")
         memory.teach("Plums are ripe.", id="x", namespace="ann")
     memory.namespaces.restore(kept)
     assert asker.weights() == {}

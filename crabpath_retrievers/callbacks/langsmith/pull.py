@@ -1,20 +1,14 @@
-"""Pulls feedback of people and evaluators from LangSmith.
-
-Translates errors of LangSmith's client.
-
-Converts LangSmith feedback: its score, and its correction.
-"""
+"""Pulls feedback of people and evaluators from LangSmith: scores and corrections."""
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpath_retrievers.callbacks.handler import FeedbackRecorder
-from crabpath_retrievers.core.feedback import Feedback, RewardSource
-from crabpath_retrievers.core.outcome_policy import OutcomePolicy
+from crabpath_retrievers.config.outcome_policy import OutcomePolicy
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import text_of
 from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.core.turn import Turn
@@ -25,7 +19,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     ServiceError,
 )
-from crabpath_retrievers.learning.supersede import FeedbackSink
+from crabpath_retrievers.learning.supersede import FeedbackSink, record_superseding
 
 if TYPE_CHECKING:
     from langsmith import Client
@@ -59,16 +53,17 @@ def _to_error(error: Exception, project: str | None) -> CrabPathError:
 
     text = " ".join(str(error).split())[:_MAX_CHARS]
     if isinstance(error, LangSmithAuthError) or "403" in text:
-        msg = (
+        return ConfigurationError(
             "LangSmith refuses the API key: set LANGSMITH_API_KEY, and LANGSMITH_WORKSPACE_ID for "
             "a key of an organisation"
         )
-        return ConfigurationError(msg)
     if isinstance(error, LangSmithNotFoundError) and project is not None:
-        msg = f"LangSmith has no project {project!r}: check its name and LANGSMITH_ENDPOINT"
-        return NotFoundError(msg)
-    msg = f"LangSmith cannot be used, check LANGSMITH_ENDPOINT and try again later: {text}"
-    return ServiceError(msg)
+        return NotFoundError(
+            f"LangSmith has no project {project!r}: check its name and LANGSMITH_ENDPOINT"
+        )
+    return ServiceError(
+        f"LangSmith cannot be used, check LANGSMITH_ENDPOINT and try again later: {text}"
+    )
 
 
 OUTCOME_KEY = "crabpath_outcome"
@@ -82,86 +77,26 @@ _TEXTS = ("correction", "text", "answer", "output", "value")
 _MODELS = {"model", "auto_eval"}
 
 
-class RightAnswer(NamedTuple):
-    """The right answer in a correction.
-
-    Attributes:
-        text: The answer in words; None without one.
-        documents: Ids of the right documents.
-    """
-
-    text: str | None = None
-    documents: tuple[str, ...] = ()
-
-
-def parse_correction(correction: object) -> RightAnswer:
-    """Parse a correction: a text, or a mapping with a text or with ids of documents."""
+def _parse_correction(correction: object) -> tuple[str | None, tuple[str, ...]]:
+    """The right answer in words, and the ids of the right documents, from a text or a mapping."""
     if isinstance(correction, str):
-        return RightAnswer(correction.strip() or None)
+        return correction.strip() or None, ()
     if not isinstance(correction, Mapping):
-        return RightAnswer()
+        return None, ()
     texts = (correction.get(name) for name in _TEXTS)
     text = next((t.strip() for t in texts if isinstance(t, str) and t.strip()), None)
     named = next((correction[name] for name in _DOCUMENTS if correction.get(name)), ())
-    return RightAnswer(text, _parse_ids(named))
+    items = [named] if isinstance(named, str) else named
+    if not isinstance(items, (list, tuple)):
+        return text, ()
+    ids = (item.get("id") if isinstance(item, Mapping) else item for item in items)
+    return text, tuple(item for item in ids if isinstance(item, str))
 
 
-def find_outcome(given: Any, policy: OutcomePolicy) -> float | None:
-    """Return the outcome of a feedback, in [-1, 1]; None without a score or correction.
-
-    Raises:
-        InvalidInputError: The score is outside [0, 1].
-    """
-    if given.score is not None:
-        return policy.langsmith.convert_score(given.score)
-    return policy.correction.outcome if any(parse_correction(given.correction)) else None
-
-
-def is_own_feedback(given: Any) -> bool:
+def _is_own(given: Any) -> bool:
     """Whether CrabPath pushed the feedback."""
     metadata = getattr(given.feedback_source, "metadata", None)
     return given.key == OUTCOME_KEY or (isinstance(metadata, Mapping) and OWN_MARK in metadata)
-
-
-def make_turn_feedback(
-    given: Any,
-    turn_id: str,
-    returned: Sequence[str],
-    outcome: float,
-    policy: OutcomePolicy,
-    **fields: Any,
-) -> Feedback:
-    """Make the feedback for one turn.
-
-    If the correction names documents, those that the turn returned count as used in a success,
-    whatever the score; if it returned none of them, the turn failed.
-
-    Args:
-        given: Feedback from LangSmith.
-        turn_id: Id of the turn.
-        returned: Ids of the documents that the turn returned.
-        outcome: Outcome of the score, in [-1, 1].
-        policy: Reward sources and outcomes.
-        fields: ``feedback_id`` and ``namespace``.
-    """
-    said = parse_correction(given.correction)
-    used = [node for node in returned if node in said.documents]
-    if said.documents:
-        outcome = abs(policy.langsmith.outcome) if used else policy.correction.outcome
-    kind = getattr(given.feedback_source, "type", None)
-    model = isinstance(kind, str) and kind in _MODELS
-    source: RewardSource = "teacher" if model else policy.langsmith.source
-    text = None if used else said.text
-    return Feedback(turn_id, outcome, used=used or None, correction=text, source=source, **fields)
-
-
-def _parse_ids(named: object) -> tuple[str, ...]:
-    if isinstance(named, str):
-        return (named,)
-    if not isinstance(named, (list, tuple)):
-        return ()
-    items = (item.get("id") if isinstance(item, Mapping) else item for item in named)
-    return tuple(item for item in items if isinstance(item, str))
 
 
 _log = logging.getLogger(__name__)
@@ -236,7 +171,7 @@ class _Pull:
         self, client: "Client", memory: FeedbackSink, policy: OutcomePolicy, namespace: str | None
     ) -> None:
         self._client, self._policy, self._namespace = client, policy, namespace
-        self._store, self._recorder = memory.store, FeedbackRecorder(memory)
+        self._memory, self._store = memory, memory.store
         self._traces: dict[str, list[Turn]] = {}
 
     def run(self, project: str, since: datetime | None) -> PullReport:
@@ -255,19 +190,23 @@ class _Pull:
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
             about["min_created_at"] = since.isoformat()
+        keys = [*self._policy.feedback_keys]
         with translate_errors():
             # List everything first: learning may take longer than a page token is valid.
-            keys = [*self._policy.feedback_keys]
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
         for given in sorted(listed, key=lambda item: str(_to_utc(item.created_at))):
             late = since is None or given.created_at is None or _to_utc(given.created_at) >= since
-            if late and _is_counted(given.key, self._policy) and not is_own_feedback(given):
+            if late and given.key in keys and not _is_own(given):
                 yield given
 
     def _learn(self, given: Any) -> list[str]:
         """Record one feedback; return a field name of :class:`PullReport` for each of its turns."""
+        outcome = None
         try:
-            outcome = find_outcome(given, self._policy)
+            if given.score is not None:
+                outcome = self._policy.langsmith.convert_score(given.score)
+            elif any(_parse_correction(given.correction)):
+                outcome = self._policy.correction.outcome
             about = [] if outcome is None else self._make_feedback(given, outcome)
         except InvalidInputError as error:
             name, why = format_value(given.id), to_printable(str(error))
@@ -278,24 +217,32 @@ class _Pull:
         return [self._record(*one) for one in about] or ["unmatched"]
 
     def _make_feedback(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
-        run = given.run_id
+        """Make the feedback for the turn of its run, else for all turns of its trace.
+
+        If the correction names documents, those that a turn returned count as used in a success,
+        whatever the score; if it returned none of them, the turn failed.
+        """
+        run, policy = given.run_id, self._policy
         direct = None if run is None else self._store.turns.find(text_of("run_id", run))
-        turns = [direct.turn] if direct else self._find_trace_turns(given)
-        return [
-            (
-                turn,
-                make_turn_feedback(
-                    given,
-                    turn.id,
-                    [item.node for item in turn.returned],
-                    outcome,
-                    self._policy,
-                    feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),
-                    namespace=turn.namespace,
-                ),
+        text, right = _parse_correction(given.correction)
+        kind = getattr(given.feedback_source, "type", None)
+        by_model = isinstance(kind, str) and kind in _MODELS
+        made = []
+        for turn in [direct.turn] if direct else self._find_trace_turns(given):
+            used = [item.node for item in turn.returned if item.node in right]
+            if right:
+                outcome = abs(policy.langsmith.outcome) if used else policy.correction.outcome
+            feedback = Feedback(
+                turn.id,
+                outcome,
+                used=used or None,
+                correction=None if used else text,
+                source="teacher" if by_model else policy.langsmith.source,
+                feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),
+                namespace=turn.namespace,
             )
-            for turn in turns
-        ]
+            made.append((turn, feedback))
+        return made
 
     def _find_trace_turns(self, given: Any) -> list[Turn]:
         """Find the turns of all retriever runs in the trace of a feedback."""
@@ -336,12 +283,8 @@ class _Pull:
             return "refused"
         if self._store.history.get_feedback_state(feedback.feedback_id) is not None:
             return "known"
-        (receipt,) = self._recorder.record([feedback])
+        receipt = record_superseding(self._memory, feedback)
         return "refused" if receipt.status == "refused" else "learned"
-
-
-def _is_counted(key: object, policy: OutcomePolicy) -> bool:
-    return isinstance(key, str) and key in policy.feedback_keys
 
 
 def _to_utc(when: datetime | None) -> Any:

@@ -1,16 +1,10 @@
-"""Change records of maintenance: pruning, connecting, merging, compaction, and undo.
-
-Change record of A/B trials: the state of a trial.
-
-Change record of the autotuner: settings of one namespace, and the state of its tuning.
-
-Change record of health reports.
-"""
+"""Change records of maintenance and its undo, of trials, of the autotuner, of health reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Edge
 
 
@@ -28,7 +22,7 @@ class DroppedWeight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DropWeights:
+class DropWeights(Change):
     """Delete learned weights and their history; structural edges fall back to their prior.
 
     Attributes:
@@ -41,7 +35,7 @@ class DropWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectNodes:
+class ConnectNodes(Change):
     """Add edges to isolated nodes; undone by the id of the maintenance run."""
 
     run: str
@@ -56,7 +50,7 @@ class MergePair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MergeNodes:
+class MergeNodes(Change):
     """Merge near-duplicates: the kept node takes over everything learned about the hidden one.
 
     Skips a pair when one of its nodes is no longer visible to all namespaces, or when the node to
@@ -68,7 +62,7 @@ class MergeNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactTurns:
+class CompactTurns(Change):
     """Delete old turn records of a namespace, except those that waiting feedback refers to.
 
     Attributes:
@@ -81,7 +75,7 @@ class CompactTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactJournal:
+class CompactJournal(Change):
     """Delete all but the latest rows of the journal.
 
     Attributes:
@@ -93,7 +87,7 @@ class CompactJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoMaintenance:
+class UndoMaintenance(Change):
     """Undo the changes of one maintenance run, as far as the journal reaches.
 
     What was learned since is kept: a weight that exists again is not overwritten.
@@ -102,13 +96,8 @@ class UndoMaintenance:
     run: str
 
 
-MaintenanceChange = (
-    DropWeights | ConnectNodes | MergeNodes | CompactTurns | CompactJournal | UndoMaintenance
-)
-
-
 @dataclass(frozen=True, slots=True)
-class KeepTrial:
+class KeepTrial(Change):
     """Write the state of a trial; raises ``ConflictError`` when it changed in the meantime.
 
     Attributes:
@@ -123,7 +112,7 @@ class KeepTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class SetKnobs:
+class SetKnobs(Change):
     """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
     Raises ``ConflictError`` when the knobs or the tuning state changed since they were read.
@@ -145,7 +134,7 @@ class SetKnobs:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordHealth:
+class RecordHealth(Change):
     """Store a health report of a namespace; does nothing for a namespace that does not exist.
 
     Attributes:

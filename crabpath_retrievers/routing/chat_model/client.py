@@ -5,26 +5,18 @@ Circuit breaker: a model that fails repeatedly is not called for a while.
 
 import asyncio
 import logging
+import math
+import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from circuitbreaker import STATE_CLOSED, STATE_HALF_OPEN, CircuitBreaker
 from langchain_core.language_models import BaseChatModel, SimpleChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from tenacity import (
-    AsyncRetrying,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
-from tenacity.nap import sleep_using_event
-from tenacity.stop import stop_when_event_set
 
 from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
 from crabpath_retrievers.core.time_limit import (
@@ -54,34 +46,24 @@ class ModelReply:
         answer: The message, or the result of ``with_structured_output(include_raw=True)``.
         failure: The error, if there is no answer.
         attempts: Number of requests made.
-        plain: Whether the request was made without structured output.
-        unsupported: Whether the model or its server seems not to support structured output.
     """
 
     answer: Any = None
     failure: Exception | None = None
     attempts: int = 0
-    plain: bool = False
-    unsupported: bool = False
 
 
-@dataclass(slots=True)
 class ModelClient:
     """Sends requests to one model."""
 
-    model: BaseChatModel
-    settings: RouterSettings
-    _chain: Runnable[Any, Any] | None = field(init=False, default=None)
-    _structured: bool = field(init=False, default=True)
-
-    def __post_init__(self) -> None:
+    def __init__(self, model: BaseChatModel, settings: RouterSettings) -> None:
         """Prepare the model; one without structured output gets the instructions only."""
-        self.model = _limit_output(self.model, self.settings.max_output_tokens)
-        options = {} if self.settings.method is None else {"method": self.settings.method}
-        try:
-            self._chain = self.model.with_structured_output(Route, include_raw=True, **options)
-        except Exception:  # models raise many kinds of errors here
-            self._structured = False
+        self.model = _limit_output(model, settings.max_output_tokens)
+        self._settings = settings
+        self._structured: Runnable[Any, Any] | None = None
+        options = {} if settings.method is None else {"method": settings.method}
+        with suppress(Exception):  # models raise many kinds of errors here
+            self._structured = self.model.with_structured_output(Route, include_raw=True, **options)
 
     def reply(self, messages: Sequence[BaseMessage], callbacks: Any) -> Operations[ModelReply]:
         """Send messages, within the timeout of the settings; failures are returned, not raised."""
@@ -89,83 +71,79 @@ class ModelClient:
         config: RunnableConfig = {"run_name": "crabpath_router", "tags": ["nostream"]}
         if callbacks is not None:
             config["callbacks"] = callbacks
-        reply = ModelReply(plain=not self._structured)
+        reply, unsupported = ModelReply(), False
+        runnable = self._structured or self.model
+        end = time.monotonic() + self._settings.timeout
+        while True:
+            reply.attempts += 1
+            try:
+                reply.answer = yield from self._send(runnable, list(messages), config, end)
+            except Exception as error:
+                reply.failure = error
+            else:
+                # Only a plain answer shows that the output format, not the request, was refused.
+                if unsupported:
+                    self._structured = None
+                return ModelReply(reply.answer, None, reply.attempts)
+            missing = _is_unsupported(reply.failure)
+            # Clients raise for output that they cannot parse; plain output is parsed here.
+            if runnable is not self.model and (missing or isinstance(reply.failure, ValueError)):
+                runnable, unsupported = self.model, missing
+            elif not _is_transient(reply.failure):
+                return reply
+            if reply.attempts > self._settings.max_retries:
+                return reply
+            yield from _pause(reply.attempts, end)
+            if time.monotonic() >= end:
+                reply.failure = make_timeout_error(self._settings.timeout)
+                return reply
+
+    def _send(
+        self, runnable: Runnable[Any, Any], messages: Any, config: RunnableConfig, end: float
+    ) -> Operations[Any]:
+        """Send messages once, until ``end`` on the monotonic clock."""
+        seconds = end - time.monotonic()
+        # LangChain has no other sign of a model that cannot be awaited.
+        threaded = type(self.model)._agenerate in _IN_THREADS  # noqa: SLF001
+
+        def invoke() -> Any:
+            return runnable.invoke(messages, config)
+
+        async def ainvoke() -> Any:
+            if threaded:
+                return await arun_with_timeout(invoke, seconds)
+            return await asyncio.wait_for(runnable.ainvoke(messages, config), seconds)
+
         try:
-            reply.answer = yield from perform_sync_or_async(
-                lambda: self._ask(list(messages), config, reply),
-                lambda: self._aask(list(messages), config, reply),
+            answer = yield from perform_sync_or_async(
+                lambda: run_with_timeout(invoke, seconds), ainvoke
             )
-        except Exception as error:
-            reply.failure = error
-        else:
-            # Only a plain answer shows that the output format, not the request, was refused.
-            self._structured = self._structured and not reply.unsupported
-        return reply
+        except (TimeoutError, asyncio.TimeoutError):
+            if time.monotonic() < end:  # raised by the model itself
+                raise
+            raise make_timeout_error(self._settings.timeout) from None
+        return answer
 
-    def _ask(self, messages: Any, config: RunnableConfig, reply: ModelReply) -> Any:
-        with self._open_retries(messages, config, reply) as ask:
-            return run_with_timeout(ask, self.settings.timeout)
 
-    @contextmanager
-    def _open_retries(
-        self, messages: Any, config: RunnableConfig, reply: ModelReply
-    ) -> Iterator[Callable[[], Any]]:
-        """A call with retries, which stop when the context is left."""
-        abandoned = threading.Event()
-        retrying = Retrying(
-            **self._retries(reply),
-            stop=stop_after_attempt(1 + self.settings.max_retries) | stop_when_event_set(abandoned),
-            sleep=sleep_using_event(abandoned),
-        )
+def _pause(attempts: int, end: float) -> Operations[None]:
+    """Wait before the next attempt, at most until ``end``."""
+    seconds = min(_PAUSE * 2 ** (attempts - 1), _LONGEST_PAUSE) + random.uniform(0, _PAUSE)  # noqa: S311
+    seconds = max(0.0, min(seconds, end - time.monotonic()))
+    yield from perform_sync_or_async(lambda: time.sleep(seconds), lambda: asyncio.sleep(seconds))
 
-        def ask() -> Any:
-            reply.attempts += 1
-            return self._runnable(reply).invoke(messages, config)
 
-        try:
-            yield lambda: retrying(ask)
-        finally:
-            abandoned.set()
+def _is_unsupported(error: Exception) -> bool:
+    """Whether the model or its server seems not to support structured output."""
+    status = getattr(error, "status_code", None)
+    return isinstance(error, NotImplementedError) or status in _UNSUPPORTED
 
-    async def _aask(self, messages: Any, config: RunnableConfig, reply: ModelReply) -> Any:
-        if type(self.model)._agenerate in _IN_THREADS:  # noqa: SLF001  LangChain has no other sign
-            with self._open_retries(messages, config, reply) as ask:
-                return await arun_with_timeout(ask, self.settings.timeout)
-        retrying = AsyncRetrying(
-            **self._retries(reply), stop=stop_after_attempt(1 + self.settings.max_retries)
-        )
 
-        async def send() -> Any:
-            reply.attempts += 1
-            return await self._runnable(reply).ainvoke(messages, config)
-
-        try:
-            return await asyncio.wait_for(retrying(send), self.settings.timeout)
-        except asyncio.TimeoutError:
-            raise make_timeout_error(self.settings.timeout) from None
-
-    def _runnable(self, reply: ModelReply) -> Runnable[Any, Any]:
-        return self.model if reply.plain or self._chain is None else self._chain
-
-    def _retries(self, reply: ModelReply) -> dict[str, Any]:
-        return {
-            "wait": wait_exponential(_PAUSE, _LONGEST_PAUSE) + wait_random(0, _PAUSE),
-            "retry": retry_if_exception(lambda error: self._is_transient(error, reply)),
-            "reraise": True,
-        }
-
-    def _is_transient(self, error: BaseException, reply: ModelReply) -> bool:
-        """Whether another attempt, perhaps without structured output, may succeed."""
-        status = getattr(error, "status_code", None)
-        missing = isinstance(error, NotImplementedError) or status in _UNSUPPORTED
-        # Clients raise for output that they cannot parse; plain output is parsed here.
-        if not reply.plain and (missing or isinstance(error, ValueError)):
-            reply.plain, reply.unsupported = True, missing
-            return True
-        refused = isinstance(status, int) and _BAD_REQUEST <= status < _SERVER
-        final = refused or isinstance(error, (NotImplementedError, ValueError))
-        final = final or type(error).__name__ in _CUT_OFF
-        return isinstance(error, Exception) and (status in _TRANSIENT or not final)
+def _is_transient(error: Exception) -> bool:
+    """Whether another attempt may succeed."""
+    status = getattr(error, "status_code", None)
+    refused = isinstance(status, int) and _BAD_REQUEST <= status < _SERVER
+    final = refused or isinstance(error, (NotImplementedError, ValueError))
+    return status in _TRANSIENT or not (final or type(error).__name__ in _CUT_OFF)
 
 
 def _limit_output(model: BaseChatModel, limit: int | None) -> BaseChatModel:
@@ -185,31 +163,35 @@ class ModelBreaker:
 
     def __init__(self, failures: int, seconds: float) -> None:
         """Open after ``failures`` consecutive failures, for ``seconds``."""
-        self._circuit = CircuitBreaker(failures, seconds, Exception, "chat model router")
+        self._most, self._seconds = failures, seconds
+        self._failures, self._until = 0, 0.0
+        self._last: Exception | None = None
         self._trial = threading.Lock()
         self._lock = threading.Lock()
 
     @property
     def state(self) -> str:
         """``closed``: calls are made; ``open``: no call is; ``half_open``: one trial call is."""
-        return str(self._circuit.state)
+        if self._failures < self._most:
+            return "closed"
+        return "open" if time.monotonic() < self._until else "half_open"
 
     @property
     def reason(self) -> str:
         """Why no call is made."""
-        circuit = self._circuit
+        wait = max(0, math.ceil(self._until - time.monotonic()))
         return (
-            f"not asked: {circuit.failure_count} failures in a row, "
-            f"next try in {max(0, circuit.open_remaining)} s, last: {circuit.last_failure!r}"
+            f"not asked: {self._failures} failures in a row, "
+            f"next try in {wait} s, last: {self._last!r}"
         )
 
     @contextmanager
     def admit(self) -> Iterator[bool]:
         """Whether a call may be made now; in state ``half_open`` one of several may."""
-        state = self._circuit.state
-        trial = state == STATE_HALF_OPEN and self._trial.acquire(blocking=False)
+        state = self.state
+        trial = state == "half_open" and self._trial.acquire(blocking=False)
         try:
-            yield trial or state == STATE_CLOSED
+            yield trial or state == "closed"
         finally:
             if trial:
                 self._trial.release()
@@ -217,12 +199,14 @@ class ModelBreaker:
     def report(self, failure: Exception | None) -> None:
         """Count a failure; None is a success, which closes the circuit."""
         with self._lock:
-            before = self._circuit.state
-            with suppress(Exception), self._circuit:
-                if failure is not None:
-                    raise failure
-            after = self._circuit.state
-        if before == STATE_CLOSED != after:
+            before = self.state
+            if failure is None:
+                self._failures = 0
+            else:
+                self._failures, self._last = self._failures + 1, failure
+                self._until = time.monotonic() + self._seconds
+            after = self.state
+        if before == "closed" != after:
             _log.warning("the chat model of the router is %s", self.reason)
-        elif before != STATE_CLOSED == after:
+        elif before != "closed" == after:
             _log.warning("the chat model of the router answers again")

@@ -10,18 +10,19 @@ Counting tokens: by the model's own counter if it has one, else by an estimate.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
+import numpy as np
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
 from crabpath_retrievers.core.text import quote_as_json
 from crabpath_retrievers.core.time_limit import run_with_timeout
-from crabpath_retrievers.routing.policy import RoutingRequest, format_experience
+from crabpath_retrievers.routing.policy import ActionStatistics, RoutingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +54,19 @@ def find_unclear(request: RoutingRequest, margin: float, limit: int) -> list[Rou
         limit: Most nodes.
     """
     options: dict[int, RouteOption] = {}
-    for place, edge, weight, score in _score_edges(request):
-        if abs(score) >= margin:
-            continue
-        known = options.get(edge.target.key)
-        if known is None or known.score < score:
-            places = [] if known is None else known.places
-            known = RouteOption(edge.target, edge.kind.label, weight, score, places)
-            options[edge.target.key] = known
-        known.places.append(place)
-    return sorted(options.values(), key=lambda option: -option.score)[:limit]
-
-
-def list_entries(request: RoutingRequest) -> list[RouteOption]:
-    """The entries of the walk; none after the first hop."""
-    return [RouteOption(head, "search", energy, energy) for head, energy in request.entries]
-
-
-def _score_edges(
-    request: RoutingRequest,
-) -> Iterator[tuple[tuple[int, int], WalkEdge, float, float]]:
-    """Place, edge, weight and score above STOP of every edge."""
     for row, choice in enumerate(request.choices):
         stop = request.policy.stop_score + choice.stop_weight
-        scores = (choice.relevance + choice.weights - stop).tolist()
-        columns = zip(choice.edges, choice.weights.tolist(), scores, strict=True)
-        for column, (edge, weight, score) in enumerate(columns):
-            yield (row, column), edge, weight, score
+        scores = choice.relevance + choice.weights - stop
+        for column in np.flatnonzero(np.abs(scores) < margin).tolist():
+            edge, score = choice.edges[column], float(scores[column])
+            known = options.get(edge.target.key)
+            if known is None or known.score < score:
+                places = [] if known is None else known.places
+                weight = float(choice.weights[column])
+                known = RouteOption(edge.target, edge.kind.label, weight, score, places)
+                options[edge.target.key] = known
+            known.places.append((row, column))
+    return sorted(options.values(), key=lambda option: -option.score)[:limit]
 
 
 INSTRUCTIONS = """\
@@ -100,6 +87,9 @@ _TEXT = 600
 _AVOIDED = 4
 _SHORTEST = 40
 _UNTITLED = 40  # additional characters of a text without title
+_MAX_ACTIONS = 4
+_MAX_LABEL = 40  # characters of an action; labels of users may be of any length
+_SHARE = 6  # the line on experience may take one sixth of the room
 
 
 class RouterPrompt(NamedTuple):
@@ -139,7 +129,22 @@ def build_prompt(
     experience = format_experience(request.tried(), {one.kind for one in candidates}, count, room)
 
     def write(offered: Sequence[RouteOption], length: int) -> str:
-        return _write_message(request, offered, avoid, nodes, length, min_query, experience)
+        # The query is shortened in proportion to the texts, but hardly below one sentence.
+        question = request.query[: max(min_query, _QUESTION * length // _TEXT)]
+        lines = [
+            _write_line(number, one.target, one.kind, one.weight, nodes, length)
+            for number, one in enumerate(offered, 1)
+        ]
+        lines += [
+            _write_line("avoid", edge.target, edge.kind.label, edge.weight, nodes, _SHORTEST)
+            for edge in avoid
+        ]
+        head = [
+            f"Question: {quote_as_json(question)}",
+            f"Follow at most {request.budget}. All are of the habitual tier.",
+            *([experience] if experience else ()),
+        ]
+        return "\n".join([*head, "<candidates>", *lines, "</candidates>"])
 
     offered = _limit_candidates(candidates, lambda few: count(write(few, _SHORTEST)), room)
     lengths = range(_SHORTEST, _TEXT + 1)
@@ -171,45 +176,54 @@ def _estimate_length(text: str, count: Callable[[str], int], room: int) -> int:
     return len(text) if tokens <= room else max(0, len(text) * room // tokens)
 
 
-def _write_message(
-    request: RoutingRequest,
-    offered: Sequence[RouteOption],
-    avoid: Sequence[WalkEdge],
+def _write_line(
+    number: int | str,
+    target: NodeHead,
+    kind: str,
+    weight: float,
     nodes: Mapping[str, Node],
     length: int,
-    min_query: int,
-    experience: str,
-) -> str:
-    # The query is shortened in proportion to the texts, but hardly below one sentence.
-    question = request.query[: max(min_query, _QUESTION * length // _TEXT)]
-    lines = [
-        _write_line(number, one.target, one.kind, one.weight, nodes.get(one.target.id), length)
-        for number, one in enumerate(offered, 1)
-    ]
-    lines += [
-        _write_line("avoid", e.target, e.kind.label, e.weight, nodes.get(e.target.id), _SHORTEST)
-        for e in avoid
-    ]
-    return "\n".join(
-        [
-            f"Question: {quote_as_json(question)}",
-            f"Follow at most {request.budget}. All are of the habitual tier.",
-            *([experience] if experience else ()),
-            "<candidates>",
-            *lines,
-            "</candidates>",
-        ]
-    )
-
-
-def _write_line(
-    number: int | str, target: NodeHead, kind: str, weight: float, node: Node | None, length: int
 ) -> str:
     length += 0 if target.title else _UNTITLED
+    node = nodes.get(target.id)
     # A text often begins with its title.
     text = "" if node is None else node.content.removeprefix(target.title)[: 2 * length]
     summary = " ".join(text.split())[:length]
     return quote_as_json((number, target.title[:_TITLE], summary, kind, round(weight, 2)))
+
+
+def format_experience(
+    tried: Sequence[ActionStatistics],
+    offered: Collection[str],
+    count: Callable[[str], int],
+    room: int,
+) -> str:
+    """Success of at most four actions; empty if nothing is known or no room is left.
+
+    Args:
+        tried: Success of actions in the query's region.
+        offered: Actions that the router may choose now. They come first; within both groups the
+            order is by number of trials.
+        count: Counts the tokens of a text.
+        room: Tokens available for the prompt; at most a sixth of them is used.
+    """
+    order = sorted(tried, key=lambda one: (one.action not in offered, -one.trials))
+    for number in range(min(_MAX_ACTIONS, len(order)), 0, -1):
+        line = _format_line(order[:number])
+        if count(line) <= room // _SHARE:
+            return line
+    return ""
+
+
+def _format_line(tried: Sequence[ActionStatistics]) -> str:
+    first, *others = sorted(tried, key=lambda one: -one.success)
+    parts = [f"{_quote_label(first)} helped in {first.success:.0%} of {first.trials:.0f} steps"]
+    parts += [f"{_quote_label(one)} in {one.success:.0%} of {one.trials:.0f}" for one in others]
+    return f"Experience here: {', '.join(parts)}."
+
+
+def _quote_label(one: ActionStatistics) -> str:
+    return quote_as_json(" ".join(one.action.split())[:_MAX_LABEL])
 
 
 _log = logging.getLogger(__name__)

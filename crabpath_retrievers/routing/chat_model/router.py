@@ -22,7 +22,6 @@ from crabpath_retrievers.routing.chat_model.prompt import (
     RouterPrompt,
     build_prompt,
     find_unclear,
-    list_entries,
     make_token_counter,
 )
 from crabpath_retrievers.routing.chat_model.settings import RouterSettings
@@ -97,7 +96,10 @@ class ChatModelRouter:
         with self._breaker.admit() as admitted:
             if not admitted:
                 return default._replace(notes=(self._breaker.reason[:_MAX_NOTE],))
-            options = [*list_entries(request), *candidates][: self.settings.max_candidates]
+            entries = [
+                RouteOption(head, "search", energy, energy) for head, energy in request.entries
+            ]
+            options = [*entries, *candidates][: self.settings.max_candidates]
             routed = yield from self._ask_model(request, options, default)
             return routed
 

@@ -1,9 +1,4 @@
-"""Reads of maintenance, in blocks; queries use none of them.
-
-Reads of the journal and of waiting feedback that writers need, too.
-
-Reads for merging near-duplicates and for splitting long documents.
-"""
+"""Reads of maintenance, many of whole tables in blocks; queries use none of them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,7 +22,7 @@ from crabpath_retrievers.storage.schema import (
     turns,
     usage,
 )
-from crabpath_retrievers.storage.sql_tools import ReadableStore, decode_vector, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries, decode_vector
 
 
 def find_awaited_turns(connection: sa.Connection) -> list[str]:
@@ -85,120 +80,6 @@ class IsolatedNode(NamedTuple):
     vector: Vector
 
 
-class MaintenanceQueries:
-    """Reads of maintenance."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
-
-    def namespaces(self) -> list[str]:
-        """Names of all namespaces, sorted."""
-        with self._store.open_reader() as connection:
-            query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
-            return list(connection.scalars(query))
-
-    def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
-        """Yield the learned weights of a namespace in blocks of ``size`` rows."""
-        o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
-        authority = sa.func.coalesce(nodes.c.authority, 0)
-        joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
-        # Weights of STOP get a floor, so that pruning skips them.
-        floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
-        query = (
-            sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
-            .select_from(joined)
-            .where(o.namespace == namespace)
-            .order_by(o.source, o.target, o.kind)
-            .limit(size)
-        )
-        last = (-1, -1, -1)
-        while True:
-            after = sa.tuple_(o.source, o.target, o.kind) > sa.tuple_(*map(sa.literal, last))
-            with self._store.open_reader() as connection:
-                rows = [LearnedWeight(*row) for row in connection.execute(query.where(after))]
-            if not rows:
-                return
-            last = rows[-1][:3]
-            yield rows
-
-    def get_auto_notes(self, namespace: int) -> list[AutoNote]:
-        """The ``auto`` notes of a namespace."""
-        near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
-        in_namespace = sa.and_(overlay.c.namespace == namespace, near)
-        degree, strongest = (
-            sa.select(of).where(in_namespace).correlate(notes).scalar_subquery()
-            for of in (
-                sa.func.count(),
-                sa.func.coalesce(sa.func.max(sa.func.abs(overlay.c.weight)), 0.0),
-            )
-        )
-        used = sa.and_(usage.c.node == notes.c.node, usage.c.namespace == namespace)
-        passes = sa.func.coalesce(usage.c.losses, 0.0)
-        columns = (nodes.c.id, notes.c.last_turn, notes.c.uses, passes, nodes.c.authority)
-        query = (
-            sa.select(*columns, degree, strongest)
-            .select_from(notes.join(nodes, nodes.c.key == notes.c.node).outerjoin(usage, used))
-            .where(notes.c.namespace == namespace, notes.c.kind == "auto")
-            .order_by(notes.c.node)
-        )
-        with self._store.open_reader() as connection:
-            return [AutoNote(*row) for row in connection.execute(query)]
-
-    def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
-        """Yield visible nodes without structural edges in blocks of ``size``."""
-        none = ~sa.or_(
-            sa.exists().where(edges.c.source == nodes.c.key),
-            sa.exists().where(edges.c.target == nodes.c.key),
-        )
-        query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
-        query = query.order_by(nodes.c.key).limit(size)
-        last = 0
-        while True:
-            with self._store.open_reader() as connection:
-                rows = connection.execute(query.where(nodes.c.key > last)).all()
-            if not rows:
-                return
-            last = rows[-1].key
-            yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
-
-    def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
-        """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
-
-        Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
-        """
-        in_namespace = turns.c.namespace == namespace
-        newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
-        with self._store.open_reader() as connection:
-            until = connection.scalar(newest.offset(keep).limit(1))
-            if until is None:
-                return 0, None
-            deletable = sa.and_(
-                in_namespace,
-                turns.c.clock <= until,
-                turns.c.id.not_in(find_awaited_turns(connection)),
-            )
-            return connection.scalar(sa.select(sa.func.count()).where(deletable)) or 0, until
-
-    def count_turns(self, namespace: int) -> int:
-        """Number of turn records of a namespace."""
-        return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
-
-    def has_run(self, run: str) -> bool:
-        """Whether the journal has rows of the maintenance run with this id."""
-        query = sa.select(journal.c.sequence).where(build_run_condition(run))
-        with self._store.open_reader() as connection:
-            return connection.scalar(query.limit(1)) is not None
-
-    def count_journal_rows(self) -> int:
-        """Number of rows of the journal."""
-        return self._count(sa.select(sa.func.count()).select_from(journal))
-
-    def _count(self, query: sa.Select[Any]) -> int:
-        with self._store.open_reader() as connection:
-            return int(connection.scalar(query) or 0)
-
-
 class DocumentText(NamedTuple):
     """The text of a node; its metadata as JSON."""
 
@@ -232,12 +113,98 @@ class LongDocument(NamedTuple):
     content: str
 
 
-class DuplicateQueries:
-    """Reads of whole tables in blocks; queries use none of them."""
+class MaintenanceQueries(Queries):
+    """Reads of maintenance."""
 
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
+    def namespaces(self) -> list[str]:
+        """Names of all namespaces, sorted."""
+        return self._scalars(sa.select(namespaces.c.name).order_by(namespaces.c.name))
+
+    def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
+        """Yield the learned weights of a namespace in blocks of ``size`` rows."""
+        o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
+        authority = sa.func.coalesce(nodes.c.authority, 0)
+        joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
+        # Weights of STOP get a floor, so that pruning skips them.
+        floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
+        query = (
+            sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
+            .select_from(joined)
+            .where(o.namespace == namespace)
+            .order_by(o.source, o.target, o.kind)
+            .limit(size)
+        )
+        last = (-1, -1, -1)
+        edge = sa.tuple_(o.source, o.target, o.kind)
+        while rows := self._rows(query.where(edge > sa.tuple_(*map(sa.literal, last)))):
+            yield [LearnedWeight(*row) for row in rows]
+            last = tuple(rows[-1][:3])
+
+    def get_auto_notes(self, namespace: int) -> list[AutoNote]:
+        """The ``auto`` notes of a namespace."""
+        near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
+        in_namespace = sa.and_(overlay.c.namespace == namespace, near)
+        degree, strongest = (
+            sa.select(of).where(in_namespace).correlate(notes).scalar_subquery()
+            for of in (
+                sa.func.count(),
+                sa.func.coalesce(sa.func.max(sa.func.abs(overlay.c.weight)), 0.0),
+            )
+        )
+        used = sa.and_(usage.c.node == notes.c.node, usage.c.namespace == namespace)
+        passes = sa.func.coalesce(usage.c.losses, 0.0)
+        columns = (nodes.c.id, notes.c.last_turn, notes.c.uses, passes, nodes.c.authority)
+        query = (
+            sa.select(*columns, degree, strongest)
+            .select_from(notes.join(nodes, nodes.c.key == notes.c.node).outerjoin(usage, used))
+            .where(notes.c.namespace == namespace, notes.c.kind == "auto")
+            .order_by(notes.c.node)
+        )
+        return [AutoNote(*row) for row in self._rows(query)]
+
+    def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
+        """Yield visible nodes without structural edges in blocks of ``size``."""
+        none = ~sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
+        for rows in self._iterate_blocks(query, nodes.c.key, size):
+            yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
+
+    def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
+        """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
+
+        Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
+        """
+        in_namespace = turns.c.namespace == namespace
+        newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
+        with self._store.open_reader() as connection:
+            until = connection.scalar(newest.offset(keep).limit(1))
+            if until is None:
+                return 0, None
+            deletable = sa.and_(
+                in_namespace,
+                turns.c.clock <= until,
+                turns.c.id.not_in(find_awaited_turns(connection)),
+            )
+            return connection.scalar(sa.select(sa.func.count()).where(deletable)) or 0, until
+
+    def count_turns(self, namespace: int) -> int:
+        """Number of turn records of a namespace."""
+        return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
+
+    def has_run(self, run: str) -> bool:
+        """Whether the journal has rows of the maintenance run with this id."""
+        query = sa.select(journal.c.sequence).where(build_run_condition(run))
+        return self._scalar(query.limit(1)) is not None
+
+    def count_journal_rows(self) -> int:
+        """Number of rows of the journal."""
+        return self._count(sa.select(sa.func.count()).select_from(journal))
+
+    def _count(self, query: sa.Select[Any]) -> int:
+        return int(self._scalar(query) or 0)
 
     def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
         """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
@@ -245,16 +212,8 @@ class DuplicateQueries:
             sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
             .join(contents, contents.c.node == nodes.c.key)
             .where(nodes.c.owner == 0, ~IS_PART)
-            .order_by(nodes.c.key)
-            .limit(size)
         )
-        last = 0
-        while True:
-            with self._store.open_reader() as connection:
-                rows = connection.execute(query.where(nodes.c.key > last)).all()
-            if not rows:
-                return
-            last = rows[-1].key
+        for rows in self._iterate_blocks(query, nodes.c.key, size):
             yield [DocumentText(*row) for row in rows]
 
     def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
@@ -267,14 +226,10 @@ class DuplicateQueries:
             0.0,
         )
         query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
-        found: dict[int, MergeCandidate] = {}
-        with self._store.open_reader() as connection:
-            for part in split_batches(keys):
-                for key, rank, uses, vector in connection.execute(
-                    query.where(nodes.c.key.in_(part))
-                ):
-                    found[key] = MergeCandidate(key, rank, float(uses), decode_vector(vector))
-        return found
+        return {
+            key: MergeCandidate(key, rank, float(uses), decode_vector(vector))
+            for key, rank, uses, vector in self._rows_in(query, nodes.c.key, keys)
+        }
 
     def get_long_documents(self, least: int) -> list[LongDocument]:
         """Documents of at least ``least`` characters that may be split, oldest first.
@@ -293,16 +248,14 @@ class DuplicateQueries:
             )
             .order_by(nodes.c.key)
         )
-        with self._store.open_reader() as connection:
-            return [LongDocument(*row) for row in connection.execute(query)]
+        return [LongDocument(*row) for row in self._rows(query)]
 
     def get_query_vectors(self, node: str, most: int) -> list[Vector]:
         """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
         named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
         query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
         query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        rows = self._rows(query)
         return [decode_vector(vector) for text, vector in rows if _credit(text, node) > 0]
 
 

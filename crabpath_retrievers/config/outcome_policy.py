@@ -1,12 +1,10 @@
 """Which events of a host count as feedback, with which outcome and reward source."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from crabpath_retrievers.config.base import Signed, Texts, ValidatedSettings
 from crabpath_retrievers.core.feedback import RewardSource, validate_outcome
-from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import InvalidInputError
 
 EventKind = Literal[
     "correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"
@@ -29,31 +27,24 @@ _NEVER_COUNTED = PAUSE_EXCEPTIONS | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How one kind of event counts.
+class Rule(ValidatedSettings):
+    """How one kind of event counts: ``Rule(outcome, source, on)``."""
 
-    Attributes:
-        outcome: Outcome in [-1, 1]. For scores, the outcome of a full score: a score s in [0, 1]
-            becomes ``outcome * (2 * s - 1)``.
-        source: Reward source; ``settings.learning.sources`` has its weight.
-        on: Whether the event counts at all.
-    """
-
-    outcome: float
+    outcome: Signed
+    """Outcome in [-1, 1]. For scores, the outcome of a full score: a score s in [0, 1] becomes
+    ``outcome * (2 * s - 1)``."""
     source: RewardSource
+    """Reward source; ``settings.learning.sources`` has its weight."""
     on: bool = True
+    """Whether the event counts at all."""
 
-    def __post_init__(self) -> None:
-        """Refuse values that cannot be learned from.
+    def __init__(self, outcome: float, source: RewardSource, on: bool = True) -> None:  # noqa: FBT001, FBT002  as written in a table
+        """Make a rule.
 
         Raises:
             InvalidInputError: The outcome is not a number in [-1, 1], or the source is unknown.
         """
-        validate_outcome(self.outcome)
-        if self.source not in get_args(RewardSource):
-            msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
-            raise InvalidInputError(msg)
+        super().__init__(outcome=outcome, source=source, on=on)
 
     def convert_score(self, score: float | bool) -> float:  # noqa: FBT001  LangSmith scores are booleans too
         """Convert a score in [0, 1] to an outcome; True is 1, False is 0.
@@ -65,8 +56,7 @@ class Rule:
         return self.outcome * (2.0 * validate_outcome(number, name="score", least=0.0) - 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomePolicy:
+class OutcomePolicy(ValidatedSettings):
     """How the events of a host count as feedback.
 
     One policy serves LangChain, LangGraph and LlamaIndex; ``docs/callbacks.md`` lists the events
@@ -87,13 +77,6 @@ class OutcomePolicy:
     Each turn is learned from once. When a run ends, its highest event in this table counts. A
     higher event that comes later replaces a lower one, which is undone; a lower or equal one is
     refused.
-
-    Attributes:
-        correction, langsmith, score, tool_error, chain_error, silent_success: The table.
-        feedback_keys: Keys of LangSmith feedback that count; others are ignored.
-        not_about_documents: Names of exceptions, or of their base classes, that say nothing about
-            the retrieved documents, such as transport errors. Interrupts and cancelled runs never
-            count.
     """
 
     correction: Rule = Rule(-1.0, "human")
@@ -102,7 +85,7 @@ class OutcomePolicy:
     tool_error: Rule = Rule(-0.2, "harvested")
     chain_error: Rule = Rule(-0.3, "harvested")
     silent_success: Rule = Rule(0.2, "harvested", on=False)
-    feedback_keys: tuple[str, ...] = (
+    feedback_keys: Texts = (
         "user_score",
         "user_feedback",
         "thumbs",
@@ -110,7 +93,8 @@ class OutcomePolicy:
         "correctness",
         "helpfulness",
     )
-    not_about_documents: tuple[str, ...] = (
+    """Keys of LangSmith feedback that count; others are ignored."""
+    not_about_documents: Texts = (
         "ConnectionError",
         "TimeoutError",
         "TransportError",
@@ -119,20 +103,8 @@ class OutcomePolicy:
         "InternalServerError",
         "AuthenticationError",
     )
-
-    def __post_init__(self) -> None:
-        """Refuse values of wrong types.
-
-        Raises:
-            InvalidInputError: An event has no rule, or a list of names is a single text.
-        """
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in get_args(EventKind) and not isinstance(value, Rule):
-                msg = f"{field.name} must be a Rule(outcome, source, on), not {format_value(value)}"
-                raise InvalidInputError(msg)
-            if field.name not in get_args(EventKind):
-                object.__setattr__(self, field.name, _require_texts(field.name, value))
+    """Names of exceptions, or of their base classes, that say nothing about the retrieved
+    documents, such as transport errors. Interrupts and cancelled runs never count."""
 
     def rule(self, kind: EventKind) -> Rule:
         """Return the rule of a kind of event."""
@@ -163,10 +135,3 @@ def rank_kind(kind: str) -> int:
     """Return the rank of a kind: 0 for the most specific; unknown kinds come last."""
     kinds = get_args(EventKind)
     return kinds.index(kind) if kind in kinds else len(kinds)
-
-
-def _require_texts(name: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, (tuple, list, set, frozenset)) and all(isinstance(v, str) for v in value):
-        return tuple(value)
-    msg = f"{name} must be a tuple of texts, not {format_value(value)}"
-    raise InvalidInputError(msg)
