@@ -1,7 +1,6 @@
 """An open transaction, with short forms of the statements that writers need."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,45 +8,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.sql_tools import (
-    CompiledSelect,
-    CompiledWrite,
-    delete_in,
-    select_in,
-)
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, delete_in, select_in
 
 _SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
     s.namespaces.c.name == sa.bindparam("name")
 )
 _NAMESPACE = CompiledSelect(_SELECT_NAMESPACE)
 _NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update())
-
-
-@cache
-def _compile_insert(table: sa.Table, columns: frozenset[str]) -> CompiledWrite:
-    """Compile an insert of rows with these columns."""
-    return CompiledWrite(lambda insert: _build_insert(insert, table, columns))
-
-
-@cache
-def _compile_upsert(
-    table: sa.Table, columns: frozenset[str], replaced: tuple[str, ...] | None
-) -> CompiledWrite:
-    """As :func:`_compile_insert`; of existing rows these columns, or all, are replaced."""
-    key = [column.name for column in table.primary_key.columns]
-    names = replaced or [column.name for column in table.c if column.name not in key]
-
-    def build(insert: Callable[..., Any]) -> Any:
-        new = _build_insert(insert, table, columns)
-        update = {name: new.excluded[name] for name in names}
-        return new.on_conflict_do_update(index_elements=key, set_=update)
-
-    return CompiledWrite(build)
-
-
-def _build_insert(insert: Callable[..., Any], table: sa.Table, columns: frozenset[str]) -> Any:
-    values = {c.name: sa.bindparam(c.name, type_=c.type) for c in table.c if c.name in columns}
-    return insert(table).values(values).inline()
 
 
 class Transaction:
@@ -64,6 +31,7 @@ class Transaction:
         self.connection, self.fulltext = connection, fulltext
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._keys: dict[str, int] = {}
+        self._locked: dict[str, tuple[int, float]] = {}
 
     def run(self, statement: Any, rows: Any = None) -> Any:
         """Execute a statement."""
@@ -98,9 +66,9 @@ class Transaction:
         return int(self.run(table.update().where(*where).values(values)).rowcount)
 
     def add(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows, all with the same columns, if there are any."""
+        """Insert rows, if there are any."""
         if rows:
-            _compile_insert(table, frozenset(rows[0])).run_all(self.connection, rows)
+            self.run(table.insert(), rows)
 
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert those rows that conflict with no other row."""
@@ -115,11 +83,16 @@ class Transaction:
     ) -> None:
         """Insert rows; of a row with the same primary key, some or all columns are replaced."""
         if rows:
-            replaced = None if columns is None else tuple(columns)
-            _compile_upsert(table, frozenset(rows[0]), replaced).run_all(self.connection, rows)
+            key = [column.name for column in table.primary_key.columns]
+            new = self.insert(table)
+            names = columns or [column.name for column in table.c if column.name not in key]
+            replaced = {name: new.excluded[name] for name in names}
+            self.run(new.on_conflict_do_update(index_elements=key, set_=replaced), rows)
 
     def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
         """Key and decay exponent of a namespace, which is created if it is new."""
+        if name in self._locked:
+            return self._locked[name]
         select = _NAMESPACE_LOCKED if lock else _NAMESPACE
         rows = select.rows(self.connection, {"name": name})
         if not rows:
@@ -134,6 +107,10 @@ class Transaction:
             self._keys[name] = self.get_namespace(name)[0]
         return self._keys[name]
 
+    def keep_lock(self, name: str, key: int, exponent: float) -> None:
+        """Remember the key and exponent of a namespace that a statement has just updated."""
+        self._keys[name], self._locked[name] = key, (key, exponent)
+
     def find_key(self, name: str, *, lock: bool = False) -> int | None:
         """Key of a namespace; None for one that does not exist."""
         query = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
@@ -141,8 +118,9 @@ class Transaction:
         return found
 
     def forget_key(self, name: str) -> None:
-        """Look up the key of a namespace again: its row was deleted."""
+        """Look up the row of a namespace again: it was changed or deleted."""
         self._keys.pop(name, None)
+        self._locked.pop(name, None)
 
     def increment_versions(self, *keys: int) -> None:
         """Invalidate caches of namespaces, or of all, and make concurrent learning start again."""
