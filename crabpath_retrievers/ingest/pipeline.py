@@ -19,14 +19,13 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.changes import (
     ConfirmIndexDeletions,
+    MarkIndexed,
     MoveNodes,
     PublishStaged,
     PutEdges,
-    RemoveEdges,
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.core.changes.archive import MarkNodesIndexed
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
@@ -215,7 +214,7 @@ class Ingest:
                 held = self.index.find_existing([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
                 missing = [node for node in waiting if node.id not in held]
             self._upsert(missing)
-            self.store.apply([MarkNodesIndexed(tuple(node.id for node in waiting))])
+            self.store.apply([MarkIndexed(tuple(node.id for node in waiting))])
             advance(len(waiting))
 
     @property
@@ -378,8 +377,7 @@ class Ingest:
             # A node with a new neighbour may have lost an old one.
             waiting = set(keys)
             beside = {e.target for e in edges if e.kind is EdgeKind.SIBLING and e.source in waiting}
-            stale = RemoveEdges(tuple(waiting | beside), (EdgeKind.SIBLING,))
-            self.store.apply([stale, PutEdges(tuple(edges), tuple(keys))])
+            self.store.apply([PutEdges(tuple(edges), tuple(keys), tuple(waiting | beside))])
 
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()

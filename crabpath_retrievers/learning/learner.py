@@ -8,7 +8,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
-from crabpath_retrievers.core.changes import AnnotateFeedback, Change, ConsumeFeedback, KeepEpisode
+from crabpath_retrievers.core.changes import Change, ConsumeFeedback, KeepEpisode, SettleFeedback
 from crabpath_retrievers.core.changes.learned import LearnedDelta
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import Vector
@@ -149,7 +149,7 @@ class FeedbackLearner:
         )
         changes = [consumed, *change_set.to_changes(namespace, feedback_id)]
         if note := _describe_limit(credited, weighted):
-            changes.append(AnnotateFeedback(feedback_id, note))
+            changes.append(SettleFeedback(feedback_id, note))
         return changes
 
     def _limit_turn(

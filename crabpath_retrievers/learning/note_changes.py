@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.changes import AnnotateFeedback, Change
+from crabpath_retrievers.core.changes import Change, SettleFeedback
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, UseNotes
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.turn import Turn
@@ -69,7 +69,7 @@ class NoteLearner:
         # Without an embedder a correction gets the vector of its question.
         vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
-            yield AnnotateFeedback(stored.feedback.feedback_id, _NO_VECTOR)
+            yield SettleFeedback(stored.feedback.feedback_id, _NO_VECTOR)
             return
         turn, wrong = credited.turn, _find_wrong_documents(credited)
         content = NoteContent(text, wrong=wrong)

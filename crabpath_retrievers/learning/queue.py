@@ -12,10 +12,9 @@ from typing import NamedTuple
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from crabpath_retrievers.core.changes import (
-    AnnotateFeedback,
     Change,
     ConsumeFeedback,
-    RefuseFeedback,
+    SettleFeedback,
 )
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.progress import elapsed_ms
@@ -127,7 +126,7 @@ class FeedbackQueue:
     def _refuse(self, stored: UnreadableFeedback) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-        self._store.apply([RefuseFeedback(stored.id, f"it {stored.why}")])
+        self._store.apply([SettleFeedback(stored.id, f"it {stored.why}", "refused")])
         return "refused"
 
     def _learn(self, stored: StoredFeedback) -> Receipt:
@@ -175,7 +174,8 @@ class FeedbackQueue:
         assignment = self._assigner.assign(stored)
         note = assignment.note
         if not assignment.turns:
-            return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
+            refusal = SettleFeedback(feedback_id, str(note), "refused")
+            return [refusal], Receipt(feedback_id, "refused", note)
         namespace = assignment.turns[0].turn.namespace
         note_changes = self._note_learner.compute_changes(stored, assignment.turns)
         user = stored.feedback.user
@@ -183,8 +183,8 @@ class FeedbackQueue:
             namespace, feedback_id, assignment.turns, note_changes, user
         )
         last = changes[-1]
-        if isinstance(last, AnnotateFeedback):
+        if isinstance(last, SettleFeedback):
             note = "; ".join(filter(None, (note, last.note)))
         if note is not None:
-            changes.append(AnnotateFeedback(feedback_id, note))
+            changes.append(SettleFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

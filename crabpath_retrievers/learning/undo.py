@@ -4,15 +4,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.changes import SettleFeedback
 from crabpath_retrievers.core.changes.history import (
-    CancelFeedback,
     DeleteSnapshot,
     RestoreSnapshot,
     TakeSnapshot,
     UndoFeedback,
 )
-from crabpath_retrievers.core.changes.notes import UndoNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -93,7 +91,7 @@ class LearningHistory:
                 note = _UNDONE_BEFORE if state.status == "undone" else _REFUSED
                 return Receipt(feedback_id, state.status, note)
             if state.status == "waiting":
-                self.store.apply([CancelFeedback(feedback_id, _CANCELLED)])
+                self.store.apply([SettleFeedback(feedback_id, _CANCELLED, "undone")])
                 return Receipt(feedback_id, "undone", _CANCELLED)
             namespace = str(state.namespace)
             known = self.store.learned.get_state(namespace)
@@ -101,22 +99,18 @@ class LearningHistory:
             touched = self._list_touched_episodes(namespace, stored_effects)
         if stored_effects is None:
             return Receipt(feedback_id, "applied", _UNKNOWN)
-        self.store.apply(self._build_undo(feedback_id, namespace, known, stored_effects))
+        self.store.apply([self._build_undo(feedback_id, namespace, known, stored_effects)])
         self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.notes])
         return Receipt(feedback_id, "undone")
 
     def _build_undo(
         self, feedback_id: str, namespace: str, known: NamespaceState, stored_effects: StoredEffects
-    ) -> list[Change]:
-        """Build the changes that undo a feedback."""
-        effects = stored_effects.taught
+    ) -> UndoFeedback:
+        """Build the change that undoes a feedback."""
         mind = NamespaceModel.from_json(known.mind, self.prior).without(
-            effects, stored_effects.since
+            stored_effects.taught, stored_effects.since
         )
-        undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-        if not (effects.notes or effects.used):
-            return [undo]
-        return [undo, UndoNotes(namespace, effects.notes, effects.used)]
+        return UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
 
     def _list_touched_episodes(
         self, namespace: str, stored_effects: StoredEffects | None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from crabpath_retrievers.config import EpisodeSettings
-from crabpath_retrievers.core.changes import KeepEpisode, MarkEpisodesIndexed
+from crabpath_retrievers.core.changes import KeepEpisode, MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
@@ -155,7 +155,7 @@ class EpisodeMemory:
         unindexed = self._store.learned.get_unindexed_episodes()
         entries = [CollectionEntry(key, e.id, e.vector, e.query) for key, e in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkEpisodesIndexed(tuple(entry.id for entry in entries))])
+        self._store.apply([MarkIndexed(episodes=tuple(entry.id for entry in entries))])
         self._collections.delete_gone(
             entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
         )

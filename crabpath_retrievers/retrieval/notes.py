@@ -6,7 +6,7 @@ Notes never enter the indexes that all namespaces search.
 from collections.abc import Iterable, Sequence
 
 from crabpath_retrievers.config import NoteSettings
-from crabpath_retrievers.core.changes.notes import MarkNotesIndexed
+from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteVector
@@ -65,7 +65,7 @@ class NoteMemory:
         unindexed = self._store.notes.get_unindexed()
         entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([MarkNotesIndexed(tuple(note.key for note in unindexed))])
+        self._store.apply([MarkIndexed(notes=tuple(note.key for note in unindexed))])
         self._collections.delete_gone(
             entries, lambda _, ids: {note.id for note in self._store.notes.get_facts(ids)}
         )

@@ -1,16 +1,7 @@
-"""Statements that SQLAlchemy compiles once and that then run on the cursor of the driver.
+"""Short forms of SQL: compiled statements, long lists of values, reads, vectors, counters.
 
-Execution through SQLAlchemy adds 0.1 ms to every statement, more than the statement takes.
-
-Split long lists of values into statements that a database accepts.
-
-Look up which nodes still exist.
-
-Encoding of vectors in the database.
-
-Protocols that the query classes depend on instead of the store, and decoding of rows.
-
-Counter tables: values start at 0, never fall below it, and rows of zeros are deleted.
+Execution through SQLAlchemy adds 0.1 ms to every statement, more than many a statement takes: those
+of every query and feedback are compiled once and run on the cursor of the driver.
 """
 
 import logging
@@ -22,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage import schema as s
@@ -52,14 +44,15 @@ def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
 class CompiledSelect:
     """A select that is compiled once per dialect and length of its list parameters.
 
-    Lists are padded to the next power of two by repeating their last value, so that few lengths
-    occur; an empty list becomes ``[NULL]``, which matches no row.
+    Its constants become part of the text. Lists are padded to the next power of two by repeating
+    their last value, so that few lengths occur; an empty list becomes ``[NULL]``, which matches no
+    row.
     """
 
     def __init__(self, statement: sa.SelectBase) -> None:
         """Prepare ``statement``; list parameters are ``bindparam(name, expanding=True)``.
 
-        Constants must be literal columns: only named parameters are passed on.
+        One with a limit needs an offset, too, or SQLite adds a parameter for it.
         """
         self._statement = statement
         self._compiled: dict[tuple[Any, ...], tuple[str, tuple[str, ...] | None]] = {}
@@ -88,7 +81,8 @@ class CompiledSelect:
     def _compile(
         self, connection: sa.Connection, parameters: Mapping[str, Any]
     ) -> tuple[str, tuple[str, ...] | None]:
-        compiled = self._statement.params(**parameters).compile(
+        statement: Any = replacement_traverse(self._statement, {}, _inline_constant)
+        compiled = statement.params(**parameters).compile(
             dialect=connection.dialect, compile_kwargs={"render_postcompile": True}
         )
         if compiled.positiontup is None:
@@ -99,6 +93,12 @@ class CompiledSelect:
             for k, v in parameters.items()
         }
         return str(compiled), tuple(names[name] for name in compiled.positiontup if name in names)
+
+
+def _inline_constant(element: Any, **_: Any) -> Any:
+    """A constant as part of the text; None keeps any other element."""
+    is_constant = isinstance(element, sa.BindParameter) and element.unique
+    return element.render_literal_execute() if is_constant else None
 
 
 class CompiledWrite:
@@ -207,12 +207,26 @@ def split_batches(values: Iterable[T], size: int = _MAX_PARAMETERS) -> Iterator[
         yield part
 
 
+def select_in(
+    connection: sa.Connection, query: sa.Select[Any], column: Any, values: Iterable[Any]
+) -> list[Any]:
+    """Rows of a query with one of many values in a column; of tuples, with any number of them."""
+    return [
+        row
+        for part in split_batches(values)
+        for row in connection.execute(query.where(column.in_(part)))
+    ]
+
+
+def delete_in(connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]) -> None:
+    """Delete the rows with one of many values in a column."""
+    for part in split_batches(values):
+        connection.execute(column.table.delete().where(column.in_(part)))
+
+
 def find_existing_keys(connection: sa.Connection, keys: Iterable[int]) -> set[int]:
     """Those of the keys that belong to an existing node."""
-    found: set[int] = set()
-    for part in split_batches(keys):
-        found |= set(connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part))))
-    return found
+    return {key for (key,) in select_in(connection, sa.select(s.nodes.c.key), s.nodes.c.key, keys)}
 
 
 _STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes
@@ -246,35 +260,58 @@ class ReadableStore(Protocol):
         """Wait until all queued turn records are written."""
 
 
-class NamespacePosition(Protocol):
-    """Position of a namespace: its key, its last turn, and its decay exponent."""
+class Queries:
+    """Reads of one kind of record, each within a reading transaction of a store."""
 
-    @property
-    def key(self) -> int:
-        """Key of the namespace; 0 for one that does not exist."""
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        self._store = store
 
-    @property
-    def turn(self) -> int:
-        """Number of its last turn."""
+    def _run(self, query: CompiledSelect, **parameters: Any) -> Sequence[tuple[Any, ...]]:
+        with self._store.open_reader() as connection:
+            return query.rows(connection, parameters)
 
-    @property
-    def exponent(self) -> float:
-        """Accumulated decay exponent, ≥ 0."""
+    def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        with self._store.open_reader() as connection:
+            return connection.execute(query).all()
+
+    def _rows_in(self, query: sa.Select[Any], column: Any, values: Iterable[Any]) -> list[Any]:
+        with self._store.open_reader() as connection:
+            return select_in(connection, query, column, values)
+
+    def _scalars(self, query: sa.Select[Any]) -> list[Any]:
+        with self._store.open_reader() as connection:
+            return list(connection.scalars(query))
+
+    def _scalar(self, query: sa.Select[Any]) -> Any:
+        with self._store.open_reader() as connection:
+            return connection.scalar(query)
+
+    def _iterate_blocks(
+        self, query: sa.Select[Any], key: sa.ColumnElement[int], size: int
+    ) -> Iterator[Sequence[Any]]:
+        """Yield the rows of a query, the first column of which is ``key``, in blocks by key."""
+        query, last = query.order_by(key).limit(size), 0
+        while rows := self._rows(query.where(key > last)):
+            yield rows
+            last = rows[-1][0]
 
 
-def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
-    """Yield what rows decode to; skips damaged rows with a warning.
+def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> list[T]:
+    """Decode rows; damaged ones are skipped with a warning.
 
     Args:
         what: Name of a row for the warning, with its article.
         rows: Rows as stored.
         read: Decodes one row.
     """
+    found: list[T] = []
     for row in rows:
         try:
-            yield read(row)
+            found.append(read(row))
         except Exception as error:  # whatever decoding of damaged values raises
             _log.warning("%s in the store is damaged and passed over: %r", what, error)
+    return found
 
 
 ROUNDING = 1e-9
@@ -282,9 +319,9 @@ ROUNDING = 1e-9
 
 
 class CounterTable:
-    """Adds to the counters of one table."""
+    """Adds to the counters of one table, whose values never fall below 0."""
 
-    def __init__(self, table: sa.Table, *names: str) -> None:
+    def __init__(self, table: sa.Table, names: Sequence[str]) -> None:
         """Columns ``names`` are the counters of ``table``; its other columns are the key."""
         self._names = names
         self._add = CompiledWrite(lambda insert: _build_add(insert, table, names))

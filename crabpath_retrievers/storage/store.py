@@ -43,7 +43,8 @@ from crabpath_retrievers.storage.read.typed_edges import TypedQueries
 from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.schema import meta, metadata
-from crabpath_retrievers.storage.write.apply import Writer
+from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 SCHEMA_VERSION = 1
@@ -221,9 +222,9 @@ class GraphStore:
         self.flush()
         opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            writer = Writer(connection, self._fulltext)
+            tx = Transaction(connection, self._fulltext)
             for change in changes:
-                writer.apply(change)
+                apply_change(tx, change)
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         with limit_waiting(self._time_limit):

@@ -22,9 +22,8 @@ from pydantic_core import from_json
 
 from crabpath_retrievers.core.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
-from crabpath_retrievers.storage.read.whole_store import TABLE_PREFIX, list_tables
+from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_COLUMNS
 from crabpath_retrievers.storage.store import SCHEMA_VERSION as SCHEMA
-from crabpath_retrievers.storage.write.archive import LOCAL_COLUMNS
 from crabpath_retrievers.transfer.archive_rows import (
     MALFORMED,
     MAX_INTEGER,
@@ -149,10 +148,10 @@ class Manifest:
         Raises:
             ValueError: A version, name, key or embedder is invalid.
         """
-        if min(self.version, self.schema_version) < 1 or self.last.keys() - list_tables().keys():
+        if min(self.version, self.schema_version) < 1 or self.last.keys() - EXPORTED.keys():
             msg = "a version is below 1, or a table is unknown"
             raise ValueError(msg)
-        if any(list_tables()[name].autoincrement_column is None for name in self.last):
+        if any(EXPORTED[name].autoincrement_column is None for name in self.last):
             msg = "a table without autoincrement has a last key"
             raise ValueError(msg)
         if self.namespace is not None:
@@ -210,7 +209,7 @@ class Archive:
         columns = self.manifest.members[f"{name}.jsonl"].columns
         reader = RowReader(name, columns, self.manifest.namespace is not None, self._dimension)
         parse = reader.make_parser()
-        binary = [c for c in columns if isinstance(list_tables()[name].c[c].type, sa.LargeBinary)]
+        binary = [c for c in columns if isinstance(EXPORTED[name].c[c].type, sa.LargeBinary)]
         with self._open_vectors(name) as vectors:
             for number, line in enumerate(self._read_lines(f"{name}.jsonl"), 1):
                 try:
@@ -305,8 +304,7 @@ def _read_manifest(file: ZipFile, name: str) -> Manifest:
 
 def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
     """Refuse members that are unknown, duplicate or missing."""
-    known = list_tables()
-    possible = {f"{table}.{kind}" for table in known for kind in ("jsonl", "npy")}
+    possible = {f"{table}.{kind}" for table in EXPORTED for kind in ("jsonl", "npy")}
     listed, there = {*manifest.members, MANIFEST_NAME}, file.namelist()
     odd = sorted({*there, *listed} - possible - {MANIFEST_NAME})
     if odd:
@@ -317,8 +315,8 @@ def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
         msg = f"{name} is damaged: {wrong[0]} is missing, or is not in the manifest"
         raise InvalidInputError(msg)
     for member, described in manifest.members.items():
-        table = known[member.rpartition(".")[0]]
-        unknown = set(described.columns) - set(table.c.keys())
+        table = member.rpartition(".")[0]
+        unknown = set(described.columns) - set(EXPORTED[table].c.keys())
         if unknown:
             msg = f"{name} has an unknown column {min(unknown)!r} in {member}"
             raise InvalidInputError(msg)
@@ -326,13 +324,12 @@ def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
             _require_columns(table, described, name, manifest)
 
 
-def _require_columns(table: sa.Table, member: Member, name: str, manifest: Manifest) -> None:
+def _require_columns(table: str, member: Member, name: str, manifest: Manifest) -> None:
     """Refuse rows without a column of their table."""
     local = set() if manifest.namespace is None else LOCAL_COLUMNS
-    missing = set(table.c.keys()) - local - set(member.columns)
+    missing = set(EXPORTED[table].c.keys()) - local - set(member.columns)
     if missing and member.rows:
-        short = table.name.removeprefix(TABLE_PREFIX)
-        msg = f"{name} lacks the column {min(missing)!r} of {short}: export again"
+        msg = f"{name} lacks the column {min(missing)!r} of {table}: export again"
         raise InvalidInputError(msg)
 
 

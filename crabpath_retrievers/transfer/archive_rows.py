@@ -30,9 +30,9 @@ from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage.read.whole_store import LOCAL_META, TABLE_PREFIX, list_tables
-from crabpath_retrievers.storage.write.archive import NODE_COLUMNS, find_nodes_in
-from crabpath_retrievers.storage.write.history import SnapshotContent
+from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_COLUMNS, LOCAL_META, REFERENCES
+from crabpath_retrievers.storage.write.archive import find_nodes_in
+from crabpath_retrievers.storage.write.snapshots import parse_snapshot
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
@@ -98,10 +98,8 @@ class RowReader:
 
         The parser raises one of ``MALFORMED`` if a line is not a row of this table.
         """
-        columns, nodes = (
-            list_tables()[self.table].c,
-            NODE_COLUMNS.get(self.table, ()) if self.by_id else (),
-        )
+        columns = EXPORTED[self.table].c
+        nodes = REFERENCES.get(self.table, ()) if self.by_id else ()
         named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
         fields = {
             name: core_schema.typed_dict_field(
@@ -154,20 +152,18 @@ class RowReader:
             raise ValueError(msg)
 
     def _require_snapshot(self, data: bytes) -> None:
-        content = SnapshotContent(**_parse_json(_inflate(data).decode()))
-        _require_number(content.exponent)
-        if content.model is not None:
-            _check_mind(content.model)
-        for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
-            name = table.name.removeprefix(TABLE_PREFIX)
-            reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
-            parse = reader.make_parser()
+        for table, rows in parse_snapshot(_inflate(data)).items():
             for row in rows:
+                reader = RowReader(table, tuple(row), dimension=self.dimension)
                 binary = {
                     n: 0 if n == VECTOR_COLUMN else "" for n, v in row.items() if type(v) is bytes
                 }
-                parse(json.dumps({**row, **binary}).encode())
+                reader.make_parser()(json.dumps({**row, **binary}).encode())
                 reader.require_readable(row)
+                columns = set(EXPORTED[table].c.keys())
+                if columns - LOCAL_COLUMNS - row.keys():
+                    msg = "a row of a snapshot lacks a column"
+                    raise ValueError(msg)
 
 
 @cache

@@ -225,5 +225,5 @@ def _dump_namespace(dump: Dump, namespace: str) -> Iterator[ArchiveTable]:
 def _translate_rows(dump: Dump, selection: TableRows) -> Iterator[list[Row]]:
     for rows in dump.rows(selection):
         block = (selection.name, rows)
-        naming = NodeNames.for_export(dump.names(find_nodes_in(block, int)))
+        naming = NodeNames(dump.names(find_nodes_in(block, int)), int)
         yield list(translate_rows(block, naming))

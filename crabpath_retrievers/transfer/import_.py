@@ -21,7 +21,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.whole_store import NAMESPACE_TABLES
+from crabpath_retrievers.storage.registry import NAMESPACE_TABLES
 from crabpath_retrievers.storage.write.archive import (
     IdConflicts,
     NodeNames,
@@ -69,7 +69,7 @@ class _NamespaceBlocks:
         found = (row["key"] for row in _iterate_namespaces(archive) if row["name"] == namespace)
         self._key = next(found)
         nodes = [(row["key"], row["id"], row["owner"]) for row in self._iterate_rows("nodes")]
-        self._naming = NodeNames.for_export({key: name for key, name, _ in nodes})
+        self._naming = NodeNames({key: name for key, name, _ in nodes}, int)
         self._own_nodes = {key for key, _, owner in nodes if owner == self._key}
         own = (row["id"] for row in self._iterate_rows("feedback") if row["namespace"] == namespace)
         self._feedback_ids = set(own)

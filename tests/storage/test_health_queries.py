@@ -7,10 +7,10 @@ from crabpath_retrievers.core.changes import (
     AdjustWeights,
     AdvanceClock,
     ForgetNamespace,
-    RecordHealth,
     RecordTurn,
     WeightDelta,
 )
+from crabpath_retrievers.core.changes.maintenance import RecordHealth
 from crabpath_retrievers.core.changes.notes import KeepNote
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn

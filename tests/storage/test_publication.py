@@ -12,7 +12,6 @@ from crabpath_retrievers.core.changes import (
     PublishStaged,
     PutEdges,
     PutMeta,
-    RemoveEdges,
     RemoveNodes,
     StageNodes,
     WeightDelta,
@@ -126,7 +125,7 @@ def test_mentions_count_the_nodes_that_name_a_node(store, graph, make):
     graph.join(b, c, EdgeKind.MENTION)
     graph.join(a, b, EdgeKind.LINK)
     assert [h.mentions for h in store.walk.get_nodes(["c"])] == [2]
-    store.apply([RemoveEdges((a,), (EdgeKind.MENTION,))])
+    store.apply([RemoveNodes(("a",))])
     assert [h.mentions for h in store.walk.get_nodes(["c"])] == [1]
     store.apply([RemoveNodes(("b",))])
     assert [h.mentions for h in store.walk.get_nodes(["c"])] == [0]

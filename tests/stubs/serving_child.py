@@ -15,10 +15,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.changes import ConsumeFeedback, MarkEpisodesIndexed
+from crabpath_retrievers.core.changes import ConsumeFeedback, MarkIndexed
 from crabpath_retrievers.learning import recorder
 
-STEPS = {"applied": ConsumeFeedback, "indexed": MarkEpisodesIndexed}
+STEPS = {"applied": ConsumeFeedback, "indexed": MarkIndexed}
 
 
 def die():

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from crabpath_retrievers.core.changes.corpus import Change
+
 Row = Mapping[str, Any]
 """A row: values by column name; vectors and other binary values as bytes."""
 
@@ -12,7 +14,7 @@ Block = tuple[str, list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class FillStore:
+class FillStore(Change):
     """Write all rows of another store, with their keys; vectors are queued for the index.
 
     Raises ``InvalidInputError`` when this store is not empty.
@@ -53,7 +55,7 @@ class IdRenames:
 
 
 @dataclass(frozen=True, slots=True)
-class FillNamespace:
+class FillNamespace(Change):
     """Write the learned state of one namespace of another store; rows refer to nodes by id.
 
     Rows that refer to a node which does not exist here are left out. Raises ``InvalidInputError``
@@ -69,7 +71,7 @@ class FillNamespace:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueReindex:
+class QueueReindex(Change):
     """Queue vectors for the index, which is new or has lost them.
 
     All episodes and notes are queued.
@@ -79,14 +81,3 @@ class QueueReindex:
     """
 
     ids: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MarkNodesIndexed:
-    """Record that the vector index holds the vectors of these nodes."""
-
-    ids: tuple[str, ...]
-
-
-ArchiveChange = FillStore | FillNamespace | QueueReindex | MarkNodesIndexed
-"""Changes that import data or fill the vector index."""

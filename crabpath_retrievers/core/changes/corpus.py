@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.graph import Edge, Node
+
+
+class Change:
+    """Everything that is written to the graph store is described by one of these.
+
+    Ingest, learning and maintenance compute them; ``GraphStore.apply`` carries out all changes of
+    one call in one transaction and journals them.
+    """
+
+    __slots__ = ()
 
 
 class NodeSplit(NamedTuple):
@@ -15,7 +25,7 @@ class NodeSplit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StageNodes:
+class StageNodes(Change):
     """Record a batch before it is published, so that an interrupted ingest can be finished.
 
     Attributes:
@@ -35,12 +45,12 @@ class StageNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishStaged:
+class PublishStaged(Change):
     """Make the staged batch visible to queries, and queue its nodes for linking."""
 
 
 @dataclass(frozen=True, slots=True)
-class MoveNodes:
+class MoveNodes(Change):
     """Set the position of nodes within their documents, and queue them for linking.
 
     Attributes:
@@ -51,7 +61,7 @@ class MoveNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveNodes:
+class RemoveNodes(Change):
     """Delete nodes with all rows that refer to them, and queue their vectors for deletion.
 
     Their siblings are queued for linking.
@@ -61,35 +71,44 @@ class RemoveNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class PutEdges:
+class PutEdges(Change):
     """Add structural edges; existing ones get the new prior and floor.
 
     Attributes:
         edges: Edges by surrogate key; those of deleted nodes are skipped.
         linked: Keys of queued nodes whose linking this change completes.
+        resorted: Keys of nodes whose edges to siblings are deleted first.
     """
 
     edges: tuple[Edge, ...]
     linked: tuple[int, ...] = ()
+    resorted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveEdges:
-    """Delete the edges of these kinds that leave or enter the nodes with these keys."""
-
-    keys: tuple[int, ...]
-    kinds: tuple[EdgeKind, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmIndexDeletions:
+class ConfirmIndexDeletions(Change):
     """Take vectors off the deletion queue: the index no longer holds them."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PutMeta:
+class PutMeta(Change):
     """Write metadata of the store, such as its embedder, as pairs of name and value."""
 
     values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkIndexed(Change):
+    """Record that the vector index holds the vectors of what was queued for it.
+
+    Attributes:
+        nodes: Ids of document chunks.
+        episodes: Ids of episodes.
+        notes: Keys of notes.
+    """
+
+    nodes: tuple[str, ...] = ()
+    episodes: tuple[str, ...] = ()
+    notes: tuple[int, ...] = ()

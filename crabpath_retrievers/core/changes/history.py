@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import EdgeKind
 
 RegionKey = tuple[int, int]
@@ -50,7 +51,7 @@ class TransitionCount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AddTransitions:
+class AddTransitions(Change):
     """Add to the transition counts of a namespace; no count falls below 0."""
 
     namespace: str
@@ -89,7 +90,8 @@ class FeedbackEffects:
         count: Number of outcomes in the baseline before.
         spoken: Reliability counts ``(used, total)`` added, by feature.
         ranker: What the posterior of the ranker gained, encoded; None if nothing.
-        notes: Notes that it created or repeated, as ``(id, query)``; see ``UndoNotes``.
+        notes: Notes that it created or repeated, as ``(id, query)``; the query is that of the
+            episode that it added, if any. Undo deletes a note that only this feedback created.
         used: Ids of the nodes that its answers used, notes among them.
         steps: Transition counts that it added.
     """
@@ -107,8 +109,8 @@ class FeedbackEffects:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoFeedback:
-    """Subtract all effects of applied feedback, and release its turns.
+class UndoFeedback(Change):
+    """Subtract all effects of applied feedback, those on notes too, and release its turns.
 
     Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
     since ``version`` was read.
@@ -127,15 +129,7 @@ class UndoFeedback:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelFeedback:
-    """Cancel waiting feedback; raises ``ConflictError`` when it is no longer waiting."""
-
-    feedback_id: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class TakeSnapshot(Change):
     """Copy the learned state of a namespace.
 
     Attributes:
@@ -149,7 +143,7 @@ class TakeSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreSnapshot:
+class RestoreSnapshot(Change):
     """Replace the learned state of a namespace by that of a snapshot.
 
     Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
@@ -159,7 +153,7 @@ class RestoreSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSnapshot:
+class DeleteSnapshot(Change):
     """Delete a snapshot; the learned state of the namespace does not change."""
 
     id: str

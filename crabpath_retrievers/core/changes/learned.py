@@ -5,8 +5,9 @@ Changes of learned weights, by the node ids that turn records use.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.changes.history import FeedbackEffects
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import EdgeKind, Vector
@@ -24,7 +25,7 @@ class WeightDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class AdjustWeights:
+class AdjustWeights(Change):
     """Add deltas to the weights of one namespace; ``cause`` is the id of the feedback or note."""
 
     namespace: str
@@ -33,7 +34,7 @@ class AdjustWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class AdvanceClock:
+class AdvanceClock(Change):
     """Advance the clock and the decay of a namespace, which is created if it is new.
 
     Attributes:
@@ -47,7 +48,7 @@ class AdvanceClock:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordTurn:
+class RecordTurn(Change):
     """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
     Attributes:
@@ -59,7 +60,7 @@ class RecordTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepFeedback:
+class KeepFeedback(Change):
     """Store feedback until it is applied; does nothing when its id exists.
 
     Attributes:
@@ -71,7 +72,7 @@ class KeepFeedback:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeFeedback:
+class ConsumeFeedback(Change):
     """Mark feedback as applied; the changes that follow from it come in the same call.
 
     Raises ``ConflictError`` when the feedback is applied already, one of the turns was consumed by
@@ -95,23 +96,22 @@ class ConsumeFeedback:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseFeedback:
-    """Mark feedback as refused, with the reason."""
+class SettleFeedback(Change):
+    """Attach a note to feedback, and settle it if it still waits.
+
+    Attributes:
+        note: The reason, or which parts of applied feedback were ignored.
+        status: ``refused`` has no effect on feedback that no longer waits; ``undone`` raises
+            ``ConflictError`` then. None keeps the status.
+    """
 
     feedback_id: str
     note: str
+    status: Literal["refused", "undone"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotateFeedback:
-    """Attach a note to applied feedback, such as which parts of it were ignored."""
-
-    feedback_id: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class AddUsage:
+class AddUsage(Change):
     """Add to the usage counts of documents.
 
     Attributes:
@@ -124,7 +124,7 @@ class AddUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class AddPairCounts:
+class AddPairCounts(Change):
     """Add to the evidence for edges that do not exist yet.
 
     Attributes:
@@ -136,7 +136,7 @@ class AddPairCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepEpisode:
+class KeepEpisode(Change):
     """Add turns and credit to an episode, which is created if its id is new.
 
     Attributes:
@@ -162,14 +162,7 @@ class KeepEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkEpisodesIndexed:
-    """Record that the vector index holds the vectors of these episodes."""
-
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SetFrozen:
+class SetFrozen(Change):
     """Stop or resume learning in a namespace."""
 
     namespace: str
@@ -177,7 +170,7 @@ class SetFrozen:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetNamespace:
+class ForgetNamespace(Change):
     """Delete a namespace with its turns, feedback, learned state, notes and snapshots."""
 
     namespace: str

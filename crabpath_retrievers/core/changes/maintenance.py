@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Edge
 
 
@@ -28,7 +29,7 @@ class DroppedWeight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DropWeights:
+class DropWeights(Change):
     """Delete learned weights and their history; structural edges fall back to their prior.
 
     Attributes:
@@ -41,7 +42,7 @@ class DropWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectNodes:
+class ConnectNodes(Change):
     """Add edges to isolated nodes; undone by the id of the maintenance run."""
 
     run: str
@@ -56,7 +57,7 @@ class MergePair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MergeNodes:
+class MergeNodes(Change):
     """Merge near-duplicates: the kept node takes over everything learned about the hidden one.
 
     Skips a pair when one of its nodes is no longer visible to all namespaces, or when the node to
@@ -68,7 +69,7 @@ class MergeNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactTurns:
+class CompactTurns(Change):
     """Delete old turn records of a namespace, except those that waiting feedback refers to.
 
     Attributes:
@@ -81,7 +82,7 @@ class CompactTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactJournal:
+class CompactJournal(Change):
     """Delete all but the latest rows of the journal.
 
     Attributes:
@@ -93,7 +94,7 @@ class CompactJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoMaintenance:
+class UndoMaintenance(Change):
     """Undo the changes of one maintenance run, as far as the journal reaches.
 
     What was learned since is kept: a weight that exists again is not overwritten.
@@ -102,13 +103,8 @@ class UndoMaintenance:
     run: str
 
 
-MaintenanceChange = (
-    DropWeights | ConnectNodes | MergeNodes | CompactTurns | CompactJournal | UndoMaintenance
-)
-
-
 @dataclass(frozen=True, slots=True)
-class KeepTrial:
+class KeepTrial(Change):
     """Write the state of a trial; raises ``ConflictError`` when it changed in the meantime.
 
     Attributes:
@@ -123,7 +119,7 @@ class KeepTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class SetKnobs:
+class SetKnobs(Change):
     """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
     Raises ``ConflictError`` when the knobs or the tuning state changed since they were read.
@@ -145,7 +141,7 @@ class SetKnobs:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordHealth:
+class RecordHealth(Change):
     """Store a health report of a namespace; does nothing for a namespace that does not exist.
 
     Attributes:

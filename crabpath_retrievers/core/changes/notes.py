@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
 
 NoteKind = Literal["teaching", "correction", "directive", "auto"]
@@ -26,7 +27,7 @@ class NoteEdge:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepNote:
+class KeepNote(Change):
     """Store a note of one namespace, or replace its note with the same id.
 
     Raises ``InvalidInputError`` when the id belongs to a document or to another namespace.
@@ -52,7 +53,7 @@ class KeepNote:
 
 
 @dataclass(frozen=True, slots=True)
-class UseNotes:
+class UseNotes(Change):
     """Update the use counts of notes; ids of other nodes are ignored.
 
     Attributes:
@@ -66,43 +67,15 @@ class UseNotes:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoNotes:
-    """Undo the effect on notes of feedback that was undone earlier in the same call.
-
-    A note that only this feedback created is deleted.
-
-    Attributes:
-        notes: Notes that it created or repeated, as ``(id, query)``; the query is that of the
-            episode that it added, if any.
-        used: Ids of the nodes that its answers used, once per turn.
-    """
-
-    namespace: str
-    notes: tuple[tuple[str, str | None], ...] = ()
-    used: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MarkNotesIndexed:
-    """Record that the vector index holds the vectors of the notes with these keys."""
-
-    keys: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveNotes:
+class RemoveNotes(Change):
     """Delete notes with all rows that refer to them; ids of documents are ignored."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SetAuthority:
+class SetAuthority(Change):
     """Set the authority of nodes; learned weights to them decay at its rate from now on."""
 
     keys: tuple[int, ...]
     authority: Authority
-
-
-NoteChange = KeepNote | UseNotes | UndoNotes | MarkNotesIndexed | RemoveNotes | SetAuthority
-"""Changes of notes and of authority."""

@@ -34,7 +34,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ReadableStore,
+    Queries,
     decode_rows,
     decode_vector,
     split_batches,
@@ -80,7 +80,7 @@ _BY_IDS = CompiledSelect(
     .where(
         nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
         sa.or_(
-            nodes.c.owner == sa.literal_column("0", sa.Integer),
+            nodes.c.owner == 0,
             nodes.c.owner == sa.bindparam("namespace"),
         ),
     )
@@ -90,11 +90,11 @@ _DOCUMENTS = (
     .join(nodes, nodes.c.key == contents.c.node)
     # Notes have no document.
     .where(
-        contents.c.document > sa.literal_column("''", sa.Text),
-        nodes.c.owner == sa.literal_column("0", sa.Integer),
+        contents.c.document > "",
+        nodes.c.owner == 0,
     )
-    .limit(sa.literal_column("8", sa.Integer))
-    .offset(sa.literal_column("0", sa.Integer))  # else SQLite adds a parameter
+    .limit(8)
+    .offset(0)  # else SQLite adds a parameter
 )
 _SAMPLE = CompiledSelect(
     sa.union_all(
@@ -112,13 +112,11 @@ _KNOWN = (
     .where(~IS_PART)
 )
 _INDEXED = sa.select(nodes.c.id).where(
-    nodes.c.owner == sa.literal_column("0", sa.Integer),
+    nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
 )
 _NEWEST = CompiledSelect(
-    _INDEXED.order_by(nodes.c.key.desc())
-    .limit(sa.bindparam("limit"))
-    .offset(sa.literal_column("0"))
+    _INDEXED.order_by(nodes.c.key.desc()).limit(sa.bindparam("limit")).offset(0)
 )
 _OF_KEYS = CompiledSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
 # Two subqueries use the index; one query with both would scan.
@@ -130,12 +128,8 @@ _ENDS = CompiledSelect(
 )
 
 
-class Catalog:
+class Catalog(Queries):
     """Reads of documents; the methods for work on the whole corpus say so."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
         """Nodes by id, without vectors; unknown ids are left out.
@@ -154,10 +148,9 @@ class Catalog:
     def sample(self) -> list[dict[str, Any]]:
         """Metadata of at most 16 document chunks: the first and last 8 by document id."""
         found: list[Any] = []
-        with self._store.open_reader() as connection:
-            for (metadata,) in _SAMPLE.rows(connection, {}):
-                with suppress(ValueError, RecursionError):  # skip damaged rows
-                    found.append(json.loads(metadata))
+        for (metadata,) in self._run(_SAMPLE):
+            with suppress(ValueError, RecursionError):  # skip damaged rows
+                found.append(json.loads(metadata))
         return [metadata for metadata in found if isinstance(metadata, dict)]
 
     def find_chunks(
@@ -182,37 +175,29 @@ class Catalog:
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         query = _KNOWN.where(nodes.c.owner.in_(owners))
         found: dict[str, StoredChunk] = {}
-        with self._store.open_reader() as connection:
-            for column, values in wanted:
-                for part in split_batches(values):
-                    rows = connection.execute(query.where(column.in_(part)))
-                    found |= {row.id: StoredChunk(*row) for row in rows}
+        for column, values in wanted:
+            found |= {row.id: StoredChunk(*row) for row in self._rows_in(query, column, values)}
         return list(found.values())
 
     def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
         """Visible and replaced chunks of these documents that have one of these digests."""
         query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS))
-        prints = list(split_batches(digests))
-        with self._store.open_reader() as connection:
-            return [
-                StoredChunk(*row)
-                for part in split_batches(documents)
-                for some in prints
-                for row in connection.execute(
-                    query.where(contents.c.document.in_(part), contents.c.digest.in_(some))
-                )
-            ]
+        wanted = list(documents)
+        return [
+            StoredChunk(*row)
+            for some in split_batches(digests)
+            for row in self._rows_in(
+                query.where(contents.c.digest.in_(some)), contents.c.document, wanted
+            )
+        ]
 
     def get_next_positions(self, documents: Iterable[str]) -> dict[str, int]:
         """The position after the last chunk of each document; unknown documents are left out."""
         query = sa.select(contents.c.document, sa.func.max(contents.c.position) + 1)
         query = query.group_by(contents.c.document)
-        with self._store.open_reader() as connection:
-            return {
-                document: end
-                for part in split_batches(documents)
-                for document, end in connection.execute(query.where(contents.c.document.in_(part)))
-            }
+        return {
+            document: end for document, end in self._rows_in(query, contents.c.document, documents)
+        }
 
     def find_under_source(self, root: str) -> list[StoredChunk]:
         """Chunks whose source is ``root`` or starts with ``root/``; scans the corpus.
@@ -223,28 +208,24 @@ class Catalog:
         # LIKE ignores case on SQLite, and no index supports it in every collation.
         below = sa.func.substr(contents.c.source, 1, len(start)) == start
         query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS), below | (contents.c.source == root))
-        with self._store.open_reader() as connection:
-            return [StoredChunk(*row) for row in connection.execute(query)]
+        return [StoredChunk(*row) for row in self._rows(query)]
 
     def find_retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
         """Retired nodes with one of these texts or of one of these documents."""
         hidden = {known.id for known in self.find_chunks(documents=documents, owners=(RETIRED,))}
         query = sa.select(nodes.c.id).join(addresses, addresses.c.node == nodes.c.key)
-        with self._store.open_reader() as connection:
-            for part in split_batches({build_retired_address(text) for text in texts}):
-                hidden |= set(connection.scalars(query.where(addresses.c.address.in_(part))))
+        retired = {build_retired_address(text) for text in texts}
+        hidden |= {node for (node,) in self._rows_in(query, addresses.c.address, retired)}
         return list(self.documents(sorted(hidden), namespace=RETIRED).values())
 
     def all_ids(self) -> list[str]:
         """Ids of all chunks that belong to a source; scans the corpus."""
         query = sa.select(nodes.c.id).where(nodes.c.owner.in_(SOURCE_OWNERS), ~IS_PART)
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(query))
+        return self._scalars(query)
 
     def chunk_ids(self) -> list[str]:
         """Ids of all chunks that the vector index must hold; scans the corpus."""
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(_INDEXED))
+        return self._scalars(_INDEXED)
 
     def some_chunk_ids(self, limit: int) -> list[str]:
         """Up to ``limit`` of the ids that the index must hold: the newest and a random sample."""
@@ -258,23 +239,13 @@ class Catalog:
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """Unit vectors of nodes by id, shape ``[d]``, in half precision."""
-        found: dict[str, Vector] = {}
-        with self._store.open_reader() as connection:
-            for part in split_batches(ids):
-                rows = connection.execute(
-                    sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.id.in_(part))
-                )
-                found |= {node_id: decode_vector(embedding) for node_id, embedding in rows}
-        return found
+        query = sa.select(nodes.c.id, nodes.c.embedding)
+        return {n: decode_vector(vector) for n, vector in self._rows_in(query, nodes.c.id, ids)}
 
     def get_staged(self) -> list[Node]:
         """Staged nodes that are not published yet, with their vectors."""
-        with self._store.open_reader() as connection:
-            rows = connection.execute(
-                sa.select(staging.c.id, staging.c.payload, staging.c.embedding).where(
-                    staging.c.operation == "put"
-                )
-            ).all()
+        columns = (staging.c.id, staging.c.payload, staging.c.embedding)
+        rows = self._rows(sa.select(*columns).where(staging.c.operation == "put"))
         return [
             Node(id=node_id, vector=decode_vector(embedding), **json.loads(payload))
             for node_id, payload, embedding in rows
@@ -290,21 +261,18 @@ class Catalog:
             .order_by(nodes.c.key)
             .limit(limit)
         )
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        rows = self._rows(query)
         return [replace(_node(row[:-1]), vector=decode_vector(row.embedding)) for row in rows]
 
     def count_unindexed(self) -> int:
         """Number of published nodes that are queued for the vector index."""
         waiting = staging.c.operation.in_(("index", "return"))
-        with self._store.open_reader() as connection:
-            return connection.scalar(sa.select(sa.func.count()).where(waiting)) or 0
+        return self._scalar(sa.select(sa.func.count()).where(waiting)) or 0
 
     def get_unlinked_keys(self) -> list[int]:
         """Keys of published nodes that are queued for linking."""
-        with self._store.open_reader() as connection:
-            query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
-            return list(connection.scalars(query.where(staging.c.operation == "link")))
+        query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
+        return self._scalars(query.where(staging.c.operation == "link"))
 
     def resolve_aliases(self, ids: Iterable[str]) -> dict[str, str]:
         """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
@@ -325,46 +293,29 @@ class Catalog:
             .where(aliases.c.kind == "split")
             .distinct()
         )
-        with self._store.open_reader() as connection:
-            return [
-                whole
-                for some in split_batches(ids)
-                for whole in connection.scalars(query.where(part.c.id.in_(some)))
-            ]
+        return [whole for (whole,) in self._rows_in(query, part.c.id, ids)]
 
     def get_index_deletions(self) -> list[str]:
         """Ids whose vectors must still be deleted from the index."""
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(sa.select(index_deletions.c.id)))
+        return self._scalars(sa.select(index_deletions.c.id))
 
     def has_unfinished_ingest(self) -> bool:
         """Whether an interrupted ingest left work in a queue."""
-        with self._store.open_reader() as connection:
-            found = connection.scalar(
-                sa.select(
-                    sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(index_deletions.c.id))
-                )
-            )
-        return bool(found)
+        queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
+        return bool(self._scalar(sa.select(sa.or_(*queues))))
 
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""
-        with self._store.open_reader() as connection:
-            return {name: value for name, value in connection.execute(sa.select(meta))}
+        return {name: value for name, value in self._rows(sa.select(meta))}
 
     def statistics(self) -> dict[str, object]:
         """Counts of nodes, sources, edges by kind, turns by namespace, notes and more."""
         self._store.flush()
-        with self._store.open_reader() as connection:
-            kinds = connection.execute(
-                sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind)
-            )
-            spaces = connection.execute(
-                sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
-            )
-            noted = connection.scalar(sa.select(sa.func.count()).select_from(notes)) or 0
+        with self._store.open_reader():
             owned = sa.select(nodes.c.owner, sa.func.count()).where(nodes.c.owner <= 0)
-            owners = {o: n for o, n in connection.execute(owned.group_by(nodes.c.owner))}
+            owners = {o: n for o, n in self._rows(owned.group_by(nodes.c.owner))}
+            kinds = self._rows(sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind))
+            clocks = sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
             sources = (
                 sa.select(sa.func.count(sa.distinct(contents.c.source)))
                 .join(nodes, nodes.c.key == contents.c.node)
@@ -374,15 +325,16 @@ class Catalog:
                 "nodes": owners.get(0, 0),
                 "retired": owners.get(RETIRED, 0),
                 "replaced": owners.get(REPLACED, 0),
-                "notes": noted,
-                "sources": connection.scalar(sources),
+                "notes": self._count(notes),
+                "sources": self._scalar(sources),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},
-                "namespaces": {name: turn for name, turn in spaces},
-                "learned_weights": connection.scalar(
-                    sa.select(sa.func.count()).select_from(overlay)
-                ),
-                "turns": connection.scalar(sa.select(sa.func.count()).select_from(turns)),
+                "namespaces": {name: turn for name, turn in self._rows(clocks)},
+                "learned_weights": self._count(overlay),
+                "turns": self._count(turns),
             }
+
+    def _count(self, table: sa.Table) -> int:
+        return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
 def _node(row: Sequence[Any]) -> Node:

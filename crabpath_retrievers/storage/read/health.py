@@ -26,7 +26,7 @@ from crabpath_retrievers.storage.schema import (
     pair_counts,
     turns,
 )
-from crabpath_retrievers.storage.sql_tools import ReadableStore, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries, ReadableStore, split_batches
 
 KINDS_NOT_WALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
 """Numbers of the edge kinds that retrieval does not follow; health does not count them."""
@@ -71,12 +71,8 @@ class CoUsedEdge(NamedTuple):
     authority: int
 
 
-class HealthEdges:
+class HealthEdges(Queries):
     """Reads of edges, and of counts that may become edges."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def count_structural(self, keys: Sequence[int], namespace: int) -> list[EdgeGroup]:
         """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
@@ -95,12 +91,7 @@ class HealthEdges:
             .where(~learned)
             .group_by(*what)
         )
-        with self._store.open_reader() as connection:
-            return [
-                EdgeGroup(*row)
-                for part in split_batches(keys)
-                for row in connection.execute(query.where(edges.c.source.in_(part)))
-            ]
+        return [EdgeGroup(*row) for row in self._rows_in(query, edges.c.source, keys)]
 
     def sample_learned(self, namespace: int, limit: int) -> EdgeSample:
         """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeGroup`."""
@@ -152,8 +143,7 @@ class HealthEdges:
             .order_by(contents.c.split_from)
             .limit(_MAX_PARTS)
         )
-        with self._store.open_reader() as connection:
-            return {key: whole for key, whole in connection.execute(query)}
+        return {key: whole for key, whole in self._rows(query)}
 
     def get_co_used(self, namespace: int, keys: Iterable[int]) -> list[CoUsedEdge]:
         """The ``co_used`` edges of a namespace (by key) that leave these nodes."""
@@ -168,12 +158,7 @@ class HealthEdges:
             .join(nodes, nodes.c.key == overlay.c.target)
             .where(overlay.c.namespace == namespace, overlay.c.kind == EdgeKind.CO_USED.value)
         )
-        with self._store.open_reader() as connection:
-            return [
-                CoUsedEdge(*row)
-                for part in split_batches(keys)
-                for row in connection.execute(query.where(overlay.c.source.in_(part)))
-            ]
+        return [CoUsedEdge(*row) for row in self._rows_in(query, overlay.c.source, keys)]
 
 
 def _sample_condition(
@@ -214,7 +199,7 @@ class TurnFacts(NamedTuple):
     tokens: int
 
 
-class HealthQueries:
+class HealthQueries(Queries):
     """Reads for health reports; samples use a fixed seed.
 
     Attributes:
@@ -223,14 +208,13 @@ class HealthQueries:
 
     def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
-        self._store = store
+        super().__init__(store)
         self.edges = HealthEdges(store)
 
     def corpus(self) -> CorpusSize:
         """Size of the corpus, without notes."""
         query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
-        with self._store.open_reader() as connection:
-            found = {name: int(value) for name, value in connection.execute(query)}
+        found = {name: int(value) for name, value in self._rows(query)}
         return CorpusSize(found.get("nodes", 0), found.get("tokens", 0))
 
     def sample(self, limit: int) -> list[int]:
@@ -264,12 +248,7 @@ class HealthQueries:
         query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.open_reader() as connection:
-            rows = [
-                row
-                for part in split_batches(keys)
-                for row in connection.execute(query.where(nodes.c.key.in_(part)))
-            ]
+        rows = self._rows_in(query, nodes.c.key, keys)
         return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
@@ -297,12 +276,7 @@ class HealthQueries:
         query = sa.select(nodes.c.id, contents.c.length).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.open_reader() as connection:
-            return {
-                node: length
-                for part in split_batches(sorted(ids))
-                for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
-            }
+        return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
 
     def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
         """The latest ``limit`` reports of a namespace, oldest first."""

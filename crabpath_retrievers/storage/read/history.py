@@ -20,7 +20,7 @@ from crabpath_retrievers.storage.schema import (
     snapshots,
     weight_changes,
 )
-from crabpath_retrievers.storage.sql_tools import ReadableStore
+from crabpath_retrievers.storage.sql_tools import Queries
 
 EdgeName = tuple[str, str, str]
 """An edge by name: ids of source and target, label of its kind."""
@@ -137,19 +137,14 @@ class Snapshot(NamedTuple):
     size: int
 
 
-class HistoryQueries:
+class HistoryQueries(Queries):
     """Reads of feedback, its effects, weight changes and snapshots."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def get_feedback_state(self, feedback_id: str) -> FeedbackState | None:
         """State of feedback; None for an unknown id."""
         query = sa.select(feedback.c.namespace, feedback.c.status)
-        with self._store.open_reader() as connection:
-            row = connection.execute(query.where(feedback.c.id == feedback_id)).one_or_none()
-        return None if row is None else FeedbackState(*row)
+        rows = self._rows(query.where(feedback.c.id == feedback_id))
+        return FeedbackState(*rows[0]) if rows else None
 
     def find_feedback(self, giver: FeedbackFilter, limit: int) -> list[FeedbackRecord]:
         """Feedback that matches a filter, newest first."""
@@ -159,8 +154,7 @@ class HistoryQueries:
             .order_by(feedback.c.sequence.desc())
             .limit(limit)
         )
-        with self._store.open_reader() as connection:
-            return [_decode_record(row) for row in connection.execute(query)]
+        return [_decode_record(row) for row in self._rows(query)]
 
     def find_undoable(self, giver: FeedbackFilter) -> list[str]:
         """Ids of the feedback that matches a filter and can be undone, in the order to undo it.
@@ -176,14 +170,13 @@ class HistoryQueries:
             .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(query))
+        return self._scalars(query)
 
     def find_consumer(self, turn_id: str) -> str | None:
         """Id of the feedback that consumed a turn; None while there is none."""
         query = sa.select(consumed_turns.c.feedback).where(consumed_turns.c.turn == turn_id)
-        with self._store.open_reader() as connection:
-            return connection.scalar(query)
+        found: str | None = self._scalar(query)
+        return found
 
     def get_effects(self, feedback_id: str) -> StoredEffects | None:
         """The effects of feedback; None when none are stored."""
@@ -197,13 +190,10 @@ class HistoryQueries:
             .scalar_subquery()
         )
         query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
-        with self._store.open_reader() as connection:
-            row = connection.execute(
-                query.where(feedback_effects.c.feedback == feedback_id)
-            ).one_or_none()
-        if row is None:
+        rows = self._rows(query.where(feedback_effects.c.feedback == feedback_id))
+        if not rows:
             return None
-        record, ranker, count = row
+        record, ranker, count = rows[0]
         data = json.loads(record)
         known = FeedbackEffects(
             outcomes=tuple(data["outcomes"]),
@@ -232,11 +222,10 @@ class HistoryQueries:
             namespace, *({edge[place] for edge in wanted} for place in (0, 1))
         )
         found: dict[EdgeName, list[StoredWeightChange]] = {}
-        with self._store.open_reader() as connection:
-            for source, target, kind, place, *move in connection.execute(query):
-                edge = (source, target, _KINDS[kind])
-                if edge in wanted and place <= most:
-                    found.setdefault(edge, []).append(StoredWeightChange(*move))
+        for source, target, kind, place, *move in self._rows(query):
+            edge = (source, target, _KINDS[kind])
+            if edge in wanted and place <= most:
+                found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
@@ -255,8 +244,7 @@ class HistoryQueries:
         )
         if namespace is not None:
             query = query.where(namespaces.c.name == namespace)
-        with self._store.open_reader() as connection:
-            return [Snapshot(*row) for row in connection.execute(query)]
+        return [Snapshot(*row) for row in self._rows(query)]
 
 
 def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:

@@ -29,7 +29,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ReadableStore,
+    Queries,
     decode_rows,
     decode_vector,
 )
@@ -122,28 +122,24 @@ _EPISODE_COLUMNS = (
     episodes.c.clock,
 )
 # The sum keeps the planner from the index on namespaces, which leads to all their episodes.
-_IN_NAMESPACE = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
+_IN_NAMESPACE = episodes.c.namespace + 0 == sa.bindparam("namespace")
 _EPISODES = CompiledSelect(
     sa.union_all(
         sa.select(*_EPISODE_COLUMNS).where(
             _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
         ),
-        sa.select(*_EPISODE_COLUMNS).where(
-            _IN_NAMESPACE, episodes.c.indexed == sa.literal_column("0")
-        ),
+        sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0),
     )
 )
 _CREDIT_BY_USER = CompiledSelect(
     sa.select(episodes.c.credit_by_user).where(episodes.c.id == sa.bindparam("id"))
 )
-_UNINDEXED_COUNT = CompiledSelect(
-    sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0"))
-)
+_UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
 _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
-_IS_PRIMARY = aliases.c.position == sa.literal_column("0")
+_IS_PRIMARY = aliases.c.position == 0
 _KEYS = CompiledSelect(
     sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
     .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
@@ -162,11 +158,7 @@ _WEIGHTS = CompiledSelect(
     .join(namespaces, namespaces.c.key == overlay.c.namespace)
     .join(nodes, nodes.c.key == overlay.c.target)
     .where(*_OF_SOURCES)
-    .where(
-        overlay.c.kind.in_(
-            [sa.literal_column(str(kind.value)) for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
-        )
-    )
+    .where(overlay.c.kind.in_([kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]))
 )
 _COUNTS = CompiledSelect(
     sa.select(
@@ -187,43 +179,34 @@ _FEEDBACK_COLUMNS = (
 _FEEDBACK = CompiledSelect(sa.select(*_FEEDBACK_COLUMNS).where(feedback.c.id == sa.bindparam("id")))
 
 
-class LearnedQueries:
+class LearnedQueries(Queries):
     """Reads of learned state; but for ``episode_ids``, cost does not grow with what was learned."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def get_state(self, namespace: str) -> NamespaceState:
         """State of a namespace; that of an unknown one has version 0."""
-        with self._store.open_reader() as connection:
-            rows = _STATE.rows(connection, {"name": namespace})
+        rows = self._run(_STATE, name=namespace)
         version, mind, frozen, knobs = rows[0] if rows else (0, None, 0, None)
         return NamespaceState(version, mind, bool(frozen), knobs)
 
     def get_tuning(self, namespace: str) -> tuple[str | None, str | None]:
         """Knobs and tuning state of a namespace, as JSON; None where there are none."""
         query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
-        with self._store.open_reader() as connection:
-            row = connection.execute(query.where(namespaces.c.name == namespace)).one_or_none()
-        return (None, None) if row is None else (row.knobs, row.tuning)
+        rows = self._rows(query.where(namespaces.c.name == namespace))
+        return (rows[0].knobs, rows[0].tuning) if rows else (None, None)
 
     def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, UsageCounts]:
         """Usage counts by key of the node, of nodes that have any; ``namespace`` is a key."""
-        with self._store.open_reader() as connection:
-            rows = _USAGE.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        rows = self._run(_USAGE, namespace=namespace, keys=list(keys))
         return {key: UsageCounts(*counts) for key, *counts in rows}
 
     def episodes(self, namespace: int, ids: Sequence[str]) -> list[StoredEpisode]:
         """The episodes with these ids, and all that are queued for the index."""
-        with self._store.open_reader() as connection:
-            rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
+        rows = self._run(_EPISODES, namespace=namespace, ids=list(ids))
         return _decode_episodes({row[0]: row for row in rows}.values())
 
     def get_credit_by_user(self, episode: str) -> dict[str, dict[str, float]]:
         """Credit of an episode by user id and node id."""
-        with self._store.open_reader() as connection:
-            rows = _CREDIT_BY_USER.rows(connection, {"id": episode})
+        rows = self._run(_CREDIT_BY_USER, id=episode)
         return json.loads(rows[0][0]) if rows and rows[0][0] else {}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
@@ -234,40 +217,31 @@ class LearnedQueries:
             .order_by(episodes.c.clock.desc())
             .limit(limit)
         )
-        with self._store.open_reader() as connection:
-            return _decode_episodes(connection.execute(query))
+        return _decode_episodes(self._rows(query))
 
     def episode_ids(self, namespace: int) -> list[str]:
         """Ids of all episodes of a namespace."""
         query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace)
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(query))
+        return self._scalars(query)
 
     def count_unindexed_episodes(self) -> int:
         """Number of episodes that are queued for the index."""
-        with self._store.open_reader() as connection:
-            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
+        ((count,),) = self._run(_UNINDEXED_COUNT)
         return int(count)
 
     def get_unindexed_episodes(self) -> list[tuple[int, StoredEpisode]]:
         """Episodes that are queued for the index, with the key of their namespace."""
         query = sa.select(episodes.c.namespace, *_EPISODE_COLUMNS).where(episodes.c.indexed == 0)
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query)
-            return list(
-                decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
-            )
+        rows = self._rows(query)
+        return decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """Keys of nodes by id, or of those that replace them; unknown ids are left out."""
-        with self._store.open_reader() as connection:
-            return {node: key for node, key in _KEYS.rows(connection, {"ids": list(ids)})}
+        return {node: key for node, key in self._run(_KEYS, ids=list(ids))}
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
         """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
-        of = {"name": namespace, "sources": list(sources)}
-        with self._store.open_reader() as connection:
-            rows = _WEIGHTS.rows(connection, of)
+        rows = self._run(_WEIGHTS, name=namespace, sources=list(sources))
         return {
             (source, target, EdgeKind(kind)): effective_weight(
                 weight, 0.0, mark, exponent, DECAY_RATES[authority]
@@ -277,12 +251,8 @@ class LearnedQueries:
 
     def counts(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:
         """Evidence counts of edges that leave these nodes and do not exist yet."""
-        of = {"name": namespace, "sources": list(sources)}
-        with self._store.open_reader() as connection:
-            return {
-                (source, target, EdgeKind(kind)): count
-                for source, target, kind, count in _COUNTS.rows(connection, of)
-            }
+        rows = self._run(_COUNTS, name=namespace, sources=list(sources))
+        return {(source, target, EdgeKind(kind)): n for source, target, kind, n in rows}
 
     def get_feedback(self, feedback_id: str) -> StoredFeedback:
         """Feedback by its id.
@@ -291,8 +261,7 @@ class LearnedQueries:
             NotFoundError: The id is unknown.
             StoreError: The feedback cannot be decoded.
         """
-        with self._store.open_reader() as connection:
-            rows = _FEEDBACK.rows(connection, {"id": feedback_id})
+        rows = self._run(_FEEDBACK, id=feedback_id)
         if not rows:
             msg = f"no feedback {feedback_id!r} is kept here: check the id"
             raise NotFoundError(msg)
@@ -312,14 +281,12 @@ class LearnedQueries:
             .order_by(feedback.c.sequence)
             .limit(limit)
         )
-        with self._store.open_reader() as connection:
-            return [_decode_feedback(row) for row in connection.execute(query)]
+        return [_decode_feedback(row) for row in self._rows(query)]
 
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""
         query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
-        with self._store.open_reader() as connection:
-            found = {status: count for status, count in connection.execute(query)}
+        found = {status: count for status, count in self._rows(query)}
         return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
 
     def find_consumers(self, turns: Sequence[str]) -> dict[str, str]:
@@ -327,12 +294,11 @@ class LearnedQueries:
         query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
             consumed_turns.c.turn.in_(list(turns))
         )
-        with self._store.open_reader() as connection:
-            return {turn: by for turn, by in connection.execute(query)}
+        return {turn: by for turn, by in self._rows(query)}
 
 
 def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[StoredEpisode]:
-    return list(decode_rows("an episode", rows, _decode_episode))
+    return decode_rows("an episode", rows, _decode_episode)
 
 
 def _decode_episode(row: Sequence[Any]) -> StoredEpisode:

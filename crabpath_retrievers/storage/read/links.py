@@ -17,7 +17,12 @@ from crabpath_retrievers.storage.schema import (
     references,
     terms,
 )
-from crabpath_retrievers.storage.sql_tools import CompiledSelect, ReadableStore, split_batches
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    Queries,
+    ReadableStore,
+    split_batches,
+)
 
 
 class LinkNode(NamedTuple):
@@ -59,7 +64,7 @@ _IN_ORDER = CompiledSelect(
     .join(nodes, nodes.c.key == contents.c.node)
     .where(
         contents.c.source.in_(sa.bindparam("values", expanding=True)),
-        nodes.c.owner == sa.literal_column("0", sa.Integer),
+        nodes.c.owner == 0,
     )
 )
 
@@ -71,15 +76,15 @@ def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) ->
     return CompiledSelect(sa.select(*select).where(column.in_(wanted)))
 
 
-class LinkQueries:
+class LinkQueries(Queries):
     """Lookups whose cost does not grow with the corpus."""
 
     def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
         """Read from ``store`` and its full-text index."""
-        self._store = store
+        super().__init__(store)
         self._fulltext = fulltext
 
-    def _rows(
+    def _find(
         self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
     ) -> Iterator[tuple[Any, ...]]:
         yield from self._lookup(_build_lookup(column, select), values)
@@ -97,11 +102,11 @@ class LinkQueries:
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes with these names, by name; unknown names are left out."""
-        return _group_by_key(self._rows(names.c.name, candidates, names.c.name, names.c.node))
+        return _group_by_key(self._find(names.c.name, candidates, names.c.name, names.c.node))
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
-        return _group_by_key(self._rows(names.c.node, keys, names.c.node, names.c.name))
+        return _group_by_key(self._find(names.c.node, keys, names.c.node, names.c.name))
 
     def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
         """Keys of nodes that contain the tokens next to each other, in order."""
@@ -109,29 +114,29 @@ class LinkQueries:
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""
-        return dict(self._rows(terms.c.term, words, terms.c.term, terms.c.frequency))
+        return dict(self._find(terms.c.term, words, terms.c.term, terms.c.frequency))
 
     def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes that link targets lead to, by target."""
         return _group_by_key(
-            self._rows(addresses.c.address, targets, addresses.c.address, addresses.c.node)
+            self._find(addresses.c.address, targets, addresses.c.address, addresses.c.node)
         )
 
     def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Link targets that lead to these nodes, by key."""
         return _group_by_key(
-            self._rows(addresses.c.node, keys, addresses.c.node, addresses.c.address)
+            self._find(addresses.c.node, keys, addresses.c.node, addresses.c.address)
         )
 
     def find_referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes whose text contains link targets, by target."""
         return _group_by_key(
-            self._rows(references.c.address, targets, references.c.address, references.c.node)
+            self._find(references.c.address, targets, references.c.address, references.c.node)
         )
 
     def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Link targets in the text of these nodes, by key."""
-        rows = self._rows(references.c.node, keys, references.c.node, references.c.address)
+        rows = self._find(references.c.node, keys, references.c.node, references.c.address)
         return _group_by_key(rows)
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
@@ -148,16 +153,9 @@ class LinkQueries:
 
     def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
         """Number of edges of a kind that leave nodes, by key; nodes without any are left out."""
-        with self._store.open_reader() as connection:
-            found: dict[int, int] = {}
-            for part in split_batches(keys):
-                rows = connection.execute(
-                    sa.select(edges.c.source, sa.func.count())
-                    .where(edges.c.source.in_(part), edges.c.kind == kind)
-                    .group_by(edges.c.source)
-                )
-                found |= {key: count for key, count in rows}
-        return found
+        query = sa.select(edges.c.source, sa.func.count()).group_by(edges.c.source)
+        rows = self._rows_in(query.where(edges.c.kind == kind), edges.c.source, keys)
+        return {key: count for key, count in rows}
 
 
 def _group_by_key(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:

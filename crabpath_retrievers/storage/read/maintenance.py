@@ -27,7 +27,7 @@ from crabpath_retrievers.storage.schema import (
     turns,
     usage,
 )
-from crabpath_retrievers.storage.sql_tools import ReadableStore, decode_vector, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries, decode_vector
 
 
 def find_awaited_turns(connection: sa.Connection) -> list[str]:
@@ -85,18 +85,12 @@ class IsolatedNode(NamedTuple):
     vector: Vector
 
 
-class MaintenanceQueries:
+class MaintenanceQueries(Queries):
     """Reads of maintenance."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def namespaces(self) -> list[str]:
         """Names of all namespaces, sorted."""
-        with self._store.open_reader() as connection:
-            query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
-            return list(connection.scalars(query))
+        return self._scalars(sa.select(namespaces.c.name).order_by(namespaces.c.name))
 
     def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
         """Yield the learned weights of a namespace in blocks of ``size`` rows."""
@@ -113,14 +107,10 @@ class MaintenanceQueries:
             .limit(size)
         )
         last = (-1, -1, -1)
-        while True:
-            after = sa.tuple_(o.source, o.target, o.kind) > sa.tuple_(*map(sa.literal, last))
-            with self._store.open_reader() as connection:
-                rows = [LearnedWeight(*row) for row in connection.execute(query.where(after))]
-            if not rows:
-                return
-            last = rows[-1][:3]
-            yield rows
+        edge = sa.tuple_(o.source, o.target, o.kind)
+        while rows := self._rows(query.where(edge > sa.tuple_(*map(sa.literal, last)))):
+            yield [LearnedWeight(*row) for row in rows]
+            last = tuple(rows[-1][:3])
 
     def get_auto_notes(self, namespace: int) -> list[AutoNote]:
         """The ``auto`` notes of a namespace."""
@@ -142,8 +132,7 @@ class MaintenanceQueries:
             .where(notes.c.namespace == namespace, notes.c.kind == "auto")
             .order_by(notes.c.node)
         )
-        with self._store.open_reader() as connection:
-            return [AutoNote(*row) for row in connection.execute(query)]
+        return [AutoNote(*row) for row in self._rows(query)]
 
     def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
         """Yield visible nodes without structural edges in blocks of ``size``."""
@@ -152,14 +141,7 @@ class MaintenanceQueries:
             sa.exists().where(edges.c.target == nodes.c.key),
         )
         query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
-        query = query.order_by(nodes.c.key).limit(size)
-        last = 0
-        while True:
-            with self._store.open_reader() as connection:
-                rows = connection.execute(query.where(nodes.c.key > last)).all()
-            if not rows:
-                return
-            last = rows[-1].key
+        for rows in self._iterate_blocks(query, nodes.c.key, size):
             yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
 
     def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
@@ -187,16 +169,14 @@ class MaintenanceQueries:
     def has_run(self, run: str) -> bool:
         """Whether the journal has rows of the maintenance run with this id."""
         query = sa.select(journal.c.sequence).where(build_run_condition(run))
-        with self._store.open_reader() as connection:
-            return connection.scalar(query.limit(1)) is not None
+        return self._scalar(query.limit(1)) is not None
 
     def count_journal_rows(self) -> int:
         """Number of rows of the journal."""
         return self._count(sa.select(sa.func.count()).select_from(journal))
 
     def _count(self, query: sa.Select[Any]) -> int:
-        with self._store.open_reader() as connection:
-            return int(connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
 
 class DocumentText(NamedTuple):
@@ -232,12 +212,8 @@ class LongDocument(NamedTuple):
     content: str
 
 
-class DuplicateQueries:
+class DuplicateQueries(Queries):
     """Reads of whole tables in blocks; queries use none of them."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
         """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
@@ -245,16 +221,8 @@ class DuplicateQueries:
             sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
             .join(contents, contents.c.node == nodes.c.key)
             .where(nodes.c.owner == 0, ~IS_PART)
-            .order_by(nodes.c.key)
-            .limit(size)
         )
-        last = 0
-        while True:
-            with self._store.open_reader() as connection:
-                rows = connection.execute(query.where(nodes.c.key > last)).all()
-            if not rows:
-                return
-            last = rows[-1].key
+        for rows in self._iterate_blocks(query, nodes.c.key, size):
             yield [DocumentText(*row) for row in rows]
 
     def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
@@ -267,14 +235,10 @@ class DuplicateQueries:
             0.0,
         )
         query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
-        found: dict[int, MergeCandidate] = {}
-        with self._store.open_reader() as connection:
-            for part in split_batches(keys):
-                for key, rank, uses, vector in connection.execute(
-                    query.where(nodes.c.key.in_(part))
-                ):
-                    found[key] = MergeCandidate(key, rank, float(uses), decode_vector(vector))
-        return found
+        return {
+            key: MergeCandidate(key, rank, float(uses), decode_vector(vector))
+            for key, rank, uses, vector in self._rows_in(query, nodes.c.key, keys)
+        }
 
     def get_long_documents(self, least: int) -> list[LongDocument]:
         """Documents of at least ``least`` characters that may be split, oldest first.
@@ -293,16 +257,14 @@ class DuplicateQueries:
             )
             .order_by(nodes.c.key)
         )
-        with self._store.open_reader() as connection:
-            return [LongDocument(*row) for row in connection.execute(query)]
+        return [LongDocument(*row) for row in self._rows(query)]
 
     def get_query_vectors(self, node: str, most: int) -> list[Vector]:
         """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
         named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
         query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
         query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        rows = self._rows(query)
         return [decode_vector(vector) for text, vector in rows if _credit(text, node) > 0]
 
 

@@ -9,7 +9,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ReadableStore,
+    Queries,
     decode_rows,
     decode_vector,
     split_batches,
@@ -47,11 +47,11 @@ _USES_PROVEN = 2
 _VECTOR = (nodes.c.key, nodes.c.id, notes.c.namespace, nodes.c.embedding)
 _JOINED = notes.join(nodes, nodes.c.key == notes.c.node)
 # The sum keeps the planner from the index on namespaces, as for episodes.
-_IN_NAMESPACE = notes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
+_IN_NAMESPACE = notes.c.namespace + 0 == sa.bindparam("namespace")
 _BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
 _IS_CURRENT = sa.or_(
-    notes.c.kind != sa.literal_column("'auto'", sa.String),
-    notes.c.uses >= sa.literal_column(str(_USES_PROVEN), sa.Integer),
+    notes.c.kind != "auto",
+    notes.c.uses >= _USES_PROVEN,
     notes.c.last_turn >= sa.bindparam("since"),
 )
 _NEAR = CompiledSelect(
@@ -59,7 +59,7 @@ _NEAR = CompiledSelect(
         sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, _IS_CURRENT),
         sa.select(*_VECTOR)
         .select_from(_JOINED)
-        .where(_IN_NAMESPACE, notes.c.indexed == sa.literal_column("0", sa.Integer), _IS_CURRENT),
+        .where(_IN_NAMESPACE, notes.c.indexed == 0, _IS_CURRENT),
     )
 )
 _EXPIRED = CompiledSelect(
@@ -70,29 +70,20 @@ _OF_KEYS = CompiledSelect(
         _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
     )
 )
-_UNINDEXED_COUNT = CompiledSelect(
-    sa.select(sa.func.count()).where(notes.c.indexed == sa.literal_column("0", sa.Integer))
-)
+_UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(notes.c.indexed == 0))
 
 
-class NoteQueries:
+class NoteQueries(Queries):
     """Reads of notes. A note on probation that was last used before turn ``since`` is expired."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def near(self, namespace: int, ids: Sequence[str], since: int) -> list[NoteVector]:
         """Current notes with these ids, and all that are queued for the index."""
-        asked = {"namespace": namespace, "ids": list(ids), "since": since}
-        with self._store.open_reader() as connection:
-            rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
-        return list(decode_rows("a note", rows.values(), _decode_note))
+        found = self._run(_NEAR, namespace=namespace, ids=list(ids), since=since)
+        return decode_rows("a note", {row[0]: row for row in found}.values(), _decode_note)
 
     def filter_notes(self, namespace: int, keys: Sequence[int]) -> set[int]:
         """Those of the keys that belong to notes of a namespace."""
-        with self._store.open_reader() as connection:
-            rows = _OF_KEYS.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        rows = self._run(_OF_KEYS, namespace=namespace, keys=list(keys))
         return {key for (key,) in rows}
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
@@ -101,23 +92,20 @@ class NoteQueries:
             sa.select(*_VECTOR)
             .select_from(_JOINED)
             .where(notes.c.namespace == namespace, _IS_CURRENT)
+            .params(since=since)
             .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
             .limit(limit)
         )
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query, {"since": since})
-            return list(decode_rows("a note", rows, _decode_note))
+        return decode_rows("a note", self._rows(query), _decode_note)
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Those of the ids that belong to expired notes."""
-        asked = {"namespace": namespace, "ids": list(ids), "since": since}
-        with self._store.open_reader() as connection:
-            return {node for (node,) in _EXPIRED.rows(connection, asked)}
+        rows = self._run(_EXPIRED, namespace=namespace, ids=list(ids), since=since)
+        return {node for (node,) in rows}
 
     def count_unindexed(self) -> int:
         """Number of notes that are queued for the index."""
-        with self._store.open_reader() as connection:
-            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
+        ((count,),) = self._run(_UNINDEXED_COUNT)
         return int(count)
 
     def get_unindexed(self) -> list[NoteVector]:

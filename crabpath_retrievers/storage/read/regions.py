@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transitions
-from crabpath_retrievers.storage.sql_tools import CompiledSelect, ReadableStore, decode_vector
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vector
 
 _BLOCK = 4096
 _STEP = (
@@ -40,12 +40,8 @@ class NodeVector(NamedTuple):
     vector: Vector
 
 
-class RegionQueries:
+class RegionQueries(Queries):
     """Reads of regions; queries use only :meth:`steps`."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def version(self) -> int:
         """Version of the set of hubs; 0 in a corpus without any."""
@@ -68,8 +64,7 @@ class RegionQueries:
         """The hubs of a level, in order of their keys."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
         query = query.where(nodes.c.level >= level).order_by(nodes.c.key)
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        rows = self._rows(query)
         return [
             NodeVector(key, name, title, decode_vector(vector)) for key, name, title, vector in rows
         ]
@@ -77,14 +72,7 @@ class RegionQueries:
     def iterate_nodes(self) -> Iterator[list[NodeVector]]:
         """Yield all visible nodes except notes in blocks, in order of their keys."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
-        query = query.where(nodes.c.owner == 0).order_by(nodes.c.key).limit(_BLOCK)
-        last = 0
-        while True:
-            with self._store.open_reader() as connection:
-                rows = connection.execute(query.where(nodes.c.key > last)).all()
-            if not rows:
-                return
-            last = rows[-1].key
+        for rows in self._iterate_blocks(query.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
             yield [
                 NodeVector(key, name, title, decode_vector(vector))
                 for key, name, title, vector in rows
@@ -99,13 +87,8 @@ class RegionQueries:
             namespace: Key of the namespace.
             places: Regions, as ``(level, key of the hub)``.
         """
-        wanted = {
-            "namespace": namespace,
-            "levels": list({level for level, _ in places}),
-            "regions": list({region for _, region in places}),
-        }
-        with self._store.open_reader() as connection:
-            rows = _STEPS.rows(connection, wanted)
+        levels, regions = ({place[part] for place in places} for part in (0, 1))
+        rows = self._run(_STEPS, namespace=namespace, levels=list(levels), regions=list(regions))
         known = set(places)
         return [TransitionCount(*row) for row in rows if (row[0], row[1]) in known]
 
@@ -116,5 +99,4 @@ class RegionQueries:
             .join(namespaces, namespaces.c.key == transitions.c.namespace)
             .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
         )
-        with self._store.open_reader() as connection:
-            return [TransitionCount(*row) for row in connection.execute(query)]
+        return [TransitionCount(*row) for row in self._rows(query)]

@@ -29,7 +29,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    ReadableStore,
+    Queries,
     decode_rows,
     decode_vector,
     split_batches,
@@ -52,9 +52,6 @@ class StoredTurn(NamedTuple):
     frozen: bool
 
 
-_ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
-
-
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
@@ -69,10 +66,10 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
 _SELECT_TURN = (
     # The sum keeps the planner from the index on namespaces, which leads to all their turns.
-    _select_turns(turns.c.namespace + _NONE)
+    _select_turns(turns.c.namespace + 0)
     .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
-    .limit(_ONE)
-    .offset(_NONE)
+    .limit(1)
+    .offset(0)
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
 
@@ -86,8 +83,8 @@ def _window() -> CompiledSelect:
         .join(namespace, namespace.c.key == earlier.c.namespace)
         .where(namespace.c.name == sa.bindparam("namespace"), earlier.c.created <= until)
         .order_by(earlier.c.clock.desc())
-        .limit(_ONE)
-        .offset(_NONE)
+        .limit(1)
+        .offset(0)
         .scalar_subquery()
     )
     within = turns.c.created.between(since, until)
@@ -99,12 +96,8 @@ def _window() -> CompiledSelect:
 _WINDOW = _window()
 
 
-class TurnLog:
+class TurnLog(Queries):
     """Reads of turn records and of the journal."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
         """The record of a turn, by its id or by the run id of the host.
@@ -185,7 +178,7 @@ class TurnLog:
 
 def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[StoredTurn]:
     """Decode rows to turns, with replaced nodes resolved."""
-    read = list(decode_rows("a turn", rows, _parse_record))
+    read = decode_rows("a turn", rows, _parse_record)
     to = resolve_alias_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
 
     def decode(row: Sequence[Any]) -> StoredTurn:
@@ -195,7 +188,7 @@ def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> l
             turn, None if embedding is None else decode_vector(embedding), by, bool(frozen)
         )
 
-    return list(decode_rows("a turn", read, decode))
+    return decode_rows("a turn", read, decode)
 
 
 def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -252,26 +245,21 @@ class TrialWeightChange(NamedTuple):
     delta: float
 
 
-class TrialQueries:
+class TrialQueries(Queries):
     """Reads of trials; queries use none of them."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def names(self) -> list[str]:
         """Names of the trials of this store, running or ended."""
         query = (
             sa.select(meta.c.name).where(meta.c.name.startswith(TRIAL_PREFIX)).order_by(meta.c.name)
         )
-        with self._store.open_reader() as connection:
-            return [name.removeprefix(TRIAL_PREFIX) for name in connection.scalars(query)]
+        return [name.removeprefix(TRIAL_PREFIX) for name in self._scalars(query)]
 
     def state(self, name: str) -> str | None:
         """The state of a trial as JSON; None for an unknown trial."""
         query = sa.select(meta.c.value).where(meta.c.name == build_trial_key(name))
-        with self._store.open_reader() as connection:
-            return connection.scalar(query)
+        found: str | None = self._scalar(query)
+        return found
 
     def turns(
         self,
@@ -317,8 +305,7 @@ class TrialQueries:
             .where(feedback.c.created > since, feedback.c.status != "undone")
             .order_by(feedback.c.sequence)
         )
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        rows = self._rows(query)
         return [
             TrialFeedback(created, namespace, from_json(payload))
             for created, namespace, payload in rows
@@ -329,12 +316,7 @@ class TrialQueries:
         query = sa.select(nodes.c.id, sa.func.length(contents.c.content)).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.open_reader() as connection:
-            return {
-                node: length
-                for part in split_batches(sorted(ids))
-                for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
-            }
+        return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
 
     def get_weight_changes(self, names: Iterable[str], *, since: float) -> list[TrialWeightChange]:
         """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""
@@ -350,10 +332,5 @@ class TrialQueries:
             .where(weight_changes.c.created > since)
             .order_by(weight_changes.c.sequence)
         )
-        with self._store.open_reader() as connection:
-            rows = [
-                row
-                for part in split_batches(sorted(names))
-                for row in connection.execute(query.where(namespaces.c.name.in_(part)))
-            ]
+        rows = self._rows_in(query, namespaces.c.name, sorted(names))
         return [TrialWeightChange(name, (a, b, c, d), delta) for name, a, b, c, d, delta in rows]

@@ -13,6 +13,7 @@ from crabpath_retrievers.core.graph import (
     EdgeKind,
     effective_weight,
 )
+from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
@@ -26,8 +27,7 @@ from crabpath_retrievers.storage.schema import (
 from crabpath_retrievers.storage.schema import turns as log
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
-    NamespacePosition,
-    ReadableStore,
+    Queries,
     split_batches,
 )
 
@@ -36,7 +36,6 @@ _KINDS = {kind.value: kind for kind in EdgeKind}
 _LEARNED = frozenset({*OVERLAY_KINDS, *TYPED_KINDS})  # kinds without structural edges
 _AT_ONCE = 1024
 _EPSILON = 1e-9
-_ZERO, _ONE = sa.literal_column("0.0", sa.Float), sa.literal_column("1", sa.Integer)
 
 
 class TypedEdge(NamedTuple):
@@ -63,7 +62,7 @@ def _build_select(direction: Direction) -> CompiledSelect:
     """
     other, end = nodes.alias("other"), nodes.alias("end")
     mine = overlay.c.namespace == sa.bindparam("namespace")
-    nobody = sa.literal_column("0", sa.Integer)
+    nobody = 0
     seen = sa.or_(other.c.owner == nobody, other.c.owner == sa.bindparam("namespace"))
 
     def select(table: sa.Table, joined: Any, kinds: str, *weights: Any) -> sa.Select[Any]:
@@ -86,7 +85,9 @@ def _build_select(direction: Direction) -> CompiledSelect:
     weight = sa.func.coalesce(overlay.c.weight, edges.c.prior)
     mark = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
     read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, mark, edges.c.floor)
-    learned = select(overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, _ZERO)
+    learned = select(
+        overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, sa.literal(0.0)
+    )
     return CompiledSelect(sa.union_all(read, learned.where(mine)))
 
 
@@ -108,8 +109,8 @@ _LAST_EFFECTS = CompiledSelect(
         log.c.created >= sa.bindparam("since", type_=sa.Float),
     )
     .order_by(log.c.clock.desc())
-    .limit(_ONE)
-    .offset(sa.literal_column("0", sa.Integer))
+    .limit(1)
+    .offset(0)
 )
 _LATEST_EPISODES = CompiledSelect(
     sa.select(episodes.c.clock, episodes.c.documents)
@@ -119,24 +120,20 @@ _LATEST_EPISODES = CompiledSelect(
     )
     .order_by(episodes.c.clock.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
-    .offset(sa.literal_column("0", sa.Integer))
+    .offset(0)
 )
 _IDS = CompiledSelect(
     sa.select(nodes.c.key, nodes.c.id).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 )
 
 
-class TypedQueries:
+class TypedQueries(Queries):
     """Reads whose cost depends on the edges of the given nodes."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def edges(
         self,
         keys: Sequence[int],
-        clock: NamespacePosition,
+        clock: Clock,
         kinds: Iterable[EdgeKind],
         direction: Direction = "out",
     ) -> list[TypedEdge]:
@@ -167,7 +164,7 @@ class TypedQueries:
         ]
         return [edge for edge in found if abs(edge.weight) > _EPSILON]
 
-    def get_learned(self, clock: NamespacePosition, kind: EdgeKind) -> dict[tuple[int, int], float]:
+    def get_learned(self, clock: Clock, kind: EdgeKind) -> dict[tuple[int, int], float]:
         """All learned edges of one kind: effective weight by keys of both ends.
 
         Ignores authority. Only for kinds with few edges, which users or maintenance set.
@@ -194,16 +191,14 @@ class TypedQueries:
             seconds: Length of the window in seconds.
         """
         bounds = {"clock": clock, "first": clock - turns, "since": created - seconds}
-        with self._store.open_reader() as connection:
-            rows = _LAST_EFFECTS.rows(connection, {"namespace": namespace, **bounds})
+        with self._store.open_reader():
+            rows = self._run(_LAST_EFFECTS, namespace=namespace, **bounds)
             used = json.loads(rows[0][0])["usage"] if rows else []
             wins = {key: won for key, won, *_ in used if won > 0}
-            names = {key: name for key, name in _IDS.rows(connection, {"keys": list(wins)})}
+            names = {key: name for key, name in self._run(_IDS, keys=list(wins))}
         return [names[key] for key in sorted(wins, key=lambda key: -wins[key]) if key in names]
 
-    def get_recent_credit(
-        self, clock: NamespacePosition, turns: int
-    ) -> list[tuple[int, dict[str, float]]]:
+    def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:
         """Episodes changed in the last turns, latest first: turn number, credit by node id.
 
         Args:
@@ -211,13 +206,10 @@ class TypedQueries:
             turns: Length of the window in turns, and limit of the result.
         """
         parameters = {"namespace": clock.key, "first": clock.turn - turns, "most": turns}
-        with self._store.open_reader() as connection:
-            rows = _LATEST_EPISODES.rows(connection, parameters)
+        rows = self._run(_LATEST_EPISODES, **parameters)
         return [(number, json.loads(documents)) for number, documents in rows]
 
-    def get_recent_usage(
-        self, clock: NamespacePosition, turns: int
-    ) -> list[tuple[int, str, float]]:
+    def get_recent_usage(self, clock: Clock, turns: int) -> list[tuple[int, str, float]]:
         """Rewards of sources in the last turns; queries do not use this.
 
         Feedback about several turns counts for the last of them.
@@ -242,10 +234,10 @@ class TypedQueries:
             .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
             .order_by(of_feedback.c.clock)
         )
-        with self._store.open_reader() as connection:
-            rows = connection.execute(query).all()
+        with self._store.open_reader():
+            rows = self._rows(query)
             used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
-            named = _sources(connection, {key for _, key, *_ in used})
+            named = self._get_sources({key for _, key, *_ in used})
         return [
             (number, named[key], won - decay)
             for number, key, won, _, decay in used
@@ -254,23 +246,15 @@ class TypedQueries:
 
     def first_chunks(self, sources: Iterable[str]) -> dict[str, int]:
         """Key of the first chunk of each source; unknown sources are left out."""
-        found: dict[str, int] = {}
         query = sa.select(contents.c.source, nodes.c.key).join(
             nodes, nodes.c.key == contents.c.node
         )
         query = query.where(nodes.c.owner == 0).order_by(contents.c.position, nodes.c.key)
-        with self._store.open_reader() as connection:
-            for part in split_batches(sources):
-                for source, key in connection.execute(query.where(contents.c.source.in_(part))):
-                    found.setdefault(source, key)
-        return found
+        # Of the rows of one source the first counts.
+        return {s: key for s, key in reversed(self._rows_in(query, contents.c.source, sources))}
 
-
-def _sources(connection: sa.Connection, keys: Iterable[int]) -> dict[int, str]:
-    """Source by key of the node; notes have none."""
-    found: dict[int, str] = {}
-    query = sa.select(nodes.c.key, contents.c.source).join(contents, contents.c.node == nodes.c.key)
-    for part in split_batches(keys):
-        rows = connection.execute(query.where(nodes.c.owner == 0, nodes.c.key.in_(part)))
-        found |= {key: source for key, source in rows}
-    return found
+    def _get_sources(self, keys: Iterable[int]) -> dict[int, str]:
+        """Source by key of the node; notes have none."""
+        query = sa.select(nodes.c.key, contents.c.source).where(nodes.c.owner == 0)
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        return {key: source for key, source in self._rows_in(query, nodes.c.key, keys)}

@@ -15,7 +15,7 @@ from crabpath_retrievers.core.graph import (
     effective_weight,
 )
 from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
-from crabpath_retrievers.storage.sql_tools import CompiledSelect, ReadableStore, decode_vectors
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vectors
 
 _STOP = EdgeKind.STOP.value
 _KINDS = {kind.value: kind for kind in EdgeKind}  # three times faster than EdgeKind(value)
@@ -72,16 +72,13 @@ class Frontier(NamedTuple):
 _IS_CLOCK, _IS_TERM, _IS_COUNTER, _IS_NAME = range(4)
 
 _HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
-_ZERO = sa.literal_column("0", sa.Integer)
-_IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
+_IS_VISIBLE = sa.or_(nodes.c.owner == 0, nodes.c.owner == sa.bindparam("namespace"))
 _BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 _BY_KEY = sa.select(*_HEAD).where(
     _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
 )
 _HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
-_HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(
-    meta.c.name == sa.literal_column("'hubs'")
-)
+_HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(meta.c.name == "hubs")
 _CLOCK = CompiledSelect(
     sa.select(
         namespaces.c.key,
@@ -89,7 +86,7 @@ _CLOCK = CompiledSelect(
         namespaces.c.exponent,
         namespaces.c.version,
         namespaces.c.note_count,
-        sa.func.coalesce(_HUBS.scalar_subquery(), _ZERO),
+        sa.func.coalesce(_HUBS.scalar_subquery(), 0),
         namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
@@ -98,7 +95,7 @@ _CLOCK = CompiledSelect(
 def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:
     """A row of ``_FACTS``; the columns that only the clock fills are NULL in the others."""
     nothing: list[Any] = [sa.literal_column("NULL")] * (5 - len(more))
-    return sa.select(sa.literal_column(str(kind), sa.Integer), text, number, *more, *nothing)
+    return sa.select(sa.literal(kind), text, number, *more, *nothing)
 
 
 _FACTS = CompiledSelect(
@@ -111,17 +108,17 @@ _FACTS = CompiledSelect(
             namespaces.c.exponent,
             namespaces.c.version,
             namespaces.c.note_count,
-            sa.func.coalesce(_HUBS.scalar_subquery(), _ZERO),
+            sa.func.coalesce(_HUBS.scalar_subquery(), 0),
         ).where(namespaces.c.name == sa.bindparam("namespace")),
         _select_fact(_IS_TERM, terms.c.term, terms.c.frequency).where(
             terms.c.term.in_(sa.bindparam("terms", expanding=True))
         ),
         _select_fact(_IS_COUNTER, meta.c.name, sa.cast(meta.c.value, sa.BigInteger)).where(
-            meta.c.name.in_([sa.literal_column("'nodes'"), sa.literal_column("'tokens'")])
+            meta.c.name.in_(["nodes", "tokens"])
         ),
         _select_fact(_IS_NAME, names.c.name, names.c.node)
         .join(nodes, nodes.c.key == names.c.node)
-        .where(names.c.name.in_(sa.bindparam("names", expanding=True)), nodes.c.owner == _ZERO),
+        .where(names.c.name.in_(sa.bindparam("names", expanding=True)), nodes.c.owner == 0),
     )
 )
 
@@ -150,7 +147,7 @@ def _build_outgoing() -> sa.CompoundSelect[Any]:
         .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, same_edge))
         .where(edges.c.source.in_(frontier))
     )
-    zero = sa.literal_column("0.0", sa.Float)
+    zero = sa.literal(0.0)
     # A STOP edge has a weight and no target.
     _, *described = _HEAD
     learned = (
@@ -161,7 +158,7 @@ def _build_outgoing() -> sa.CompoundSelect[Any]:
             zero,
             overlay.c.weight,
             overlay.c.decay_at,
-            sa.func.coalesce(nodes.c.authority, _ZERO),
+            sa.func.coalesce(nodes.c.authority, 0),
             overlay.c.target,
             *described,
         )
@@ -171,8 +168,8 @@ def _build_outgoing() -> sa.CompoundSelect[Any]:
         .where(
             overlay.c.namespace == sa.bindparam("namespace"),
             overlay.c.source.in_(frontier),
-            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in _LEARNED_ONLY]),
-            sa.or_(overlay.c.target == sa.literal_column("0"), nodes.c.key.is_not(None)),
+            overlay.c.kind.in_([kind.value for kind in _LEARNED_ONLY]),
+            sa.or_(overlay.c.target == 0, nodes.c.key.is_not(None)),
         )
     )
     return sa.union_all(pointers, learned)
@@ -181,12 +178,8 @@ def _build_outgoing() -> sa.CompoundSelect[Any]:
 _OUTGOING = CompiledSelect(_build_outgoing())
 
 
-class WalkQueries:
+class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def get_nodes(
         self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
@@ -199,15 +192,13 @@ class WalkQueries:
             namespace: Key of the namespace whose notes are visible; 0 for none.
         """
         wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
-        with self._store.open_reader() as connection:
-            rows = _HEADS.rows(connection, wanted)
+        rows = self._run(_HEADS, **wanted)
         distinct = {row[0]: row for row in rows}.values()
         return _heads(*zip(*distinct, strict=True)) if distinct else []
 
     def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """Outgoing edges of all given nodes with effective weights, in one statement."""
-        with self._store.open_reader() as connection:
-            rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
+        rows = self._run(_OUTGOING, keys=list(keys), namespace=clock.key)
         learned = [row for row in rows if row[1] == _STOP]
         stops = {
             source: effective_weight(weight, floor, decay_at, clock.exponent)
@@ -218,8 +209,7 @@ class WalkQueries:
 
     def get_clock(self, namespace: str) -> Clock:
         """Clock of a namespace; all 0 for one that does not exist."""
-        with self._store.open_reader() as connection:
-            rows = _CLOCK.rows(connection, {"name": namespace})
+        rows = self._run(_CLOCK, name=namespace)
         return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
 
     def read_facts(
@@ -232,9 +222,7 @@ class WalkQueries:
             words: Words of the query.
             names: Normalised names that the query may contain.
         """
-        wanted = {"namespace": namespace, "terms": list(words), "names": list(names)}
-        with self._store.open_reader() as connection:
-            rows = _FACTS.rows(connection, wanted)
+        rows = self._run(_FACTS, namespace=namespace, terms=list(words), names=list(names))
         clock, frequencies, counters = Clock(0, 0, 0.0), {}, {}
         named: dict[str, list[int]] = {}
         for kind, text, number, *more in rows:

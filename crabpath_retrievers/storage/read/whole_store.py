@@ -11,6 +11,13 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.changes.archive import Block, Row
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.registry import (
+    EXPORTED,
+    LOCAL_META,
+    NODE_COLUMNS,
+    TABLES,
+    find_own_rows,
+)
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
@@ -21,23 +28,11 @@ from crabpath_retrievers.storage.schema import (
     namespaces,
     nodes,
     notes,
-    overlay,
     staging,
 )
-from crabpath_retrievers.storage.sql_tools import ReadableStore, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries, split_batches
 
-TABLE_PREFIX = "crabpath_"
 _AT_ONCE = 1000  # rows in memory
-# Queued work of one store; a copy begins with empty queues.
-_UNFINISHED = frozenset({"staging", "index_deletions"})
-# Metadata that is not copied to another store.
-LOCAL_META = ("schema_version", "origin", "vectors")
-
-
-def list_tables() -> dict[str, sa.Table]:
-    """The exported tables by their names without prefix."""
-    found = {table.name.removeprefix(TABLE_PREFIX): table for table in s.metadata.sorted_tables}
-    return {name: found[name] for name in sorted(found) if name not in _UNFINISHED}
 
 
 class TableRows(NamedTuple):
@@ -74,7 +69,7 @@ class Dump:
     def select_all(self) -> list[TableRows]:
         """Select all rows of all tables."""
         own = (s.meta.c.name.not_in(LOCAL_META),)
-        return [TableRows(name, t, own if t is s.meta else ()) for name, t in list_tables().items()]
+        return [TableRows(name, t, own if t is s.meta else ()) for name, t in EXPORTED.items()]
 
     def select_namespace(self, name: str) -> list[TableRows]:
         """Select all rows of one namespace, each table before those that refer to it.
@@ -88,20 +83,8 @@ class Dump:
         if key is None:
             msg = f"namespace {name!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
-        own_nodes = sa.select(s.nodes.c.key).where(s.nodes.c.owner == key)
-        feedback_ids = sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name)
-        which = {
-            "namespaces": s.namespaces.c.key == key,
-            "nodes": s.nodes.c.owner == key,
-            "contents": s.contents.c.node.in_(own_nodes),
-            "feedback": s.feedback.c.namespace == name,
-            "consumed_turns": s.consumed_turns.c.feedback.in_(feedback_ids),
-        }
-        known = list_tables()
-        found = [TableRows(n, known[n], (where,)) for n, where in which.items()]
-        rest = [known[name] for name in NAMESPACE_TABLES if name not in which]
-        short = {table.name: n for n, table in known.items()}
-        return found + [TableRows(short[t.name], t, (t.c.namespace == key,)) for t in rest]
+        own = find_own_rows(key, name).items()
+        return [TableRows(table, TABLES[table], (where,)) for table, where in own]
 
     def counts(self, selections: Sequence[TableRows]) -> dict[str, int]:
         """Number of rows by table."""
@@ -139,7 +122,7 @@ class Dump:
     def get_last_keys(self) -> dict[str, int]:
         """Highest key that each table with generated keys has assigned, also to deleted rows."""
         found = {}
-        for name, table in list_tables().items():
+        for name, table in EXPORTED.items():
             key = table.autoincrement_column
             if key is not None:
                 highest = self._connection.scalar(sa.select(sa.func.max(key))) or 0
@@ -158,17 +141,6 @@ class Dump:
         )
         given = sa.text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}")
         return self._connection.scalar(given) or 0
-
-
-NAMESPACE_TABLES = (
-    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
-    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
-    "feedback_effects",
-)
-"""Tables in the archive of a namespace, in the order in which they are written.
-
-Snapshots and the journal are left out: they refer to rows by the keys of their own store.
-"""
 
 
 _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}
@@ -190,12 +162,8 @@ class FeedbackBacklog(NamedTuple):
     refused: int
 
 
-class Checks:
+class Checks(Queries):
     """Reads whose cost grows with the store."""
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        self._store = store
 
     def find_damage(self) -> str | None:
         """The error that SQLite finds in its file; None for an intact file and on PostgreSQL."""
@@ -214,8 +182,7 @@ class Checks:
     def chunks(self) -> list[ChunkLevel]:
         """All document chunks."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.level).where(nodes.c.owner == 0)
-        with self._store.open_reader() as connection:
-            return [ChunkLevel(*row) for row in connection.execute(query)]
+        return [ChunkLevel(*row) for row in self._rows(query)]
 
     def get_fulltext_keys(self) -> set[int]:
         """Keys of the nodes in the full-text index."""
@@ -226,21 +193,18 @@ class Checks:
     def count_dangling_rows(self) -> dict[str, int]:
         """Number of rows, by table, that refer to a missing node."""
         alive = sa.select(nodes.c.key)
-        lost = {
-            edges: edges.c.source.not_in(alive) | edges.c.target.not_in(alive),
-            # STOP edges have target 0.
-            overlay: overlay.c.source.not_in(alive)
-            | (overlay.c.target.not_in(alive) & (overlay.c.target != 0)),
-            contents: contents.c.node.not_in(alive),
-            nodes: nodes.c.key.not_in(sa.select(contents.c.node)),
+        lost: dict[str, list[sa.ColumnElement[bool]]] = {
+            "nodes": [nodes.c.key.not_in(sa.select(contents.c.node))]
         }
-        with self._store.open_reader() as connection:
-            found = {
-                table.name: connection.scalar(
-                    sa.select(sa.func.count()).select_from(table).where(condition)
-                )
-                for table, condition in lost.items()
-            }
+        for name, columns in NODE_COLUMNS.items():
+            ends = (TABLES[name].c[column] for column in columns)
+            lost[name] = [end.not_in(alive) & (end != 0) for end in ends]
+        found = {
+            TABLES[name].name: self._scalar(
+                sa.select(sa.func.count()).select_from(TABLES[name]).where(sa.or_(*conditions))
+            )
+            for name, conditions in lost.items()
+        }
         return {name: count for name, count in found.items() if count}
 
     def count_isolated_chunks(self) -> int:
@@ -248,14 +212,12 @@ class Checks:
         touched = (nodes.c.key == edges.c.source, nodes.c.key == edges.c.target)
         alone = [~sa.exists().where(side) for side in touched]
         query = sa.select(sa.func.count()).select_from(nodes).where(nodes.c.owner == 0, *alone)
-        with self._store.open_reader() as connection:
-            return connection.scalar(query) or 0
+        return self._scalar(query) or 0
 
     def count_other_dimensions(self, dimension: int) -> int:
         """Number of nodes whose vector has another dimension."""
         other = sa.func.length(nodes.c.embedding) != 2 * dimension  # half precision
-        with self._store.open_reader() as connection:
-            return connection.scalar(sa.select(sa.func.count()).where(other)) or 0
+        return self._scalar(sa.select(sa.func.count()).where(other)) or 0
 
     def get_staged_ids(self) -> dict[str, set[str]]:
         """Ids in the ingest queue, by their operation."""
@@ -267,14 +229,12 @@ class Checks:
 
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""
-        with self._store.open_reader() as connection:
-            return {name: value for name, value in connection.execute(sa.select(meta))}
+        return {name: value for name, value in self._rows(sa.select(meta))}
 
     def get_frozen_namespaces(self) -> list[str]:
         """Names of the frozen namespaces."""
         query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
-        with self._store.open_reader() as connection:
-            return list(connection.scalars(query.order_by(namespaces.c.name)))
+        return self._scalars(query.order_by(namespaces.c.name))
 
     def count_open_feedback(self) -> FeedbackBacklog:
         """Counts of waiting and refused feedback."""

@@ -1,19 +1,21 @@
-"""Writer of learned state: feedback, its effects, counts and episodes."""
+"""Writers of turns, feedback and its effects, counts and episodes."""
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from functools import cache, singledispatchmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes.history import AddTransitions
+from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.registry import COUNTERS, TABLES
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
     CompiledSelect,
@@ -22,6 +24,7 @@ from crabpath_retrievers.storage.sql_tools import (
     build_insert,
     encode_vector,
 )
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 _MOST_DOCUMENTS = 16  # of one episode: those with the most credit
 _MOST_USERS = 32  # of one episode: those with the most credit
@@ -65,7 +68,8 @@ _MARK_APPLIED = CompiledWrite(
             s.feedback.c.status == sa.literal_column("'waiting'"),
         )
         .values(
-            status=sa.literal_column("'applied'"), namespace=sa.bindparam("whose", type_=sa.Text())
+            status=sa.literal_column("'applied'"),
+            namespace=sa.bindparam("space", type_=sa.Text()),
         )
     )
 )
@@ -103,146 +107,154 @@ _UPDATE_EPISODE = CompiledWrite(
 )
 
 
-_USAGE = CounterTable(s.usage, "wins", "losses", "decay")
-_PAIR_COUNTS = CounterTable(s.pair_counts, "count")
-_TRANSITIONS = CounterTable(s.transitions, "trials", "wins", "ends", "end_wins")
+_USAGE, _PAIR_COUNTS, _TRANSITIONS = (
+    CounterTable(TABLES[name], COUNTERS[name]) for name in ("usage", "pair_counts", "transitions")
+)
+_ADVANCE_CLOCK = (
+    s.namespaces.update()
+    .where(s.namespaces.c.name == sa.bindparam("ticking"))
+    .values(turn=s.namespaces.c.turn + 1)
+    .returning(s.namespaces.c.key, s.namespaces.c.turn)
+)
+_INSERT_TURN = s.turns.insert()
 
 
-class LearnedWriter:
-    """Applies changes of learned state on one open transaction."""
+def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
+    """Store a turn, and advance the clock of its namespace by one turn."""
+    turn = change.turn
+    name = {"ticking": turn.namespace}
+    advanced = tx.run(_ADVANCE_CLOCK, name).one_or_none()
+    if advanced is None:
+        tx.get_namespace(turn.namespace)
+        advanced = tx.run(_ADVANCE_CLOCK, name).one()
+    namespace, clock = advanced
+    record = to_json(replace(turn.build_steps(), clock=clock, query=to_storable(turn.query)))
+    row = {
+        "id": turn.id,
+        "namespace": namespace,
+        "clock": clock,
+        "created": turn.created,
+        "run_id": turn.run_id,
+        "record": record.decode(),
+        "embedding": None if change.vector is None else encode_vector(change.vector),
+    }
+    tx.run(_INSERT_TURN, row)
 
-    def __init__(self, connection: sa.Connection, namespace: Callable[[str], int]) -> None:
-        """Write on ``connection``.
 
-        Args:
-            connection: An open transaction.
-            namespace: Gives the key of a namespace by name, and creates it if it is new.
-        """
-        self._connection = connection
-        self._namespace = cache(namespace)
+def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> None:
+    """Store feedback until it is applied."""
+    feedback = change.feedback
+    default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
+    row = {
+        "id": feedback.feedback_id,
+        "created": time.time(),
+        "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
+        "status": "waiting",
+        "note": None,
+        "given": feedback.namespace or default_namespace,
+        "asked": feedback.turn_id,
+        "embedding": None if change.vector is None else encode_vector(change.vector),
+        "user": feedback.user,
+        "source": feedback.source,
+    }
+    _INSERT_FEEDBACK.run(tx.connection, row)
 
-    @singledispatchmethod
-    def apply(self, change: object) -> None:
-        """Carry out one change."""
-        msg = f"unknown change {type(change).__name__}"
-        raise TypeError(msg)
 
-    @apply.register
-    def _(self, change: c.KeepFeedback) -> None:
-        feedback = change.feedback
-        default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
-        row = {
-            "id": feedback.feedback_id,
-            "created": time.time(),
-            "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
-            "status": "waiting",
-            "note": None,
-            "given": feedback.namespace or default_namespace,
-            "asked": feedback.turn_id,
-            "embedding": None if change.vector is None else encode_vector(change.vector),
-            "user": feedback.user,
-            "source": feedback.source,
-        }
-        _INSERT_FEEDBACK.run(self._connection, row)
+def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
+    """Mark feedback as applied, and store its effects.
 
-    @apply.register
-    def _(self, change: c.ConsumeFeedback) -> None:
-        key = self._namespace(change.namespace)
-        learned = {
-            "namespace": key,
-            "version": change.version,
-            "more": change.exponent,
-            "known": change.mind,
-        }
-        applied = {"feedback": change.feedback_id, "whose": change.namespace}
-        self._require(_UPDATE_NAMESPACE.run(self._connection, learned) == 1, change)
-        self._require(_MARK_APPLIED.run(self._connection, applied) == 1, change)
-        for turn in change.turns:
-            row = {"turn": turn, "feedback": change.feedback_id}
-            self._require(_INSERT_CONSUMED.run(self._connection, row) == 1, change)
-        _INSERT_EFFECTS.run(self._connection, _encode_effects(key, change))
+    Raises:
+        ConflictError: Another change came first.
+    """
+    key, cause = tx.get_key(change.namespace), change.feedback_id
+    known = {"version": change.version, "more": change.exponent, "known": change.mind}
+    applied = {"feedback": cause, "space": change.namespace}
+    done = [
+        _UPDATE_NAMESPACE.run(tx.connection, {"namespace": key, **known}),
+        _MARK_APPLIED.run(tx.connection, applied),
+    ]
+    rows = ({"turn": turn, "feedback": cause} for turn in change.turns)
+    done += [_INSERT_CONSUMED.run(tx.connection, row) for row in rows]
+    if set(done) != {1}:
+        msg = f"feedback {cause!r} met another one: read again and repeat it"
+        raise ConflictError(msg)
+    _INSERT_EFFECTS.run(tx.connection, _encode_effects(key, change))
 
-    def _require(self, condition: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
-        if not condition:
-            msg = f"feedback {change.feedback_id!r} met another one: read again and repeat it"
-            raise ConflictError(msg)
 
-    @apply.register
-    def _(self, change: c.RefuseFeedback) -> None:
-        self._connection.execute(
-            s.feedback.update()
-            .where(s.feedback.c.id == change.feedback_id, s.feedback.c.status == "waiting")
-            .values(status="refused", note=change.note)
-        )
+def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
+    """Attach a note to feedback, and refuse or cancel it.
 
-    @apply.register
-    def _(self, change: c.AnnotateFeedback) -> None:
-        self._connection.execute(
-            s.feedback.update()
-            .where(s.feedback.c.id == change.feedback_id)
-            .values(note=change.note)
-        )
+    Raises:
+        ConflictError: Feedback to cancel is no longer waiting.
+    """
+    own = s.feedback.c.id == change.feedback_id
+    if change.status is None:
+        tx.update(s.feedback, own, note=change.note)
+        return
+    waiting = (own, s.feedback.c.status == "waiting")
+    done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
+    if change.status == "undone":
+        require_unchanged(done == 1, change.feedback_id)
 
-    @apply.register
-    def _(self, change: c.AddUsage) -> None:
-        key = self._namespace(change.namespace)
-        rows = [
-            {"namespace": key, "node": node, "wins": wins, "losses": losses, "decay": decay}
-            for node, wins, losses, decay in change.counts
-        ]
-        _USAGE.add(self._connection, rows)
 
-    @apply.register
-    def _(self, change: c.AddPairCounts) -> None:
-        key = self._namespace(change.namespace)
-        rows = [
-            {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
-            for a, b, kind, count in change.pairs
-        ]
-        _PAIR_COUNTS.add(self._connection, rows)
+def require_unchanged(condition: object, what: str) -> None:
+    """Raise ``ConflictError`` about something that another change met, unless a condition holds."""
+    if not condition:
+        msg = f"{what!r} met another change: read again and repeat it"
+        raise ConflictError(msg)
 
-    @apply.register
-    def _(self, change: AddTransitions) -> None:
-        key = self._namespace(change.namespace)
-        rows = [{"namespace": key, **step._asdict()} for step in change.steps]
-        _TRANSITIONS.add(self._connection, rows)
 
-    @apply.register
-    def _(self, change: c.KeepEpisode) -> None:
-        found = _SELECT_EPISODE.rows(self._connection, {"id": change.id})
-        before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
-        documents = add_credit(json.loads(known), change.documents)
-        values = {
-            "namespace": self._namespace(change.namespace),
-            "then": change.clock,
-            "turns": before + change.turns,
-            "labelled_turns": labelled + change.labelled_turns,
-            "documents": json.dumps(documents),
-            "credit_by_user": _add_user_credit(by_user, change),
-        }
-        # An episode whose credit adds up to nothing is kept, so that undo of one turn finds it.
-        if values["turns"] <= 0:
-            # Its vector is deleted from the index when a search next finds it without episode.
-            self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
-        elif found:
-            _UPDATE_EPISODE.run(self._connection, {**values, "episode": change.id})
-        else:
-            new = {"id": change.id, "query": change.query, "indexed": 0}
-            embedding = encode_vector(change.vector)
-            _INSERT_EPISODE.run(self._connection, {**values, **new, "embedding": embedding})
+def add_usage(tx: Transaction, change: c.AddUsage) -> None:
+    """Add to the usage counts of documents."""
+    _add_counts(tx, _USAGE, change.namespace, ("node", "wins", "losses", "decay"), change.counts)
 
-    @apply.register
-    def _(self, change: c.MarkEpisodesIndexed) -> None:
-        self._connection.execute(
-            s.episodes.update().where(s.episodes.c.id.in_(change.ids)).values(indexed=1)
-        )
 
-    @apply.register
-    def _(self, change: c.SetFrozen) -> None:
-        key = self._namespace(change.namespace)
-        self._connection.execute(
-            s.namespaces.update().where(s.namespaces.c.key == key).values(frozen=int(change.frozen))
-        )
+def add_pair_counts(tx: Transaction, change: c.AddPairCounts) -> None:
+    """Add to the evidence for edges that do not exist yet."""
+    pairs = ((a, b, kind.value, count) for a, b, kind, count in change.pairs)
+    _add_counts(tx, _PAIR_COUNTS, change.namespace, ("source", "target", "kind", "count"), pairs)
+
+
+def add_transitions(tx: Transaction, change: AddTransitions) -> None:
+    """Add to the transition counts of a namespace."""
+    _add_counts(tx, _TRANSITIONS, change.namespace, TransitionCount._fields, change.steps)
+
+
+def _add_counts(
+    tx: Transaction,
+    table: CounterTable,
+    namespace: str,
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+) -> None:
+    key = tx.get_key(namespace)
+    given = [{"namespace": key, **dict(zip(names, row, strict=True))} for row in rows]
+    table.add(tx.connection, given)
+
+
+def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
+    """Add turns and credit to an episode."""
+    found = _SELECT_EPISODE.rows(tx.connection, {"id": change.id})
+    before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
+    documents = add_credit(json.loads(known), change.documents)
+    values = {
+        "namespace": tx.get_key(change.namespace),
+        "then": change.clock,
+        "turns": before + change.turns,
+        "labelled_turns": labelled + change.labelled_turns,
+        "documents": json.dumps(documents),
+        "credit_by_user": _add_user_credit(by_user, change),
+    }
+    # An episode whose credit adds up to nothing is kept, so that undo of one turn finds it.
+    if values["turns"] <= 0:
+        # Its vector is deleted from the index when a search next finds it without episode.
+        tx.delete(s.episodes, s.episodes.c.id == change.id)
+    elif found:
+        _UPDATE_EPISODE.run(tx.connection, {**values, "episode": change.id})
+    else:
+        new = {"id": change.id, "query": change.query, "indexed": 0}
+        embedding = encode_vector(change.vector)
+        _INSERT_EPISODE.run(tx.connection, {**values, **new, "embedding": embedding})
 
 
 def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:

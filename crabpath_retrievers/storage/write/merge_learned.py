@@ -1,28 +1,23 @@
 """Merge what was learned about a node into the nodes that replace it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import DECAY_RATES, LEARNED_KINDS, effective_weight
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.journal import (
-    COUNTER_COLUMNS,
-    NODE_TABLES,
-    Row,
-    RowChange,
-    get_primary_key,
-    read_rows,
-)
+from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_node_columns
+from crabpath_retrievers.storage.write.journal import Row, RowChange, get_primary_key, read_rows
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 TargetOf = Callable[[int], int]
 """Key of the node that takes over an edge, by the key of its other end; 0 for node counters."""
 
 _LEARNED = [kind.value for kind in LEARNED_KINDS]
 _EDGE = ("source", "target", "kind")
+_EDGE_OF_NAMESPACE = ("namespace", *_EDGE)
 
 
 class WeightRow(NamedTuple):
@@ -49,116 +44,92 @@ def choose_weight(candidates: Sequence[WeightRow]) -> WeightRow:
     return max(candidates, key=lambda candidate: candidate.now)
 
 
-class LearnedMerge:
-    """Computes the row changes that move everything learned about a node to other nodes."""
+def compute_merge(
+    tx: Transaction, old: int, heir: TargetOf, *, textual: bool = False
+) -> list[RowChange]:
+    """Compute the row changes that move everything learned about a node; nothing is written.
 
-    def __init__(self, connection: sa.Connection) -> None:
-        """Read on an open transaction."""
-        self._connection = connection
+    Args:
+        tx: The transaction.
+        old: Key of the node.
+        heir: Gives the key of the node that takes over each edge.
+        textual: Whether structural edges move, too.
+    """
+    edges = _read_rows_of(tx, "edges", old)
+    removed = [row for row in edges if textual or row["kind"] in _LEARNED]
+    regrouped = _group_by_new_key("edges", removed, old, heir)
+    existing = read_rows(tx, "edges", regrouped)
+    found: list[RowChange] = [("edges", row, None) for row in removed]
+    found += [
+        ("edges", None, rows[0]) for key, (rows, _) in regrouped.items() if key not in existing
+    ]
+    floors = {get_primary_key("edges", row): row["floor"] for row in edges}
+    floors |= {key: rows[0]["floor"] for key, (rows, _) in regrouped.items()}
+    floors |= {key: row["floor"] for key, row in existing.items()}
+    for table in ("pair_counts", "usage"):
+        found += _merge_counters(tx, table, old, heir)
+    return found + _merge_weights(tx, old, heir, floors)
 
-    def images(self, old: int, heir: TargetOf, *, textual: bool) -> list[RowChange]:
-        """Compute the row changes; nothing is written.
 
-        Args:
-            old: Key of the node.
-            heir: Gives the key of the node that takes over each edge.
-            textual: Whether structural edges move, too.
-        """
-        edges = self._rows_of_node("edges", old)
-        removed = [row for row in edges if textual or row["kind"] in _LEARNED]
-        regrouped = _group_by_new_key("edges", removed, old, heir)
-        existing = read_rows(self._connection, "edges", regrouped)
-        found: list[RowChange] = [("edges", row, None) for row in removed]
-        found += [
-            ("edges", None, rows[0]) for key, (rows, _) in regrouped.items() if key not in existing
+def _read_rows_of(tx: Transaction, table: str, key: int) -> list[Row]:
+    """Rows that refer to a node, in order of their keys."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for column in list_node_columns(table):  # one index each
+        rows = tx.dicts(sa.select(TABLES[table]).where(column == key))
+        found |= {get_primary_key(table, row): row for row in rows}
+    return [found[key] for key in sorted(found)]
+
+
+def _merge_counters(tx: Transaction, table: str, old: int, heir: TargetOf) -> list[RowChange]:
+    rows = _read_rows_of(tx, table, old)
+    regrouped = _group_by_new_key(table, rows, old, heir)
+    existing = read_rows(tx, table, regrouped)
+    found: list[RowChange] = []
+    for key, (incoming, former) in regrouped.items():
+        both = [existing[key], *incoming] if key in existing else incoming
+        total = {name: sum(float(row[name]) for row in both) for name in COUNTERS[table]}
+        found += [(table, row, None) for row in former]
+        found.append((table, existing.get(key), {**both[0], **total}))
+    # Edges that would connect a node with itself.
+    gone = [row for row in rows if (table, row, None) not in found]
+    return found + [(table, row, None) for row in gone]
+
+
+def _merge_weights(
+    tx: Transaction, old: int, heir: TargetOf, floors: Mapping[tuple[Any, ...], float]
+) -> list[RowChange]:
+    rows, moves = (_read_rows_of(tx, table, old) for table in ("overlay", "weight_changes"))
+    regrouped = _group_by_new_key("overlay", rows, old, heir)
+    existing = read_rows(tx, "overlay", regrouped)
+    new = [row for found, _ in regrouped.values() for row in found]
+    decay = _DecayState.of(tx, [*rows, *existing.values(), *new, *moves], floors)
+    found: list[RowChange] = [("overlay", row, None) for row in rows]
+    kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    overwritten: list[tuple[Any, ...]] = []
+    for key, (incoming, former) in regrouped.items():
+        present = [existing[key]] if key in existing else []
+        candidates = [WeightRow(row, decay.get_effective(row)) for row in present]
+        candidates += [
+            WeightRow(decay.at(row, was), decay.get_effective(was), get_primary_key("overlay", was))
+            for row, was in zip(incoming, former, strict=True)
         ]
-        new = {key: rows[0]["floor"] for key, (rows, _) in regrouped.items()}
-        new |= {key: row["floor"] for key, row in existing.items()}
-        floors = {get_primary_key("edges", row): row["floor"] for row in edges} | new
-        for table in COUNTER_COLUMNS:
-            found += self._merge_counters(table, old, heir)
-        return found + self._merge_weights(old, heir, floors)
-
-    def _rows_of_node(self, table: str, key: int) -> list[Row]:
-        """Rows that refer to a node, in order of their keys."""
-        columns = NODE_TABLES[table].c
-        ends = [columns[name] for name in ("node", "source", "target") if name in columns]
-        found: dict[tuple[Any, ...], Row] = {}
-        for end in ends:  # one index each
-            for row in self._connection.execute(
-                sa.select(NODE_TABLES[table]).where(end == key)
-            ).mappings():
-                found[get_primary_key(table, row)] = dict(row)
-        return [found[key] for key in sorted(found)]
-
-    def _merge_counters(self, table: str, old: int, heir: TargetOf) -> list[RowChange]:
-        rows = self._rows_of_node(table, old)
-        regrouped = _group_by_new_key(table, rows, old, heir)
-        existing = read_rows(self._connection, table, regrouped)
-        found: list[RowChange] = []
-        for key, (incoming, former) in regrouped.items():
-            both = [existing[key], *incoming] if key in existing else incoming
-            total = {name: sum(float(row[name]) for row in both) for name in COUNTER_COLUMNS[table]}
-            found += [(table, row, None) for row in former]
-            found.append((table, existing.get(key), {**both[0], **total}))
-        # Edges that would connect a node with itself.
-        gone = [row for row in rows if (table, row, None) not in found]
-        return found + [(table, row, None) for row in gone]
-
-    def _merge_weights(
-        self, old: int, heir: TargetOf, floors: Mapping[tuple[Any, ...], float]
-    ) -> list[RowChange]:
-        rows, moves = self._rows_of_node("overlay", old), self._rows_of_node("weight_changes", old)
-        regrouped = _group_by_new_key("overlay", rows, old, heir)
-        existing = read_rows(self._connection, "overlay", regrouped)
-        every = [
-            *rows,
-            *existing.values(),
-            *(row for found, _ in regrouped.values() for row in found),
-        ]
-        decay = _DecayState.of(self._connection, [*every, *moves], floors)
-        found: list[RowChange] = [("overlay", row, None) for row in rows]
-        kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        overwritten: list[tuple[Any, ...]] = []
-        for key, (incoming, former) in regrouped.items():
-            candidates = (
-                [WeightRow(existing[key], decay.get_effective(existing[key]))]
-                if key in existing
-                else []
-            )
-            candidates += [
-                WeightRow(
-                    decay.at(row, was), decay.get_effective(was), get_primary_key("overlay", was)
-                )
-                for row, was in zip(incoming, former, strict=True)
-            ]
-            best = choose_weight(candidates)
-            if best.was is None:
-                continue
-            kept[best.was] = key
-            overwritten += [key] if key in existing else []
-            found.append(("overlay", existing.get(key), best.row))
-        return found + self._move_history(moves, kept, overwritten, decay)
-
-    def _move_history(
-        self,
-        moves: Sequence[Row],
-        kept: Mapping[tuple[Any, ...], tuple[Any, ...]],
-        overwritten: Iterable[tuple[Any, ...]],
-        decay: "_DecayState",
-    ) -> list[RowChange]:
-        """The history of kept weights moves with them; that of the other weights is deleted."""
-        found: list[RowChange] = []
-        for row in moves:
-            place = kept.get(_edge_key(row))
-            new = None if place is None else decay.at({**row, **_key_columns(place)}, row, "delta")
-            found.append(("weight_changes", row, new))
-        for key in overwritten:
-            own = [s.weight_changes.c[name] == value for name, value in _key_columns(key).items()]
-            query = sa.select(s.weight_changes).where(*own).order_by(s.weight_changes.c.sequence)
-            rows = self._connection.execute(query).mappings()
-            found += [("weight_changes", dict(row), None) for row in rows]
-        return found
+        best = choose_weight(candidates)
+        if best.was is None:
+            continue
+        kept[best.was] = key
+        overwritten += [key] if key in existing else []
+        found.append(("overlay", existing.get(key), best.row))
+    # The history of kept weights moves with them; that of the other weights is deleted.
+    for row in moves:
+        place = kept.get(tuple(row[name] for name in _EDGE_OF_NAMESPACE))
+        moved = None if place is None else {**row, **_key_columns(place)}
+        after = None if moved is None else decay.at(moved, row, "delta")
+        found.append(("weight_changes", row, after))
+    for key in overwritten:
+        own = [s.weight_changes.c[name] == value for name, value in _key_columns(key).items()]
+        query = sa.select(s.weight_changes).where(*own).order_by(s.weight_changes.c.sequence)
+        found += [("weight_changes", row, None) for row in tx.dicts(query)]
+    return found
 
 
 class _DecayState(NamedTuple):
@@ -170,22 +141,13 @@ class _DecayState(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        connection: sa.Connection,
-        rows: Sequence[Row],
-        floors: Mapping[tuple[Any, ...], float],
+        cls, tx: Transaction, rows: Sequence[Row], floors: Mapping[tuple[Any, ...], float]
     ) -> "_DecayState":
         spaces = sa.select(s.namespaces.c.key, s.namespaces.c.exponent)
         nodes = sa.select(s.nodes.c.key, s.nodes.c.authority)
-        exponents: dict[int, float] = {}
-        for part in split_batches({row["namespace"] for row in rows}):
-            found = connection.execute(spaces.where(s.namespaces.c.key.in_(part)))
-            exponents |= {key: exponent for key, exponent in found}
-        ranks: dict[int, int] = {}
-        for part in split_batches({row["target"] for row in rows}):
-            found = connection.execute(nodes.where(s.nodes.c.key.in_(part)))
-            ranks |= {key: rank for key, rank in found}
-        return cls(exponents, ranks, floors)
+        exponents = tx.select_in(spaces, s.namespaces.c.key, {row["namespace"] for row in rows})
+        ranks = tx.select_in(nodes, s.nodes.c.key, {row["target"] for row in rows})
+        return cls({key: n for key, n in exponents}, {key: n for key, n in ranks}, floors)
 
     def get_effective(self, row: Row, amount: str = "weight") -> float:
         """Effective value of a weight, or of one weight change."""
@@ -226,9 +188,5 @@ def _group_by_new_key(
     return found
 
 
-def _edge_key(row: Row) -> tuple[Any, ...]:
-    return row["namespace"], *(row[name] for name in _EDGE)
-
-
 def _key_columns(key: tuple[Any, ...]) -> dict[str, int]:
-    return dict(zip(("namespace", *_EDGE), key, strict=True))
+    return dict(zip(_EDGE_OF_NAMESPACE, key, strict=True))

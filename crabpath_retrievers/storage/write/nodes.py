@@ -1,31 +1,47 @@
-"""Writer of nodes: contents, vector, names, links, full text, term statistics.
+"""Writers of the corpus: staged batches, nodes, structural edges, term statistics, queues.
 
-Queues for the vector index and for linking: the store fills them, the ingest empties them.
+The store fills the queues for the vector index and for linking, the ingest empties them.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.changes.archive import QueueReindex
 from crabpath_retrievers.core.graph import (
     AUTHORITY_BY_NAME,
     LEARNED_KINDS,
+    Edge,
     EdgeKind,
+    Node,
     compute_hub_level,
 )
 from crabpath_retrievers.core.text import encode_terms, prepend_title, tokenise
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, build_retired_address
-from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.aliases import (
+    REPLACED,
+    RETIRED,
+    build_retired_address,
+    resolve_alias_keys,
+)
+from crabpath_retrievers.storage.registry import list_node_columns
+from crabpath_retrievers.storage.sql_tools import encode_vector, find_existing_keys, split_batches
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 TEXT_EDGE_KINDS = tuple(
     kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED_KINDS}
 )
 """Numbers of the edge kinds that are derived from texts, and again when a text changes."""
+
+_TEXT_TABLES = ("names", "addresses", "references", "contents", "notes")
+_PAYLOAD = (
+    *("document", "source", "content", "title", "names", "addresses", "references", "position"),
+    *("metadata", "digest"),
+)
 
 
 def get_indexed_tokens(title: str, content: str) -> list[str]:
@@ -33,272 +49,221 @@ def get_indexed_tokens(title: str, content: str) -> list[str]:
     return tokenise(prepend_title(title, content))
 
 
-class NodeWriter:
-    """Writes and removes nodes on one open transaction."""
-
-    def __init__(
-        self, connection: sa.Connection, fulltext: FullText, insert: Callable[..., Any]
-    ) -> None:
-        """Write on ``connection``; ``insert`` is the dialect's insert with ON CONFLICT."""
-        self._connection = connection
-        self._fulltext = fulltext
-        self._insert = insert
-
-    def write_nodes(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
-        """Add nodes, or replace those with the same id, which keep their keys.
-
-        Args:
-            staged: Tuples ``(id, payload, embedding)``.
-
-        Returns:
-            Ids of the siblings of replaced nodes, which must be linked again.
-        """
-        existing = self.keys([node_id for node_id, _, _ in staged])
-        siblings = self.siblings(existing)
-        self._delete_contents(existing.values(), TEXT_EDGE_KINDS)
-        rows = [build_node_row(*node) for node in staged]
-        new = [row for row in rows if row["id"] not in existing]
-        if new:
-            self._connection.execute(s.nodes.insert(), [_with_authority(row) for row in new])
-        changed = [{**row, "old": row["id"]} for row in rows if row["id"] in existing]
-        if changed:
-            columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
-            # Authority set by a user is kept, unless the metadata of the document sets another.
-            given = sa.bindparam("authority", type_=sa.SmallInteger())
-            columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
-            update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
-            self._connection.execute(update, [_without(row, "id") for row in changed])
-        self._insert_contents(staged, self.keys([node_id for node_id, _, _ in staged]))
-        self._add_to_hub_count(sum(row["level"] > 0 for row in rows))
-        return siblings
-
-    def _insert_contents(
-        self, staged: Sequence[tuple[str, dict[str, Any], bytes]], keys: dict[str, int]
-    ) -> None:
-        named: list[dict[str, Any]] = []
-        address_rows: list[dict[str, Any]] = []
-        reference_rows: list[dict[str, Any]] = []
-        content_rows: list[dict[str, Any]] = []
-        texts: list[tuple[int, list[str]]] = []
-        for node_id, payload, _ in staged:
-            key = keys[node_id]
-            named += [{"name": name, "node": key} for name in dict.fromkeys(payload["names"])]
-            address_rows += [
-                {"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])
-            ]
-            reference_rows += [
-                {"address": a, "node": key} for a in dict.fromkeys(payload["references"])
-            ]
-            content_rows.append(build_content_row(key, payload))
-            texts.append((key, get_indexed_tokens(payload["title"], payload["content"])))
-        for table, rows in (
-            (s.names, named),
-            (s.addresses, address_rows),
-            (s.references, reference_rows),
-            (s.contents, content_rows),
-        ):
-            if rows:
-                self._connection.execute(table.insert(), rows)
-        if texts:
-            self._fulltext.add(self._connection, texts)
-            self._count_terms(texts, sign=1)
-
-    def remove(self, ids: Sequence[str]) -> list[str]:
-        """Delete nodes with all rows that refer to them.
-
-        Returns:
-            Ids of their siblings, which must be linked again.
-        """
-        keys = list(self.keys(ids).values())
-        siblings, hubs = self.siblings(ids), self._count_hubs_among(keys)
-        self._delete_contents(keys, [kind.value for kind in EdgeKind])
-        for column in (
-            s.overlay.c.source,
-            s.overlay.c.target,
-            s.weight_changes.c.source,
-            s.weight_changes.c.target,
-            s.pair_counts.c.source,
-            s.pair_counts.c.target,
-            s.usage.c.node,
-            s.transitions.c.region,
-            s.nodes.c.key,
-        ):
-            self._delete(column, keys)
-        self._add_to_hub_count(hubs)
-        return siblings
-
-    def retire(self, ids: Sequence[str]) -> list[str]:
-        """Hide nodes from all queries; their texts and what was learned about them are kept.
-
-        Hubs remain hubs: regions are defined by their vectors.
-
-        Returns:
-            Ids of their siblings, which must be linked again.
-        """
-        keys = list(self.keys(ids).values())
-        siblings = self.siblings(ids)
-        content_rows = [
-            dict(row)
-            for part in split_batches(keys)
-            for row in self._connection.execute(
-                sa.select(s.contents).where(s.contents.c.node.in_(part))
-            ).mappings()
-        ]
-        self._delete_contents(keys, TEXT_EDGE_KINDS)
-        self._set_owner(keys, RETIRED)
-        if content_rows:
-            self._connection.execute(s.contents.insert(), content_rows)
-            address_rows = [
-                {"address": build_retired_address(r["content"]), "node": r["node"]}
-                for r in content_rows
-            ]
-            self._connection.execute(s.addresses.insert(), address_rows)
-        return siblings
-
-    def hide(self, keys: Sequence[int]) -> None:
-        """Hide nodes that others replace from all queries."""
-        self._unindex(keys)
-        self._set_owner(keys, REPLACED)
-
-    def show(self, keys: Sequence[int]) -> None:
-        """Make hidden nodes visible to all queries; the caller queues them for the index."""
-        self._set_owner(keys, 0)
-        if texts := self._texts(keys):
-            self._fulltext.add(self._connection, texts)
-            self._count_terms(texts, sign=1)
-
-    def _set_owner(self, keys: Sequence[int], owner: int) -> None:
-        for part in split_batches(keys):
-            mine = s.nodes.update().where(s.nodes.c.key.in_(part))
-            self._connection.execute(mine.values(owner=owner))
-
-    def _unindex(self, keys: Sequence[int]) -> None:
-        """Delete visible nodes from full text and from the term statistics."""
-        if texts := self._texts(keys):
-            self._fulltext.remove(self._connection, [key for key, _ in texts])
-            self._count_terms(texts, sign=-1)
-
-    def _texts(self, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
-        """Tokens of those of the nodes that are visible to all namespaces, by key."""
-        return [
-            (row.key, get_indexed_tokens(row.title, row.content))
-            for part in split_batches(keys)
-            for row in self._connection.execute(
-                sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
-                .join(s.contents, s.contents.c.node == s.nodes.c.key)
-                .where(s.nodes.c.key.in_(part), s.nodes.c.owner == 0)
-            )
-        ]
-
-    def siblings(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the siblings of these nodes, without these nodes."""
-        keys = list(self.keys(ids).values())
-        siblings = self._targets(keys, EdgeKind.SIBLING) - set(keys)
-        return [node_id for part in split_batches(siblings) for node_id in self._ids(part)]
-
-    def _delete_contents(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
-        """Delete the contents, edges of these kinds, and full text of nodes."""
-        keys = list(keys)
-        if not keys:
-            return
-        self._unindex(keys)
-        self.remove_edges(keys, kinds)
-        for table in (s.names, s.addresses, s.references, s.contents, s.notes):
-            self._delete(table.c.node, keys)
-
-    def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
-        """Delete the edges of these kinds that leave or enter the nodes, and recount mentions."""
-        mentioned = self._targets(keys, EdgeKind.MENTION)
-        for part in split_batches(keys):
-            touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
-            self._connection.execute(s.edges.delete().where(touching, s.edges.c.kind.in_(kinds)))
-        if EdgeKind.MENTION.value in kinds:
-            self.recount(mentioned | set(keys))
-
-    def _targets(self, keys: Sequence[int], kind: EdgeKind) -> set[int]:
-        found: set[int] = set()
-        for part in split_batches(keys):
-            found |= set(
-                self._connection.scalars(
-                    sa.select(s.edges.c.target).where(
-                        s.edges.c.source.in_(part), s.edges.c.kind == kind.value
-                    )
-                )
-            )
-        return found
-
-    def recount(self, keys: Iterable[int]) -> None:
-        """Update how many nodes mention each of these nodes."""
-        count = (
-            sa.select(sa.func.count())
-            .where(s.edges.c.target == s.nodes.c.key, s.edges.c.kind == EdgeKind.MENTION.value)
-            .scalar_subquery()
-        )
-        for part in split_batches(keys):
-            self._connection.execute(
-                s.nodes.update().where(s.nodes.c.key.in_(part)).values(mentions=count)
-            )
-
-    def _count_terms(self, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
-        frequency = Counter(term for _, text in texts for term in set(text))
-        rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
-        if rows:
-            insert = self._insert(s.terms)
-            total = s.terms.c.frequency + insert.excluded.frequency
-            self._connection.execute(
-                insert.on_conflict_do_update(
-                    index_elements=[s.terms.c.term], set_={"frequency": total}
-                ),
-                rows,
-            )
-        if sign < 0:
-            for part in split_batches(frequency):
-                unused = s.terms.c.term.in_(part) & (s.terms.c.frequency <= 0)
-                self._connection.execute(s.terms.delete().where(unused))
-        self._add_to_meta("nodes", sign * len(texts))
-        self._add_to_meta("tokens", sign * sum(len(text) for _, text in texts))
-
-    def _add_to_meta(self, name: str, amount: int) -> None:
-        query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
-        value = str(int(self._connection.scalar(query) or 0) + amount)
-        insert = self._insert(s.meta).values(name=name, value=value)
-        self._connection.execute(
-            insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
-        )
-
-    def _count_hubs_among(self, keys: Sequence[int]) -> int:
-        """Number of hubs among these nodes; notes are none."""
-        count = sa.select(sa.func.count()).where(s.nodes.c.level > 0)
-        return sum(
-            self._connection.scalar(count.where(s.nodes.c.key.in_(part))) or 0
-            for part in split_batches(keys)
-        )
-
-    def _add_to_hub_count(self, changed: int) -> None:
-        """Change the stored number of hubs, which invalidates caches of hubs."""
-        if changed:
-            self._add_to_meta("hubs", changed)
-
-    def _ids(self, keys: Sequence[int]) -> list[str]:
-        query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
-        return list(self._connection.scalars(query))
-
-    def keys(self, ids: Iterable[str]) -> dict[str, int]:
-        """Keys of nodes by id, visible or not; unknown ids are left out."""
-        found: dict[str, int] = {}
-        for part in split_batches(ids):
-            rows = self._connection.execute(
-                sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part))
-            )
-            found |= {node_id: key for node_id, key in rows}
-        return found
-
-    def _delete(self, column: sa.Column[int], keys: Iterable[int]) -> None:
-        for part in split_batches(keys):
-            self._connection.execute(column.table.delete().where(column.in_(part)))
+def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
+    """Fill the queue of the next publication; an id has one row in it."""
+    rows = {node: _build_queue_row(node, "move", str(to)) for node, to in change.positions}
+    rows |= {node: _build_queue_row(node, "remove") for node in change.removed}
+    rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
+    rows |= {node.id: _build_staged_row(node) for node in change.nodes}
+    for whole, pieces, run in change.splits:
+        text = json.dumps({"pieces": pieces, "run": run})
+        rows[whole] = _build_queue_row(whole, "split", text)
+    tx.delete_in(s.staging.c.id, rows)
+    tx.add(s.staging, list(rows.values()))
 
 
-def build_node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
+def _build_queue_row(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
+    return {"id": node, "operation": operation, "payload": payload, "embedding": None}
+
+
+def _build_staged_row(node: Node) -> dict[str, Any]:
+    assert node.vector is not None, "staged nodes must have a vector"  # noqa: S101
+    payload = {name: getattr(node, name) for name in _PAYLOAD}
+    payload["metadata"] = dict(node.metadata)
+    text = json.dumps(payload, ensure_ascii=False)
+    return {**_build_queue_row(node.id, "put", text), "embedding": encode_vector(node.vector)}
+
+
+def write_nodes(tx: Transaction, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
+    """Add nodes, or replace those with the same id, which keep their keys.
+
+    Args:
+        tx: The transaction.
+        staged: Tuples ``(id, payload, embedding)``.
+
+    Returns:
+        Ids of the siblings of replaced nodes, which must be linked again.
+    """
+    existing = tx.get_node_keys([node_id for node_id, _, _ in staged])
+    siblings = find_siblings(tx, existing)
+    _delete_contents(tx, list(existing.values()), TEXT_EDGE_KINDS)
+    rows = [build_node_row(*node) for node in staged]
+    new = [row for row in rows if row["id"] not in existing]
+    tx.add(s.nodes, [{**row, "authority": row["authority"] or 0} for row in new])
+    changed = [row for row in rows if row["id"] in existing]
+    if changed:
+        columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
+        # Authority set by a user is kept, unless the metadata of the document sets another.
+        given = sa.bindparam("authority", type_=sa.SmallInteger())
+        columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
+        update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
+        tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
+    keys = tx.get_node_keys([node_id for node_id, _, _ in staged])
+    _insert_contents(tx, [(keys[node_id], payload) for node_id, payload, _ in staged])
+    _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
+    return siblings
+
+
+def _insert_contents(tx: Transaction, payloads: Sequence[tuple[int, dict[str, Any]]]) -> None:
+    lists = ((s.names, "name", "names"), (s.addresses, "address", "addresses"))
+    for table, column, field in (*lists, (s.references, "address", "references")):
+        values = ((key, value) for key, data in payloads for value in dict.fromkeys(data[field]))
+        tx.add(table, [{column: value, "node": key} for key, value in values])
+    tx.add(s.contents, [build_content_row(key, payload) for key, payload in payloads])
+    texts = [(key, get_indexed_tokens(data["title"], data["content"])) for key, data in payloads]
+    _index_texts(tx, texts)
+
+
+def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Delete nodes with all rows that refer to them.
+
+    Returns:
+        Ids of their siblings, which must be linked again.
+    """
+    keys = list(tx.get_node_keys(ids).values())
+    siblings = find_siblings(tx, ids)
+    query = sa.select(s.nodes.c.key).where(s.nodes.c.level > 0)  # notes have level 0
+    hubs = len(tx.select_in(query, s.nodes.c.key, keys))
+    _delete_contents(tx, keys, [kind.value for kind in EdgeKind])
+    for column in (*list_node_columns(), s.nodes.c.key):
+        if column.table is not s.edges and column.table.name not in _TEXT_TABLES:
+            tx.delete_in(column, keys)
+    _count_hub_changes(tx, hubs)
+    return siblings
+
+
+def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Hide nodes from all queries; their texts and what was learned about them are kept.
+
+    Hubs remain hubs: regions are defined by their vectors.
+
+    Returns:
+        Ids of their siblings, which must be linked again.
+    """
+    keys = list(tx.get_node_keys(ids).values())
+    siblings = find_siblings(tx, ids)
+    rows = [row._asdict() for row in tx.select_in(sa.select(s.contents), s.contents.c.node, keys)]
+    _delete_contents(tx, keys, TEXT_EDGE_KINDS)
+    _set_owner(tx, keys, RETIRED)
+    tx.add(s.contents, rows)
+    tx.add(
+        s.addresses,
+        [{"address": build_retired_address(r["content"]), "node": r["node"]} for r in rows],
+    )
+    return siblings
+
+
+def hide_node(tx: Transaction, key: int) -> None:
+    """Hide a node that others replace from all queries."""
+    _unindex(tx, [key])
+    _set_owner(tx, [key], REPLACED)
+
+
+def show_nodes(tx: Transaction, keys: Sequence[int]) -> None:
+    """Make hidden nodes visible to all queries; the caller queues them for the index."""
+    _set_owner(tx, keys, 0)
+    _index_texts(tx, _read_texts(tx, keys))
+
+
+def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
+    for part in split_batches(keys):
+        tx.update(s.nodes, s.nodes.c.key.in_(part), owner=owner)
+
+
+def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> None:
+    if texts:
+        tx.fulltext.add(tx.connection, texts)
+        _count_terms(tx, texts, sign=1)
+
+
+def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
+    """Delete visible nodes from full text and from the term statistics."""
+    if texts := _read_texts(tx, keys):
+        tx.fulltext.remove(tx.connection, [key for key, _ in texts])
+        _count_terms(tx, texts, sign=-1)
+
+
+def _read_texts(tx: Transaction, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
+    """Tokens of those of the nodes that are visible to all namespaces, by key."""
+    query = sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
+    query = query.join(s.contents, s.contents.c.node == s.nodes.c.key).where(s.nodes.c.owner == 0)
+    rows = tx.select_in(query, s.nodes.c.key, keys)
+    return [(key, get_indexed_tokens(title, content)) for key, title, content in rows]
+
+
+def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
+    """Ids of the siblings of these nodes, without these nodes."""
+    keys = list(tx.get_node_keys(ids).values())
+    return list(tx.get_node_ids(_find_targets(tx, keys, EdgeKind.SIBLING) - set(keys)).values())
+
+
+def _delete_contents(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) -> None:
+    """Delete the contents, edges of these kinds, and full text of nodes."""
+    if keys:
+        _unindex(tx, keys)
+        _remove_edges(tx, keys, kinds)
+        for column in list_node_columns(*_TEXT_TABLES):
+            tx.delete_in(column, keys)
+
+
+def _remove_edges(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) -> None:
+    """Delete the edges of these kinds that leave or enter the nodes, and recount mentions."""
+    counts = EdgeKind.MENTION.value in kinds
+    mentioned = _find_targets(tx, keys, EdgeKind.MENTION) if counts else set()
+    for part in split_batches(keys):
+        touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
+        tx.delete(s.edges, touching, s.edges.c.kind.in_(kinds))
+    if counts:
+        recount_mentions(tx, mentioned | set(keys))
+
+
+def _find_targets(tx: Transaction, keys: Sequence[int], kind: EdgeKind) -> set[int]:
+    query = sa.select(s.edges.c.target).where(s.edges.c.kind == kind.value)
+    return {key for (key,) in tx.select_in(query, s.edges.c.source, keys)}
+
+
+def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
+    """Update how many nodes mention each of these nodes."""
+    count = (
+        sa.select(sa.func.count())
+        .where(s.edges.c.target == s.nodes.c.key, s.edges.c.kind == EdgeKind.MENTION.value)
+        .scalar_subquery()
+    )
+    for part in split_batches(keys):
+        tx.update(s.nodes, s.nodes.c.key.in_(part), mentions=count)
+
+
+def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
+    frequency = Counter(term for _, text in texts for term in set(text))
+    rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
+    if rows:
+        insert = tx.insert(s.terms)
+        total = {"frequency": s.terms.c.frequency + insert.excluded.frequency}
+        tx.run(insert.on_conflict_do_update(index_elements=[s.terms.c.term], set_=total), rows)
+    if sign < 0:
+        for part in split_batches(frequency):
+            tx.delete(s.terms, s.terms.c.term.in_(part), s.terms.c.frequency <= 0)
+    _add_to_meta(tx, "nodes", sign * len(texts))
+    _add_to_meta(tx, "tokens", sign * sum(len(text) for _, text in texts))
+
+
+def put_meta(tx: Transaction, change: c.PutMeta) -> None:
+    """Write metadata of the store."""
+    tx.upsert(s.meta, [{"name": name, "value": value} for name, value in change.values])
+
+
+def _add_to_meta(tx: Transaction, name: str, amount: int) -> None:
+    query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
+    put_meta(tx, c.PutMeta(((name, str(int(tx.scalar(query) or 0) + amount)),)))
+
+
+def _count_hub_changes(tx: Transaction, changed: int) -> None:
+    """Count changes of the set of hubs, which invalidates caches of hubs."""
+    if changed:
+        _add_to_meta(tx, "hubs", changed)
+
+
+def build_node_row(node_id: str, payload: Mapping[str, Any], embedding: bytes) -> dict[str, Any]:
     """The row of ``nodes``; authority is None if the metadata sets none."""
     named = payload["metadata"].get("authority")
     authority = AUTHORITY_BY_NAME.get(named) if isinstance(named, str) else None
@@ -314,66 +279,104 @@ def build_node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> d
     }
 
 
-def build_content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
+def build_content_row(key: int, payload: Mapping[str, Any]) -> dict[str, Any]:
     """The row of ``contents``."""
     split = payload["metadata"].get("split_from")
     return {
         "node": key,
-        "document": payload["document"],
-        "source": payload["source"],
-        "position": payload["position"],
-        "digest": payload["digest"],
+        **{name: payload[name] for name in ("document", "source", "position", "digest", "content")},
         "length": len(get_indexed_tokens(payload["title"], payload["content"])),
-        "content": payload["content"],
         "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
         "split_from": split if isinstance(split, str) else None,
     }
 
 
-def _with_authority(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "authority": row["authority"] or 0}
+def put_edges(tx: Transaction, change: c.PutEdges) -> None:
+    """Add or update structural edges; nodes whose linking that completes leave the queue."""
+    if change.resorted:
+        _remove_edges(tx, change.resorted, [EdgeKind.SIBLING.value])
+    rows = build_edge_rows(tx, change.edges)
+    tx.upsert(s.edges, rows, ("prior", "floor"))
+    mention = EdgeKind.MENTION.value
+    recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
+    for part in split_batches(change.linked):
+        linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
+        tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))
 
 
-def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key != name}
+def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:
+    """Rows of those edges whose nodes exist; one to a replaced node leads to its target."""
+    ends = {key for e in edges for key in (e.source, e.target)}
+    existing = find_existing_keys(tx.connection, ends)
+    targets = resolve_alias_keys(tx.connection, ends)
+    sources, there = existing - targets.keys(), {*existing, *targets.values()}
+    decay_at = tx.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
+    rows = (
+        {
+            "source": e.source,
+            "target": targets.get(e.target, e.target),
+            "kind": e.kind.value,
+            "prior": e.prior,
+            "floor": e.floor,
+            "decay_at": decay_at,
+        }
+        for e in edges
+        if e.source in sources  # edges from a replaced node are dropped
+    )
+    return [row for row in rows if row["target"] in there and row["source"] != row["target"]]
 
 
-def queue_index_deletion(
-    connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]
-) -> None:
+def confirm_index_deletions(tx: Transaction, change: c.ConfirmIndexDeletions) -> None:
+    """Take vectors off the deletion queue."""
+    tx.delete_in(s.index_deletions.c.id, change.ids)
+
+
+def queue_index_deletion(tx: Transaction, ids: Iterable[str]) -> None:
     """Queue the vectors of nodes for deletion, and take the nodes off all other queues."""
     for part in split_batches(ids):
-        connection.execute(s.staging.delete().where(s.staging.c.id.in_(part)))
-        values = [{"id": node} for node in part]
-        connection.execute(insert(s.index_deletions).on_conflict_do_nothing(), values)
+        tx.delete_in(s.staging.c.id, part)
+        tx.add_missing(s.index_deletions, [{"id": node} for node in part])
 
 
 def queue_indexing(
-    connection: sa.Connection,
-    insert: Callable[..., Any],
-    ids: Iterable[str],
-    operation: Literal["index", "return"],
+    tx: Transaction, ids: Iterable[str], operation: Literal["index", "return"]
 ) -> None:
     """Queue stored nodes for indexing; with ``return`` they are queued for linking afterwards.
 
     Their vectors are written whether or not the index still holds them.
     """
     for part in split_batches(ids):
-        connection.execute(s.index_deletions.delete().where(s.index_deletions.c.id.in_(part)))
-        new = insert(s.staging)
-        again = {"operation": operation, "payload": None, "embedding": None}
-        connection.execute(
-            new.on_conflict_do_update(index_elements=[s.staging.c.id], set_=again),
-            [{"id": node, **again} for node in part],
-        )
+        tx.delete_in(s.index_deletions.c.id, part)
+        tx.upsert(s.staging, [_build_queue_row(node, operation) for node in part])
 
 
-def queue_linking(
-    connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]
-) -> None:
+def queue_linking(tx: Transaction, ids: Iterable[str]) -> None:
     """Queue those of the nodes that queries see for linking."""
+    query = sa.select(s.nodes.c.id).where(s.nodes.c.owner >= 0)
     for part in split_batches(ids):
-        seen = sa.select(s.nodes.c.id).where(s.nodes.c.id.in_(part), s.nodes.c.owner >= 0)
-        values = [{"id": node, "operation": "link"} for node in connection.scalars(seen)]
-        if values:
-            connection.execute(insert(s.staging).on_conflict_do_nothing(), values)
+        seen = tx.select_in(query, s.nodes.c.id, part)
+        tx.add_missing(s.staging, [{"id": node, "operation": "link"} for (node,) in seen])
+
+
+def queue_reindex(tx: Transaction, change: QueueReindex) -> None:
+    """Queue chunks, and all episodes and notes, for the vector index."""
+    waiting = sa.select(s.nodes.c.id, sa.literal("index")).where(
+        s.nodes.c.owner == 0, s.nodes.c.id.not_in(sa.select(s.staging.c.id))
+    )
+    parts: list[Any] = [None] if change.ids is None else [*split_batches(change.ids)]
+    for part in parts:
+        chosen = waiting if part is None else waiting.where(s.nodes.c.id.in_(part))
+        tx.run(s.staging.insert().from_select(["id", "operation"], chosen))
+    for table in (s.episodes, s.notes):
+        tx.update(table, indexed=0)
+
+
+def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
+    """Take what the vector index holds now off its queues."""
+    for part in split_batches(change.nodes):
+        own = s.staging.c.id.in_(part)
+        tx.delete(s.staging, own, s.staging.c.operation == "index")
+        tx.update(s.staging, own, s.staging.c.operation == "return", operation="link")
+    for column, keys in ((s.episodes.c.id, change.episodes), (s.notes.c.node, change.notes)):
+        for part in split_batches(keys):
+            tx.update(column.table, column.in_(part), indexed=1)

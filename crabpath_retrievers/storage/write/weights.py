@@ -1,7 +1,4 @@
-"""Writer of learned weights: updates, and their undo, in a few statements for all edges.
-
-Effective learned weights: read, and stored before the authority of their target changes.
-"""
+"""Writers of learned weights: updates, their undo, and decay that is made permanent."""
 
 import math
 import time
@@ -10,7 +7,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes import WeightDelta
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import (
@@ -20,6 +18,8 @@ from crabpath_retrievers.storage.sql_tools import (
     build_upsert,
     split_batches,
 )
+from crabpath_retrievers.storage.write.journal import write_journal
+from crabpath_retrievers.storage.write.transaction import Transaction
 
 EdgeKeys = tuple[int, int, int]
 """Keys of source and target, number of the kind."""
@@ -104,6 +104,22 @@ _DELETE_CHANGES = CompiledWrite(
         s.weight_changes.c.cause == sa.bindparam("cause"),
     )
 )
+
+
+def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
+    """Add deltas to the weights of one namespace."""
+    # Locks the namespace: an edge without learned weight has no row to lock.
+    namespace, exponent = tx.get_namespace(change.namespace, lock=True)
+    WeightWriter(tx.connection, namespace, exponent).adjust(change.deltas, change.cause)
+
+
+def set_authority(tx: Transaction, change: SetAuthority) -> None:
+    """Set the authority of nodes; learned weights to them decay at its rate from now on."""
+    for part in split_batches(change.keys):
+        materialise_decay(tx, part)
+        tx.update(s.nodes, s.nodes.c.key.in_(part), authority=change.authority.value)
+    payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
+    write_journal(tx, "authority", payload)
 
 
 class WeightWriter:
@@ -233,22 +249,17 @@ class WeightWriter:
         return {"namespace": self._namespace, "source": source, "target": target, "kind": kind}
 
 
-def build_unattributed_changes(namespace: int | None = None) -> sa.Insert:
-    """Build an insert of changes without cause for weights that have no changes.
+def insert_unattributed_changes(tx: Transaction, namespace: int) -> None:
+    """Insert changes without cause for weights that have no changes.
 
     Undo deletes weights without other changes; this keeps those of unknown origin.
-
-    Args:
-        namespace: Key of the namespace; None for all.
     """
     edge = [s.overlay.c[name] for name in ("namespace", "source", "target", "kind")]
     own = [s.weight_changes.c[column.name] == column for column in edge]
     columns = [*edge, sa.literal(""), sa.literal(0.0), sa.literal(0.0), s.overlay.c.decay_at]
-    query = sa.select(*columns).where(~sa.exists().where(*own))
-    if namespace is not None:
-        query = query.where(s.overlay.c.namespace == namespace)
+    query = sa.select(*columns).where(s.overlay.c.namespace == namespace, ~sa.exists().where(*own))
     names = [column.name for column in s.weight_changes.c if column.name != "sequence"]
-    return s.weight_changes.insert().from_select(names, query)
+    tx.run(s.weight_changes.insert().from_select(names, query))
 
 
 def _clip(weight: float) -> float:
@@ -264,69 +275,45 @@ def _join_decay(table: sa.Table) -> sa.Join:
     return table.join(s.namespaces, of).join(s.nodes, s.nodes.c.key == table.c.target)
 
 
-def read_effective_weight(
-    connection: sa.Connection, namespace: int, edge: Mapping[str, int]
-) -> float:
+def read_effective_weight(tx: Transaction, namespace: int, edge: Mapping[str, int]) -> float:
     """Effective weight, in [-1, 1], of a learned edge without structural edge; 0 without weight.
 
     Args:
-        connection: An open transaction.
+        tx: The transaction.
         namespace: Key of the namespace.
         edge: Keys of ``source`` and ``target``, number of the ``kind``.
     """
     own = [s.overlay.c[name] == value for name, value in edge.items()]
-    row = connection.execute(
-        sa.select(s.overlay, *_NOW)
-        .select_from(_join_decay(s.overlay))
-        .where(s.overlay.c.namespace == namespace, *own)
-    ).one_or_none()
+    query = sa.select(s.overlay, *_NOW).select_from(_join_decay(s.overlay))
+    row = tx.run(query.where(s.overlay.c.namespace == namespace, *own)).one_or_none()
     return 0.0 if row is None else _get_effective(row, row.weight, 0.0)
 
 
-def materialise_decay(connection: sa.Connection, keys: Sequence[int]) -> None:
+def materialise_decay(tx: Transaction, keys: Sequence[int]) -> None:
     """Replace the learned weights that lead to these nodes by their effective values now.
 
     The weight changes behind them are replaced alike, so that undo stays exact.
     """
-    o, e = s.overlay, s.edges
+    o, e, w = s.overlay, s.edges, s.weight_changes
     same = sa.and_(o.c.source == e.c.source, o.c.target == e.c.target, o.c.kind == e.c.kind)
-    query = sa.select(o, sa.func.coalesce(e.c.floor, 0.0).label("floor"), *_NOW)
-    weights = connection.execute(
-        query.select_from(_join_decay(o).outerjoin(e, same)).where(o.c.target.in_(keys))
-    ).all()
-    _rewrite_column(
-        connection,
-        o,
-        "weight",
-        [(row, _get_effective(row, row.weight, row.floor)) for row in weights],
-    )
-    query = sa.select(s.weight_changes, *_NOW).select_from(_join_decay(s.weight_changes))
-    moves = connection.execute(query.where(s.weight_changes.c.target.in_(keys))).all()
-    _rewrite_column(
-        connection,
-        s.weight_changes,
-        "delta",
-        [(row, _get_effective(row, row.delta, 0.0)) for row in moves],
-    )
+    floor = sa.func.coalesce(e.c.floor, 0.0).label("floor")
+    weights = sa.select(o, floor, *_NOW).select_from(_join_decay(o).outerjoin(e, same))
+    changes = sa.select(w, sa.literal(0.0).label("floor"), *_NOW).select_from(_join_decay(w))
+    for table, name, query in ((o, "weight", weights), (w, "delta", changes)):
+        key = [column.name for column in table.primary_key]
+        own = [table.c[column] == sa.bindparam(f"the_{column}") for column in key]
+        values: dict[str, Any] = {name: sa.bindparam("to"), "decay_at": sa.bindparam("now")}
+        rows = [
+            {
+                **{f"the_{column}": getattr(row, column) for column in key},
+                "to": _get_effective(row, getattr(row, name), row.floor),
+                "now": max(row.decay_at, row.exponent),
+            }
+            for row in tx.run(query.where(table.c.target.in_(keys)))
+        ]
+        if rows:
+            tx.run(table.update().where(*own).values(values), rows)
 
 
 def _get_effective(row: Any, amount: float, floor: float) -> float:
     return effective_weight(amount, floor, row.decay_at, row.exponent, DECAY_RATES[row.authority])
-
-
-def _rewrite_column(
-    connection: sa.Connection, table: sa.Table, name: str, rows: Sequence[tuple[Any, float]]
-) -> None:
-    key = [column.name for column in table.primary_key]
-    own = [table.c[column] == sa.bindparam(f"the_{column}") for column in key]
-    values: dict[str, Any] = {name: sa.bindparam("to"), "decay_at": sa.bindparam("now")}
-    given = [
-        {
-            **{f"the_{column}": getattr(row, column) for column in key},
-            "to": effective,
-            "now": max(row.decay_at, row.exponent),
-        }
-        for row, effective in rows
-    ]
-    if given:
-        connection.execute(table.update().where(*own).values(values), given)

@@ -1,0 +1,104 @@
+"""What the rows of each table refer to: forgetting, removal, copies and checks all follow this."""
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.storage import schema as s
+
+TABLES: Mapping[str, sa.Table] = {
+    table.name.removeprefix("crabpath_"): table
+    for table in sorted(s.metadata.sorted_tables, key=lambda table: table.name)
+}
+"""All tables by their names without prefix."""
+
+NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "contents": ("node",),
+    "names": ("node",),
+    "addresses": ("node",),
+    "references": ("node",),
+    "aliases": ("node", "target"),
+    "edges": ("source", "target"),
+    "notes": ("node",),
+    "overlay": ("source", "target"),
+    "weight_changes": ("source", "target"),
+    "pair_counts": ("source", "target"),
+    "usage": ("node",),
+    "transitions": ("region",),
+}
+"""Columns with the key of a node without which a row means nothing; 0 is none (STOP, all regions).
+
+``transitions.next`` is not among them: the region that an action led to may be unknown.
+"""
+
+OPTIONAL_NODE = ("transitions", "next")
+"""The column with the key of a node that may be missing."""
+
+REFERENCES = {**NODE_COLUMNS, "transitions": ("region", "next")}
+"""All columns that refer to nodes, by table."""
+
+COUNTERS: Mapping[str, tuple[str, ...]] = {
+    "pair_counts": ("count",),
+    "usage": ("wins", "losses", "decay"),
+    "transitions": ("trials", "wins", "ends", "end_wins"),
+}
+"""Columns that count, by table: values start at 0, and rows of zeros are deleted."""
+
+NAMESPACE_TABLES = (
+    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
+    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
+    "feedback_effects",
+)
+"""Tables in the archive of a namespace, each after those that it refers to.
+
+Snapshots, health reports and the journal are left out: they describe their own store.
+"""
+
+SNAPSHOT_TABLES = (
+    *("namespaces", "nodes", "contents", "notes", "overlay", "pair_counts", "usage"),
+    *("transitions", "episodes"),
+)
+"""Tables in a snapshot: the state that was learned, not what was asked and recorded."""
+
+NOTE_TABLES = {"nodes": "key", "contents": "node", "notes": "node"}
+"""Tables with a row for each note, and the column with its key."""
+
+KEYED_BY_NAMESPACE = tuple(
+    table
+    for table in s.metadata.sorted_tables
+    if "namespace" in table.c and isinstance(table.c.namespace.type, sa.BigInteger)
+)
+"""Tables with the key of a namespace in each row."""
+
+LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
+"""Columns that depend on the store, so that the archive of a namespace lacks them."""
+
+LOCAL_META = ("schema_version", "origin", "vectors")
+"""Metadata that is not copied to another store."""
+
+EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}
+"""Tables in the archive of a whole store: all but the queues of unfinished work."""
+
+
+def list_node_columns(*tables: str) -> list[sa.Column[int]]:
+    """The columns of these tables, or of all tables, that refer to nodes."""
+    return [
+        TABLES[name].c[column] for name in tables or NODE_COLUMNS for column in NODE_COLUMNS[name]
+    ]
+
+
+def find_own_rows(namespace: int, name: str) -> dict[str, sa.ColumnElement[bool]]:
+    """Conditions: a row of each of ``NAMESPACE_TABLES`` belongs to a namespace, by key and name."""
+    own_nodes = sa.select(s.nodes.c.key).where(s.nodes.c.owner == namespace)
+    feedback_ids = sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name)
+    special = {
+        "namespaces": s.namespaces.c.key == namespace,
+        "nodes": s.nodes.c.owner == namespace,
+        "contents": s.contents.c.node.in_(own_nodes),
+        "feedback": s.feedback.c.namespace == name,
+        "consumed_turns": s.consumed_turns.c.feedback.in_(feedback_ids),
+    }
+    return {
+        table: special[table] if table in special else TABLES[table].c.namespace == namespace
+        for table in NAMESPACE_TABLES
+    }

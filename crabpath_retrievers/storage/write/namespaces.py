@@ -1,0 +1,45 @@
+"""Writers of namespaces: their clock, whether they learn, and their end."""
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.registry import KEYED_BY_NAMESPACE
+from crabpath_retrievers.storage.write.journal import redact_journal, write_journal
+from crabpath_retrievers.storage.write.notes import delete_notes
+from crabpath_retrievers.storage.write.transaction import Transaction
+
+
+def advance_clock(tx: Transaction, change: c.AdvanceClock) -> None:
+    """Advance the clock and the decay of a namespace."""
+    tx.update(
+        s.namespaces,
+        s.namespaces.c.key == tx.get_key(change.namespace),
+        turn=s.namespaces.c.turn + change.turns,
+        exponent=s.namespaces.c.exponent + change.exponent,
+    )
+
+
+def set_frozen(tx: Transaction, change: c.SetFrozen) -> None:
+    """Stop or resume learning in a namespace."""
+    key = tx.get_key(change.namespace)
+    tx.update(s.namespaces, s.namespaces.c.key == key, frozen=int(change.frozen))
+
+
+def forget_namespace(tx: Transaction, change: c.ForgetNamespace) -> None:
+    """Delete all rows of a namespace."""
+    name = change.namespace
+    tx.delete(s.feedback, s.feedback.c.namespace == name)
+    key = tx.find_key(name)
+    if key is None:
+        return
+    delete_notes(tx, s.notes.c.namespace == key)
+    turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
+    tx.delete(s.consumed_turns, s.consumed_turns.c.turn.in_(turns))
+    for table in KEYED_BY_NAMESPACE:
+        tx.delete(table, table.c.namespace == key)
+    tx.delete(s.namespaces, s.namespaces.c.key == key)
+    tx.forget_key(name)
+    tx.delete(s.journal, s.journal.c.namespace == name)
+    redact_journal(tx, key)
+    write_journal(tx, "forget_namespace", {"namespace": name})

@@ -1,0 +1,130 @@
+"""An open transaction, with short forms of the statements that writers need."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.sql_tools import CompiledSelect, delete_in, select_in
+
+_SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
+    s.namespaces.c.name == sa.bindparam("name")
+)
+_NAMESPACE = CompiledSelect(_SELECT_NAMESPACE)
+_NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update())
+
+
+class Transaction:
+    """An open transaction that writes; the caller commits.
+
+    Attributes:
+        connection: Its connection.
+        fulltext: The full-text index of the database.
+        insert: The insert function of the dialect, with ON CONFLICT.
+    """
+
+    def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
+        """Write on ``connection``."""
+        self.connection, self.fulltext = connection, fulltext
+        self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+        self._keys: dict[str, int] = {}
+
+    def run(self, statement: Any, rows: Any = None) -> Any:
+        """Execute a statement."""
+        return self.connection.execute(statement, rows)
+
+    def scalar(self, query: Any) -> Any:
+        """The first column of the first row; None without rows."""
+        return self.connection.scalar(query)
+
+    def scalars(self, query: Any) -> list[Any]:
+        """The first column of all rows."""
+        return list(self.connection.scalars(query))
+
+    def dicts(self, query: Any) -> list[dict[str, Any]]:
+        """All rows, as values by column name."""
+        return [dict(row) for row in self.run(query).mappings()]
+
+    def select_in(self, query: sa.Select[Any], column: Any, values: Iterable[Any]) -> list[Any]:
+        """Rows of a query with one of many values in a column."""
+        return select_in(self.connection, query, column, values)
+
+    def delete_in(self, column: sa.Column[Any], values: Iterable[Any]) -> None:
+        """Delete the rows with one of many values in a column."""
+        delete_in(self.connection, column, values)
+
+    def delete(self, table: sa.Table, *where: Any) -> int:
+        """Delete rows; returns how many."""
+        return int(self.run(table.delete().where(*where)).rowcount)
+
+    def update(self, table: sa.Table, *where: Any, **values: Any) -> int:
+        """Update rows; returns how many."""
+        return int(self.run(table.update().where(*where).values(values)).rowcount)
+
+    def add(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows, if there are any."""
+        if rows:
+            self.run(table.insert(), rows)
+
+    def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert those rows that conflict with no other row."""
+        if rows:
+            self.run(self.insert(table).on_conflict_do_nothing(), rows)
+
+    def upsert(
+        self,
+        table: sa.Table,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Iterable[str] | None = None,
+    ) -> None:
+        """Insert rows; of a row with the same primary key, some or all columns are replaced."""
+        if rows:
+            key = [column.name for column in table.primary_key.columns]
+            new = self.insert(table)
+            names = columns or [column.name for column in table.c if column.name not in key]
+            replaced = {name: new.excluded[name] for name in names}
+            self.run(new.on_conflict_do_update(index_elements=key, set_=replaced), rows)
+
+    def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
+        """Key and decay exponent of a namespace, which is created if it is new."""
+        select = _NAMESPACE_LOCKED if lock else _NAMESPACE
+        rows = select.rows(self.connection, {"name": name})
+        if not rows:
+            self.add_missing(s.namespaces, [{"name": name, "turn": 0, "exponent": 0.0}])
+            rows = select.rows(self.connection, {"name": name})
+        ((key, exponent),) = rows
+        return key, exponent
+
+    def get_key(self, name: str) -> int:
+        """Key of a namespace, which is created if it is new; looked up once a transaction."""
+        if name not in self._keys:
+            self._keys[name] = self.get_namespace(name)[0]
+        return self._keys[name]
+
+    def find_key(self, name: str, *, lock: bool = False) -> int | None:
+        """Key of a namespace; None for one that does not exist."""
+        query = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
+        found: int | None = self.scalar(query.with_for_update() if lock else query)
+        return found
+
+    def forget_key(self, name: str) -> None:
+        """Look up the key of a namespace again: its row was deleted."""
+        self._keys.pop(name, None)
+
+    def increment_versions(self, *keys: int) -> None:
+        """Invalidate caches of namespaces, or of all, and make concurrent learning start again."""
+        own = [s.namespaces.c.key.in_(keys)] if keys else []
+        self.update(s.namespaces, *own, version=s.namespaces.c.version + 1)
+
+    def get_node_keys(self, ids: Iterable[str]) -> dict[str, int]:
+        """Keys of nodes by id, visible or not; unknown ids are left out."""
+        rows = self.select_in(sa.select(s.nodes.c.id, s.nodes.c.key), s.nodes.c.id, ids)
+        return {node: key for node, key in rows}
+
+    def get_node_ids(self, keys: Iterable[int]) -> dict[int, str]:
+        """Ids of nodes by key; unknown keys are left out."""
+        rows = self.select_in(sa.select(s.nodes.c.key, s.nodes.c.id), s.nodes.c.key, keys)
+        return {key: node for key, node in rows}
