@@ -18,7 +18,6 @@ _HEBBIAN = LearningSettings(
     usage=False,
     episodes=False,
     regions=False,
-    typed=False,
 )
 
 

@@ -24,7 +24,6 @@ REGION_ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         REGIONS_ON: _DEFAULT,
         "regions off": _DEFAULT.replace(regions=False),
-        "without typed": _DEFAULT.replace(typed=False),
         "without region_baseline": _DEFAULT.replace(region_baseline=False),
         "reward_decay none": _DEFAULT.replace(reward_decay="none"),
         "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),

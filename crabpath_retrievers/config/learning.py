@@ -145,7 +145,6 @@ class LearningSettings(ValidatedSettings):
     regions: bool = Field(
         default=True, description="Whether transitions between regions are counted."
     )
-    typed: bool = Field(default=True, description="Whether outcomes make typed edges.")
     influence: bool = Field(
         default=False,
         description="Whether maintenance searches for sources whose use predicts that of others.",

@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, validate_outcome
@@ -25,8 +22,6 @@ from crabpath_retrievers.learning.rules.transitions import (
     sum_steps,
     to_success,
 )
-from crabpath_retrievers.learning.rules.typed import learn_episode_edges
-from crabpath_retrievers.learning.turn_context import map_deltas_to_keys, map_weights_to_ids
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
@@ -108,12 +103,16 @@ class AgentEpisode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLearner:
-    """Learns from agent episodes."""
+    """Learns from agent episodes.
+
+    Attributes:
+        edges: Computes the changes of typed edges that follow from an episode.
+    """
 
     store: GraphStore
     regions: Regions
     prior: Posterior
-    settings: LearningSettings
+    edges: Callable[[AgentEpisode], Sequence[WeightDelta]]
 
     def require_regions(self) -> None:
         """Raise if the memory has no regions.
@@ -142,27 +141,10 @@ class EpisodeLearner:
         )
 
         def compute_changes() -> tuple[Sequence[TransitionCount], Sequence[Change]]:
-            edges = AdjustWeights(episode.namespace, self.compute_edge_changes(episode), episode.id)
+            edges = AdjustWeights(episode.namespace, tuple(self.edges(episode)), episode.id)
             return self.count_transitions(episode), [edges]
 
         return learn_without_turn(self.store, self.prior, feedback, compute_changes)
-
-    def compute_edge_changes(self, episode: AgentEpisode) -> tuple[WeightDelta, ...]:
-        """Compute the changes of typed edges between successive states and regions."""
-        if not self.settings.typed:
-            return ()
-        nodes = [state.node for state in episode.states]
-        hubs = self.regions.hubs(self.regions.levels()[0])
-        vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
-        homes = [hubs.names[key] for key in hubs.nearest(vectors)]
-        keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
-        weights = self.store.learned.weights(episode.namespace, list(keys.values()))
-        weights_by_edge, rate = map_weights_to_ids(weights, keys), self.settings.typed_rate
-        return tuple(
-            map_deltas_to_keys(
-                learn_episode_edges(nodes, homes, episode.reward, weights_by_edge, rate), keys
-            )
-        )
 
     def count_transitions(self, episode: AgentEpisode) -> list[TransitionCount]:
         """Compute the transitions that an episode adds to the counts.

@@ -32,7 +32,6 @@ from crabpath_retrievers.learning.rules.policy_gradient import (
     get_known_credit,
 )
 from crabpath_retrievers.learning.rules.transitions import count_turn_steps
-from crabpath_retrievers.learning.rules.typed import TypedEdgeContext, learn_typed_edges
 from crabpath_retrievers.learning.turn_context import LearnedEdges, TurnRegionReader, TurnRegions
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.features import FEATURES
@@ -59,14 +58,12 @@ class TurnContext:
 
     Attributes:
         regions_of_turn: Regions of its query and documents.
-        typed_context: The same for typed edges, and the documents used by the turn before.
         shared_credit: Its credit, with the blame of a failure shared among the documents.
         baseline: Mean credit in the region of the query, in [-1, 1].
         decays: Decay of rewards, in nats by node id.
     """
 
     regions_of_turn: TurnRegions
-    typed_context: TypedEdgeContext
     shared_credit: Credit
     baseline: float
     decays: Mapping[str, float]
@@ -188,8 +185,7 @@ class FeedbackLearner:
         learning, turn, credit = self.settings.learning, credited.turn, credited.credit
         clock = self.store.walk.get_clock(namespace)
         reader = TurnRegionReader(self.store, self.regions, self.settings.region, clock)
-        needs_regions = learning.regions or learning.typed
-        regions_of_turn = reader.locate(turn, credited.vector if needs_regions else None)
+        regions_of_turn = reader.locate(turn, credited.vector if learning.regions else None)
         records = reader.read_records(turn, credit)
         quality = regions_of_turn.quality(turn.task_type)
         shared_credit, baseline = credit, mean_credit
@@ -197,16 +193,15 @@ class FeedbackLearner:
             shared_credit = share_blame(credit, records, quality, turn)
         if learning.regions and learning.region_baseline:
             baseline = regions_of_turn.baseline(mean_credit)
-        typed_context = self._read_typed_context(namespace, credited, regions_of_turn)
         reward_decay = compute_reward_decay(turn, shared_credit, learning)
-        return TurnContext(regions_of_turn, typed_context, shared_credit, baseline, reward_decay)
+        return TurnContext(regions_of_turn, shared_credit, baseline, reward_decay)
 
     def _adjust_weights(
         self, namespace: str, credited: CreditedTurn, context: TurnContext, change_set: ChangeSet
     ) -> None:
         """Add the changes of edge weights, pair counts and document uses."""
         learning, turn, credit = self.settings.learning, credited.turn, credited.credit
-        edges = LearnedEdges.load(self.store, namespace, turn, credit, context.typed_context)
+        edges = LearnedEdges.load(self.store, namespace, turn, credit)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
             stop = self.settings.policy.stop_score
@@ -233,11 +228,6 @@ class FeedbackLearner:
             deltas += [*joint_use.deltas, *inhibition.deltas]
             pair_counts = edges.to_pair_counts(joint_use.count_changes, inhibition.count_changes)
             change_set.add_counts(pair_counts, edges.counts)
-        if learning.typed:
-            rate = learning.typed_rate
-            deltas += learn_typed_edges(
-                turn, credit, context.shared_credit, context.typed_context, edges.weights, rate
-            )
         change_set.deltas += edges.to_weight_deltas(deltas)
         if learning.usage:
             change_set.add_uses(edges.to_uses(credit, context.decays))
@@ -312,24 +302,6 @@ class FeedbackLearner:
         return {
             node: context.shared_credit.documents[node] for node, v in credit.documents.items() if v
         }
-
-    def _read_typed_context(
-        self, namespace: str, credited: CreditedTurn, regions_of_turn: TurnRegions
-    ) -> TypedEdgeContext:
-        """Read what the rules of typed edges need beside the turn."""
-        learning, turn = self.settings.learning, credited.turn
-        if not learning.typed:
-            return TypedEdgeContext()
-        before: list[str] = []
-        if any(credited.credit.documents.values()):
-            before = self.store.typed_edges.used_before(
-                namespace,
-                turn.clock,
-                turn.created,
-                turns=learning.window_turns,
-                seconds=learning.window_seconds,
-            )
-        return TypedEdgeContext(regions_of_turn.query_hub, regions_of_turn.document_hubs, before)
 
     def _update_model(
         self, mind: NamespaceModel, credited: CreditedTurn, mean_credit: float

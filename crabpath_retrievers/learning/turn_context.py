@@ -6,7 +6,7 @@ Learned edges and counts between the nodes of one turn, by the ids that turn rec
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.rules.failure_credit import DocumentRecord
-from crabpath_retrievers.learning.rules.typed import TypedEdgeContext
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.storage import GraphStore
@@ -38,15 +37,11 @@ class TurnRegions:
             no regions.
         documents: Regions of the returned documents, by id and level.
         chances: Success estimates in these regions before this turn.
-        query_hub: Id of the hub of the finest region of the query; None if it lies in none.
-        document_hubs: The same for the documents, by id.
     """
 
     places: Sequence[RegionKey]
     documents: Mapping[str, Mapping[int, int]]
     chances: SuccessModel
-    query_hub: str | None = None
-    document_hubs: Mapping[str, str] = field(default_factory=dict)
 
     def quality(self, task: str | None) -> float:
         """P(success) in the region of the query, in (0, 1)."""
@@ -76,16 +71,7 @@ class TurnRegionReader:
         chances = SuccessModel(places, steps, self.settings.prior_trials)
         levels = [level for level, _ in places if level]
         documents = self._locate_documents(turn, levels, clock)
-        finest_level, region = places[-1]
-        if not finest_level:
-            return TurnRegions(places, documents, chances)
-        names_by_key = self.regions.hubs(finest_level, clock.hubs).names
-        homes = {
-            node: names_by_key[regions[finest_level]]
-            for node, regions in documents.items()
-            if regions.get(finest_level) in names_by_key
-        }
-        return TurnRegions(places, documents, chances, names_by_key.get(region), homes)
+        return TurnRegions(places, documents, chances)
 
     def _locate_documents(
         self, turn: Turn, levels: Sequence[int], clock: Clock
@@ -192,26 +178,17 @@ class LearnedEdges:
         namespace: str,
         turn: Turn,
         credit: Credit,
-        situation: TypedEdgeContext | None = None,
     ) -> "LearnedEdges":
-        """Read the learned state around one credited turn and its typed-edge context."""
-        context = situation or TypedEdgeContext()
-        context_nodes = {
-            *context.used_before,
-            *context.document_hubs.values(),
-            *([context.query_hub] if context.query_hub else []),
-        }
-        keys = store.learned.keys(sorted(_list_nodes(turn) | context_nodes))
+        """Read the learned state around one credited turn."""
+        keys = store.learned.keys(sorted(_list_nodes(turn)))
         ids = {key: node for node, key in keys.items()}
         is_informative = credit.documents or credit.outcome > 0
-        # A failure without stated use moves decided edges and region transitions only.
-        sources = (
-            list(ids) if is_informative else [k for n, k in keys.items() if n == context.query_hub]
-        )
+        # A failure without stated use moves decided edges only.
+        sources = list(ids) if is_informative else []
         if not sources:
             return cls(keys, {}, {}, {}, {})
         weights = map_weights_to_ids(store.learned.weights(namespace, sources), keys)
-        counts = store.learned.counts(namespace, sources) if is_informative else {}
+        counts = store.learned.counts(namespace, sources)
         co_use_counts, inhibition_counts = (
             {
                 (ids[source], ids[target]): count

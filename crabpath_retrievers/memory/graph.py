@@ -10,7 +10,6 @@ from crabpath_retrievers.core.query import require_flags, text_of
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.learning.explicit import EdgeSetter
-from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.typed_search.follow import (
@@ -19,6 +18,7 @@ from crabpath_retrievers.typed_search.follow import (
     list_neighbours,
     traverse_edges,
 )
+from crabpath_retrievers.typed_search.granger import Influence, build_series, find_influences
 from crabpath_retrievers.typed_search.search import (
     DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,

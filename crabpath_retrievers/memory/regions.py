@@ -155,8 +155,12 @@ class MemoryRegions:
 
     def _experience(self) -> EpisodeLearner:
         services = self._services
-        learning = services.settings.learning
-        return EpisodeLearner(services.store, services.regions, services.history.prior, learning)
+        return EpisodeLearner(
+            services.store,
+            services.regions,
+            services.history.prior,
+            services.typed_graphs.compute_episode_changes,
+        )
 
     def _checked_states(
         self, states: Sequence[Any] | None, texts: Sequence[str] | None, namespace: str

@@ -108,9 +108,7 @@ def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
 
 def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
     """After one half-life half of what a move added is left, and half is taken back."""
-    with open_memory(
-        half_life=1.0, policy_gradient=False, promotion_threshold=1, typed=False
-    ) as memory:
+    with open_memory(half_life=1.0, policy_gradient=False, promotion_threshold=1) as memory:
         host = host_of(memory)
         ids = [
             memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)

@@ -378,5 +378,5 @@ def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
         tx.delete(s.staging, own, s.staging.c.operation == "index")
         tx.update(s.staging, own, s.staging.c.operation == "return", operation="link")
     for column, keys in ((s.episodes.c.id, change.episodes), (s.notes.c.node, change.notes)):
-        for part in split_batches(keys):
-            tx.update(column.table, column.in_(part), indexed=1)
+        for some in split_batches(keys):
+            tx.update(column.table, column.in_(some), indexed=1)
