@@ -169,15 +169,11 @@ def run_maintain(
     ] = None,
     undo: Annotated[str | None, typer.Option(metavar="RUN", help="Instead: undo this run.")] = None,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what has faded, merge duplicates, connect isolated nodes, bound the logs.
-
-    The step split needs the vectors too: it embeds the parts of a document.
-    """
+    """Remove what has faded, merge duplicates, connect isolated nodes, bound the logs."""
     pause = None if every is None else _parse_interval(every)
-    with _open_runner(store, vectors, embedding="split" in (step or ()) and undo is None) as runner:
+    with _open_runner(store) as runner:
         if undo is not None:
             runner.undo(undo)
             typer.echo(json.dumps({"undone": undo})) if as_json else out.print(f"{undo} undone")
@@ -202,17 +198,10 @@ def run_maintain(
 
 
 @contextmanager
-def _open_runner(
-    store: str, vectors: str | None, *, embedding: bool
-) -> Iterator[MaintenanceRunner]:
-    """A maintenance runner: over the graph store alone, or with ``embedding`` the whole memory."""
+def _open_runner(store: str) -> Iterator[MaintenanceRunner]:
+    """A maintenance runner over the graph store alone."""
     with existing_store(store) as opened:
-        settings = parse_settings(read_published_settings(opened))
-        if not embedding:
-            yield MaintenanceRunner(opened, settings)
-            return
-    with CrabPath.open(store, vectors=vectors, settings=settings, create=False) as memory:
-        yield memory.maintenance.runner()
+        yield MaintenanceRunner(opened, parse_settings(read_published_settings(opened)))
 
 
 def _run_in_background(

@@ -1,4 +1,4 @@
-"""Settings of maintenance: pruning, merging, splitting, connecting and compacting.
+"""Settings of maintenance: pruning, merging, connecting and compacting.
 
 Settings of A/B trials: when a trial may be judged, and when it is ended.
 """
@@ -75,36 +75,6 @@ class MaintenanceSettings(ValidatedSettings):
         description="Metadata keys that say where a text is from; only these may differ between "
         "texts that are merged.",
     )
-    split: bool = Field(
-        default=False,
-        description="Whether every maintenance splits broad texts, which changes the ids of what "
-        "is returned; False: only on request.",
-    )
-    split_above_chars: int = Field(
-        default=6_000,
-        ge=1,
-        le=1_000_000_000,
-        description="Characters from which a text may be split.",
-    )
-    split_part_chars: int = Field(
-        default=1_500,
-        ge=1,
-        le=1_000_000_000,
-        description="Characters of a part, at most, where the text can be cut.",
-    )
-    split_min_questions: int = Field(
-        default=4,
-        ge=1,
-        le=1_000_000,
-        description="A long text without headings is split when it helped with this many questions "
-        "that are dissimilar.",
-    )
-    split_below_similarity: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="Mean cosine below which questions are dissimilar.",
-    )
     connect_neighbours: int = Field(
         default=3,
         ge=1,
@@ -123,16 +93,6 @@ class MaintenanceSettings(ValidatedSettings):
     batch_size: int = Field(
         default=5_000, ge=1, le=1_000_000_000, description="Rows that are read and changed at once."
     )
-
-    @model_validator(mode="after")
-    def _require_smaller_parts(self) -> Self:
-        if self.split_part_chars >= self.split_above_chars:
-            msg = (
-                f"MaintenanceSettings.split_part_chars ({self.split_part_chars}) must be below "
-                f"split_above_chars ({self.split_above_chars}): pass a smaller one"
-            )
-            raise InvalidInputError(msg)
-        return self
 
 
 class TrialSettings(ValidatedSettings):

@@ -162,8 +162,7 @@ class Ingest:
             # The index can find a record without text, but no edge can be derived from it.
             blank = {document.id for document in given if is_blank(document.page_content)}
             nodes = chunking.nodes(given)
-            parts = self._find_split_parts(nodes)
-            plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
+            plan = self._plan(nodes, "full", set())
             held = self.index.find_existing(plan.gone) or ()  # type: ignore[attr-defined]
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
@@ -175,13 +174,6 @@ class Ingest:
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
-
-    def _find_split_parts(self, nodes: Sequence[Node]) -> set[str]:
-        """Return ids of nodes that maintenance made by splitting stored nodes."""
-        wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
-        known = self.store.catalog.find_chunks(ids=set(wholes.values()), owners=SOURCE_OWNERS)
-        there = {node.id for node in known}
-        return {node for node, whole in wholes.items() if whole in there}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""

@@ -5,7 +5,7 @@ can be repeated with the same result.
 
 Reports of maintenance runs.
 
-Maintenance steps that merge near-duplicates and split broad texts.
+The step that merges near-duplicates.
 """
 
 import logging
@@ -46,7 +46,6 @@ from crabpath_retrievers.maintenance.prune import (
     find_faded_weights,
     select_expired_notes,
 )
-from crabpath_retrievers.maintenance.split import NodeSplitter, is_broad, split_text
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.sql_tools import split_batches
@@ -99,7 +98,6 @@ class MaintenanceReport:
 StepCounts = tuple[int, int, dict[str, int]]
 """How many items a step looked at, how many it changed, and further counts by name."""
 
-_MAX_QUESTIONS = 50  # of one document; more do not change the decision
 _PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
 
 
@@ -122,40 +120,9 @@ def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) ->
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
 
 
-def split_broad_texts(
-    store: GraphStore, rules: MaintenanceSettings, splitting: NodeSplitter | None, run: str
-) -> StepCounts:
-    """Split texts that cover several topics.
-
-    Args:
-        store: The graph store.
-        rules: When a text is too broad, and the size of its parts.
-        splitting: Embeds and indexes the parts; None if there is no embedder.
-        run: Id of the maintenance run; empty for a dry run, which calls no chat model.
-    """
-    if splitting is None:
-        return 0, 0, {"needs an embedder": 1}
-    looked = changed = made = 0
-    for long in store.duplicates.get_long_documents(rules.split_above_chars):
-        looked += 1
-        if not is_broad(
-            long.content, store.duplicates.get_query_vectors(long.id, _MAX_QUESTIONS), rules
-        ):
-            continue
-        topics = splitting.topics if run else lambda _: None
-        found = split_text(long.content, rules.split_part_chars, topics)
-        if len(found) < 2:  # noqa: PLR2004
-            continue
-        changed, made = changed + 1, made + len(found)
-        if run:
-            (node,) = store.catalog.documents([long.id]).values()
-            splitting.split(node, found, run)
-    return looked, changed, {"parts": made}
-
-
 _log = logging.getLogger(__name__)
 
-MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
+MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "connect", "compact")
 """In the order in which they run."""
 
 
@@ -173,7 +140,6 @@ class MaintenanceRunner:
         notes: Vector index of notes; None in a process without the index.
         held: Asks the vector index which of some nodes it holds; None without an index.
         sync_index: Brings the index in line with the store; safe to repeat.
-        splitting: Splits nodes; None if there is no embedder.
     """
 
     store: GraphStore
@@ -181,7 +147,6 @@ class MaintenanceRunner:
     notes: NoteMemory | None = None
     held: FindExisting | None = None
     sync_index: Callable[[], None] = _do_nothing
-    splitting: NodeSplitter | None = None
 
     def run(
         self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
@@ -242,7 +207,6 @@ class MaintenanceRunner:
             "fade": self._fade,
             "prune": self._prune,
             "merge": partial(self._merge, asked=alone),
-            "split": partial(self._split, asked=alone),
             "connect": self._connect,
             "compact": self._compact,
         }
@@ -329,12 +293,6 @@ class MaintenanceRunner:
         if run:
             self.sync_index()
         return found
-
-    def _split(self, run: str, *, asked: bool) -> StepCounts:
-        """Split broad texts, if enabled or if it is the only step."""
-        if not (asked or self.settings.maintenance.split):
-            return 0, 0, {"off": 1}
-        return split_broad_texts(self.store, self.settings.maintenance, self.splitting, run)
 
     def _connect(self, run: str) -> StepCounts:
         """Connect isolated nodes with their nearest neighbours."""

@@ -141,7 +141,6 @@ def forget_documents(
         chunks = catalog.find_chunks(sources=[text_of("source", source)], owners=_ALL_OWNERS)
         return _remove_chunks(services, chunks)
     names = texts_of(() if ids is None else ids)
-    names = [*names, *catalog.find_split_originals(names)]
     chunks = catalog.find_chunks(ids=names, documents=names, owners=_ALL_OWNERS)
     count = _remove_chunks(services, chunks)
     return count + _remove_notes(services, names)

@@ -1,8 +1,8 @@
-"""Aliases: nodes hidden from queries because others replace them after a merge or split.
+"""Aliases: nodes hidden from queries because others replace them after a merge.
 
-A near-duplicate is replaced by the node that was kept, a split document by its parts. The hidden
-node still belongs to its source, so that the same text is not added again. It has neither full text
-nor an indexed vector, and what was learned about it has moved to its targets.
+A near-duplicate is replaced by the node that was kept. The hidden node still
+belongs to its source, so that the same text is not added again. It has neither full text nor an
+indexed vector, and what was learned about it has moved to its target.
 
 Retired nodes: hidden from queries, while what was learned about them is kept.
 
@@ -25,16 +25,10 @@ REPLACED = -2
 SOURCE_OWNERS = (0, REPLACED)
 """Owners of the nodes that belong to sources, whether visible or replaced."""
 
-IS_PRIMARY_TARGET = aliases.c.position == 0
-"""Condition: the target that answers to the id of the hidden node."""
-
-IS_PART = sa.exists().where(aliases.c.target == nodes.c.key, aliases.c.kind == "split")
-"""Condition: the node is a part that maintenance split off; it belongs to no source."""
-
 
 def resolve_alias_keys(connection: sa.Connection, keys: Iterable[int]) -> dict[int, int]:
     """Keys of the nodes that answer for replaced ones, by key; other keys are left out."""
-    query = sa.select(aliases.c.node, aliases.c.target).where(IS_PRIMARY_TARGET)
+    query = sa.select(aliases.c.node, aliases.c.target)
     found: dict[int, int] = {}
     for part in split_batches(keys):
         rows = connection.execute(query.where(aliases.c.node.in_(part)))
@@ -56,10 +50,7 @@ _TARGET_IDS = CompiledSelect(
     .select_from(_HIDDEN)
     .join(aliases, aliases.c.node == _HIDDEN.c.key)
     .join(nodes, nodes.c.key == aliases.c.target)
-    .where(
-        _HIDDEN.c.id.in_(sa.bindparam("ids", expanding=True)),
-        aliases.c.position == sa.literal_column("0"),
-    )
+    .where(_HIDDEN.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 
 

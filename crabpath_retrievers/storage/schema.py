@@ -149,11 +149,9 @@ aliases = Table(
     "crabpath_aliases",
     metadata,
     Column("node", Key, primary_key=True, autoincrement=False),
-    Column("target", Key, primary_key=True, autoincrement=False),
-    # Of several targets the one at position 0 answers to the id of the hidden node.
-    Column("position", Integer, nullable=False),
-    # "merge" or "split", and the id of the maintenance run that did it.
-    Column("kind", String(8), nullable=False),
+    # The node that answers to the id of the hidden one.
+    Column("target", Key, nullable=False),
+    # Id of the maintenance run that merged them.
     Column("run", String(64), nullable=False),
     sqlite_with_rowid=False,
 )

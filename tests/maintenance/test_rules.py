@@ -1,4 +1,4 @@
-"""What is broad, faded, lonely, doubled or to die, by hand; no store is needed to say so."""
+"""What is faded, lonely, doubled or to die, by hand; no store is needed to say so."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.changes.maintenance import MergePair
-from crabpath_retrievers.core.graph import EdgeKind, Node, effective_weight
+from crabpath_retrievers.core.graph import EdgeKind, effective_weight
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
 from crabpath_retrievers.maintenance.prune import (
@@ -18,7 +18,6 @@ from crabpath_retrievers.maintenance.prune import (
     find_faded_weights,
     select_expired_notes,
 )
-from crabpath_retrievers.maintenance.split import find_no_topics, is_broad, make_parts, split_text
 from crabpath_retrievers.storage.read.maintenance import (
     DocumentText,
     LearnedWeight,
@@ -26,61 +25,6 @@ from crabpath_retrievers.storage.read.maintenance import (
 )
 
 RULES = MaintenanceSettings()
-PLAIN = " ".join(f"Sentence number {n} tells of topic {n // 10}." for n in range(30))
-HEADED = "Intro.\n\n# Cats\n\n" + "Cats sleep. " * 30 + "\n\n# Dogs\n\n" + "Dogs bark. " * 30
-APART = list(np.eye(4, dtype=np.float32))
-
-
-@pytest.mark.parametrize(
-    ("text", "questions", "broad"),
-    [
-        (HEADED, [], True),
-        (PLAIN, [], False),
-        (HEADED.replace("# Dogs", "Dogs"), [], False),
-        (PLAIN, APART, True),
-        (PLAIN, APART[:3], False),
-        (PLAIN, [APART[0]] * 6, False),
-    ],
-    ids=["two headings", "none", "one heading", "four questions", "three", "all the same"],
-)
-def test_headings_and_questions_that_have_nothing_in_common_are_broad(text, questions, broad):
-    assert is_broad(text, questions, RULES) is broad
-
-
-@pytest.mark.parametrize("text", [HEADED, PLAIN, "word " * 900, "x" * 3000])
-@pytest.mark.parametrize("size", [100, 400])
-def test_a_text_is_cut_into_every_word_once_and_in_order(text, size):
-    found = split_text(text, size, find_no_topics)
-    assert len(found) > 1
-    assert "".join("".join(part.text.split()) for part in found) == "".join(text.split())
-    assert all(0 < len(part.text) <= size for part in found)
-
-
-def test_a_text_is_cut_at_headings_first():
-    """Each part stands under its own; small sections stay together."""
-    found = split_text(HEADED, 500, find_no_topics)
-    assert [part.heading for part in found] == ["Cats", "Dogs"]
-    assert found[0].text.startswith("Intro.")
-    small = "# A\n\nx\n\n# B\n\ny\n"
-    assert split_text(small, 500, find_no_topics) == split_text(small, 5_000, find_no_topics)
-
-
-def test_a_model_says_where_topics_begin():
-    """Its numbers are taken as far as they can be meant."""
-    found = split_text(PLAIN, 5_000, lambda _: [10, 20, 20, 99, -1])
-    assert [part.text.split()[2] for part in found] == ["0", "10", "20"]
-    assert [word for part in found for word in part.text.split()] == PLAIN.split()
-
-
-def test_parts_may_be_mentioned_by_their_headings():
-    """By all of them; the first also by the names of the whole."""
-    text = "# Cats\n\nx\n\n# Dogs\n\ny\n\n# Fish\n\n" + "Fish swim. " * 20
-    whole = Node("pets", "pets", "pets.md", text, title="Pets", metadata={"aliases": ["Animals"]})
-    first, *_, last = make_parts(whole, split_text(text, 150, find_no_topics))
-    assert set(first.names) == {"cats", "dogs", "pets", "animals"}
-    assert (set(last.names), last.title) == ({"fish"}, "Pets › Fish")
-
-
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
 
 

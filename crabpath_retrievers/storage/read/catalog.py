@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.aliases import (
-    IS_PART,
     REPLACED,
     RETIRED,
     SOURCE_OWNERS,
@@ -20,7 +19,6 @@ from crabpath_retrievers.storage.aliases import (
 )
 from crabpath_retrievers.storage.schema import (
     addresses,
-    aliases,
     contents,
     edges,
     index_deletions,
@@ -104,13 +102,9 @@ _SAMPLE = CompiledSelect(
         )
     )
 )
-_KNOWN = (
-    sa.select(
-        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
-    )
-    .join(contents, contents.c.node == nodes.c.key)
-    .where(~IS_PART)
-)
+_KNOWN = sa.select(
+    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+).join(contents, contents.c.node == nodes.c.key)
 _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
@@ -162,8 +156,6 @@ class Catalog(Queries):
         owners: Collection[int] = (0,),
     ) -> list[StoredChunk]:
         """Chunks with these ids, of these documents or from these sources; no notes.
-
-        Documents that maintenance split are included, their parts are not.
 
         Args:
             ids: Ids of chunks.
@@ -220,7 +212,7 @@ class Catalog(Queries):
 
     def all_ids(self) -> list[str]:
         """Ids of all chunks that belong to a source; scans the corpus."""
-        query = sa.select(nodes.c.id).where(nodes.c.owner.in_(SOURCE_OWNERS), ~IS_PART)
+        query = sa.select(nodes.c.id).where(nodes.c.owner.in_(SOURCE_OWNERS))
         return self._scalars(query)
 
     def chunk_ids(self) -> list[str]:
@@ -282,18 +274,6 @@ class Catalog(Queries):
     def find_aliased(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that belong to replaced nodes."""
         return set(self.resolve_aliases(ids))
-
-    def find_split_originals(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the nodes that maintenance split into these parts."""
-        part = nodes.alias()
-        query = (
-            sa.select(nodes.c.id)
-            .join(aliases, aliases.c.node == nodes.c.key)
-            .join(part, part.c.key == aliases.c.target)
-            .where(aliases.c.kind == "split")
-            .distinct()
-        )
-        return [whole for (whole,) in self._rows_in(query, part.c.id, ids)]
 
     def get_index_deletions(self) -> list[str]:
         """Ids whose vectors must still be deleted from the index."""

@@ -139,10 +139,9 @@ _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
-_IS_PRIMARY = aliases.c.position == 0
 _KEYS = CompiledSelect(
     sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
-    .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
+    .select_from(nodes.outerjoin(aliases, aliases.c.node == nodes.c.key))
     .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _WEIGHTS = CompiledSelect(

@@ -1,22 +1,21 @@
 """The journal of changes: what each did, and the row images by which it is undone.
 
 A row image is a row before and after. Everything that can be undone from the journal is stored as
-images: dropped weights, added edges, merges and splits, knobs. Undo keeps what changed since.
+images: dropped weights, added edges, merges, knobs. Undo keeps what changed since.
 """
 
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.aliases import resolve_alias_keys
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES
-from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys, split_batches
+from crabpath_retrievers.storage.sql_tools import find_existing_keys, split_batches
 from crabpath_retrievers.storage.write.learned import add_credit
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -231,29 +230,26 @@ EpisodeChange = tuple[str, str, str]
 """An episode: its id, and its credit before and after, as JSON."""
 
 
-def transfer_episode_credit(
-    tx: Transaction, old: str, heir: Callable[[Vector], str]
-) -> list[EpisodeChange]:
+def transfer_episode_credit(tx: Transaction, old: str, heir: str) -> list[EpisodeChange]:
     """Transfer the credit of a document in all episodes to another one.
 
     Args:
         tx: The transaction.
         old: Id of the document.
-        heir: Gives the id of the other document for the unit query vector of an episode,
-            shape ``[d]``.
+        heir: Id of the other document.
 
     Returns:
         The episodes that were changed.
     """
     episodes = s.episodes.c
     named = episodes.documents.contains(json.dumps(old), autoescape=True)
-    query = sa.select(episodes.id, episodes.documents, episodes.embedding).where(named)
+    query = sa.select(episodes.id, episodes.documents).where(named)
     found: list[EpisodeChange] = []
-    for identity, text, embedding in tx.run(query).all():
+    for identity, text in tx.run(query).all():
         documents = json.loads(text)
         if old in documents:
-            credit, new = documents.pop(old), heir(decode_vector(embedding))
-            after = json.dumps({**documents, new: documents.get(new, 0.0) + credit})
+            credit = documents.pop(old)
+            after = json.dumps({**documents, heir: documents.get(heir, 0.0) + credit})
             found.append((identity, text, after))
     _write_documents(tx, [(identity, after) for identity, _, after in found])
     return found
@@ -281,13 +277,13 @@ def _write_documents(tx: Transaction, rows: Sequence[tuple[str, str]]) -> None:
 
 
 def redact_journal(tx: Transaction, namespace: int) -> None:
-    """Remove a namespace, whose episodes are deleted already, from undo data of merges and splits.
+    """Remove a namespace, whose episodes are deleted already, from undo data of merges.
 
     Other rows of the journal concern one namespace, with which they are deleted.
     """
     journal = s.journal.c
     query = sa.select(journal.sequence, journal.inverse)
-    of_all = journal.change.in_(("merge_nodes", "split_node"))
+    of_all = journal.change == "merge_nodes"
     for sequence, text in tx.run(query.where(of_all, journal.inverse != "")).all():
         inverse = json.loads(text)
         images = [image for image in inverse.get("images", ()) if not _concerns(image, namespace)]

@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.aliases import resolve_alias_keys
 from crabpath_retrievers.storage.read.maintenance import build_run_condition, find_awaited_turns
 from crabpath_retrievers.storage.read.turns import build_trial_key
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.aliases import undo_merge, undo_split
+from crabpath_retrievers.storage.write.aliases import undo_merge
 from crabpath_retrievers.storage.write.journal import (
     RowChange,
     get_primary_key,
@@ -27,7 +27,7 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 
 _EDGE = ("source", "target", "kind")
 _ENDS = ("source", "target")
-_UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
+_UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
@@ -110,8 +110,6 @@ def undo_maintenance(tx: Transaction, change: m.UndoMaintenance) -> None:
         inverse = _parse_inverse(row.inverse, change.run)
         if row.change == "merge_nodes":
             undo_merge(tx, change.run, inverse)
-        elif row.change == "split_node":
-            undo_split(tx, inverse)
         else:
             images = _resolve_aliases(tx, inverse["images"])
             restore_rows(tx, images)

@@ -1,7 +1,7 @@
 """Merge what was learned about a node into the nodes that replace it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -11,9 +11,6 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_node_columns
 from crabpath_retrievers.storage.write.journal import Row, RowChange, get_primary_key, read_rows
 from crabpath_retrievers.storage.write.transaction import Transaction
-
-TargetOf = Callable[[int], int]
-"""Key of the node that takes over an edge, by the key of its other end; 0 for node counters."""
 
 _LEARNED = [kind.value for kind in LEARNED_KINDS]
 _EDGE = ("source", "target", "kind")
@@ -45,14 +42,14 @@ def choose_weight(candidates: Sequence[WeightRow]) -> WeightRow:
 
 
 def compute_merge(
-    tx: Transaction, old: int, heir: TargetOf, *, textual: bool = False
+    tx: Transaction, old: int, heir: int, *, textual: bool = False
 ) -> list[RowChange]:
     """Compute the row changes that move everything learned about a node; nothing is written.
 
     Args:
         tx: The transaction.
         old: Key of the node.
-        heir: Gives the key of the node that takes over each edge.
+        heir: Key of the node that takes it over.
         textual: Whether structural edges move, too.
     """
     edges = _read_rows_of(tx, "edges", old)
@@ -80,7 +77,7 @@ def _read_rows_of(tx: Transaction, table: str, key: int) -> list[Row]:
     return [found[key] for key in sorted(found)]
 
 
-def _merge_counters(tx: Transaction, table: str, old: int, heir: TargetOf) -> list[RowChange]:
+def _merge_counters(tx: Transaction, table: str, old: int, heir: int) -> list[RowChange]:
     rows = _read_rows_of(tx, table, old)
     regrouped = _group_by_new_key(table, rows, old, heir)
     existing = read_rows(tx, table, regrouped)
@@ -96,7 +93,7 @@ def _merge_counters(tx: Transaction, table: str, old: int, heir: TargetOf) -> li
 
 
 def _merge_weights(
-    tx: Transaction, old: int, heir: TargetOf, floors: Mapping[tuple[Any, ...], float]
+    tx: Transaction, old: int, heir: int, floors: Mapping[tuple[Any, ...], float]
 ) -> list[RowChange]:
     rows, moves = (_read_rows_of(tx, table, old) for table in ("overlay", "weight_changes"))
     regrouped = _group_by_new_key("overlay", rows, old, heir)
@@ -169,18 +166,16 @@ class _DecayState(NamedTuple):
 
 
 def _group_by_new_key(
-    table: str, rows: Sequence[Row], old: int, heir: TargetOf
+    table: str, rows: Sequence[Row], old: int, heir: int
 ) -> dict[tuple[Any, ...], tuple[list[Row], list[Row]]]:
     """Rows with their new keys, and before, by new key; edges of a node to itself are dropped."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for row in rows:
         new = dict(row)
         if "node" in row:
-            new["node"] = heir(0)
+            new["node"] = heir
         else:
-            for end, other in (("source", "target"), ("target", "source")):
-                if row[end] == old:
-                    new[end] = heir(row[other])
+            new |= {end: heir for end in ("source", "target") if row[end] == old}
         if "node" in row or new["source"] != new["target"]:
             incoming, former = found[get_primary_key(table, new)]
             incoming.append(new)

@@ -55,9 +55,6 @@ def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
     rows |= {node: _build_queue_row(node, "remove") for node in change.removed}
     rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
     rows |= {node.id: _build_staged_row(node) for node in change.nodes}
-    for whole, pieces, run in change.splits:
-        text = json.dumps({"pieces": pieces, "run": run})
-        rows[whole] = _build_queue_row(whole, "split", text)
     tx.delete_in(s.staging.c.id, rows)
     tx.add(s.staging, list(rows.values()))
 
