@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -186,7 +187,7 @@ class RetrievalPipeline:
             read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
             policy=self.settings.policy,
             recalled=max((hit.again for hit in hits), default=0.0),
-            tried=lambda: self.models.list_tried_actions(vector, clock, query.task_type),
+            tried=cache(lambda: self.models.list_tried_actions(vector, clock, query.task_type)),
         )
         walker = Walker(
             request,

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.turn import LazySteps, PathEdge, ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 
@@ -101,7 +101,7 @@ def build_turn(
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
-        steps=LazySteps(walk.decisions),
+        steps=walk.steps,
         visited=tuple(visit.head.id for visit in walk.visits.values()),
         returned=tuple(ranked),
         guardrails=tuple(head.id for head, _ in walk.inhibition.values()),

@@ -27,6 +27,7 @@ from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     Decider,
     Hop,
+    LazySteps,
     ModelUsage,
     PathEdge,
     WalkStep,
@@ -87,6 +88,11 @@ class Walk:
     usage: ModelUsage = field(default_factory=ModelUsage)
     notes: list[str] = field(default_factory=list)
     chosen: set[int] = field(default_factory=set)
+
+    @property
+    def steps(self) -> LazySteps:
+        """Records of the decisions, built when they are first read."""
+        return LazySteps(self.decisions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Memories are believed as far as what they bring is used."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.reliability import (
-    ADVICE_FEATURE,
-    Reliability,
-    measure_advice,
-    measure_memories,
-)
+from crabpath_retrievers.core.reliability import Reliability, measure_memories
 from crabpath_retrievers.core.turn import ReturnedDocument
 
 SUMS = st.floats(0, 1000, allow_nan=False)
@@ -59,46 +53,3 @@ def test_only_documents_with_credit_of_their_own_count(turn_of):
         "returned": (0.5, 1.0),
         "episode": (0.25, 0.25),
     }
-
-
-def returned(advice, probability=0.5):
-    """A document that was ranked with this advice."""
-    return ReturnedDocument(
-        "a", probability, "seed", (), {ADVICE_FEATURE: advice} if advice else {}
-    )
-
-
-@pytest.mark.parametrize(
-    ("advice", "used", "right"), [(1.0, 1.0, True), (-1.0, 0.0, True), (1.0, 0.0, False)]
-)
-def test_advice_earns_by_what_it_foretells(turn_of, advice, used, right):
-    turn = replace(turn_of(), returned=(returned(advice),))
-    won, lost = measure_advice([(turn, Credit(1.0, 1.0, {"a": used}))], 1.0, 0.0)[ADVICE_FEATURE]
-    gain = math.log(2.0) - math.log1p(math.exp(-1.0 if right else 1.0))
-    assert (won, lost) == pytest.approx((max(0.0, gain), max(0.0, -gain)))
-
-
-def test_what_advice_did_to_the_probability_is_taken_out_first(turn_of):
-    plain = replace(turn_of(), returned=(returned(1.0, 0.5),))
-    moved = replace(turn_of(), returned=(returned(1.0, 1.0 / (1.0 + math.exp(-0.5))),))
-    credit = Credit(1.0, 1.0, {"a": 1.0})
-    assert measure_advice([(moved, credit)], 1.0, 0.5)[ADVICE_FEATURE] == pytest.approx(
-        measure_advice([(plain, credit)], 1.0, 0.0)[ADVICE_FEATURE]
-    )
-
-
-def test_documents_without_advice_or_of_unknown_use_say_nothing(turn_of):
-    inferred = Credit(1.0, 1.0, {"a": 0.0}, frozenset("a"))
-    for item, credit in (
-        (returned(0.0), Credit(1.0, 1.0, {"a": 1.0})),
-        (returned(1.0), Credit(1.0)),
-        (returned(1.0), inferred),
-    ):
-        assert measure_advice([(replace(turn_of(), returned=(item,)), credit)], 1.0, 0.0) == {}
-
-
-def test_advice_is_believed_once_it_proved_right():
-    assert Reliability().get_advice_weight() == pytest.approx(0.0474, abs=1e-4)
-    assert Reliability({ADVICE_FEATURE: (3.0, 0.0)}).get_advice_weight() == pytest.approx(0.5)
-    assert Reliability({ADVICE_FEATURE: (20.0, 5.0)}).get_advice_weight() > 0.99
-    assert Reliability({ADVICE_FEATURE: (0.0, 1e6)}).get_advice_weight() == pytest.approx(0.0)

@@ -11,7 +11,6 @@ from crabpath_retrievers.core.graph import (
     Candidate,
     EdgeKind,
     NodeHead,
-    OutgoingEdge,
     Tier,
     WalkEdge,
 )
@@ -37,8 +36,7 @@ def make_head(key, mentions=0, text=""):
 
 def make_arrival(target, kind, strength, hop, source=HIDDEN):
     """A pointer of this kind, from a node that is no candidate unless told."""
-    pointer = OutgoingEdge(source, target, kind, 0.5, 0.5)
-    return WalkEdge(make_head(source), pointer, 0.5, 0.0, Tier.HABITUAL, strength, hop)
+    return WalkEdge(make_head(source), target, kind, 0.5, 0.0, Tier.HABITUAL, strength, hop)
 
 
 def compute_matrix(hits, *arrivals, inhibition=None, sources=EVEN, asked=ASKED):
@@ -124,8 +122,8 @@ def test_features_of_one_hit(hit, arrivals, expected):
 )
 def test_what_feedback_moved_counts_beyond_what_chance_moves(moved, trained):
     """Beyond 0.1, times the energy of its source: 0.2 / 0.5 here."""
-    pointer = OutgoingEdge(HIDDEN, make_head(1), EdgeKind.LINK, 0.4 + moved, 0.4)
-    come = WalkEdge(make_head(HIDDEN), pointer, 0.5, 0.0, Tier.HABITUAL, 0.2, 1)
+    node, link = make_head(1), EdgeKind.LINK
+    come = WalkEdge(make_head(HIDDEN), node, link, 0.5, 0.0, Tier.HABITUAL, 0.2, 1, change=moved)
     found = compute_row(Candidate(make_head(1), 0.0), come)
     assert found.get("trained", 0.0) == pytest.approx(trained)
 

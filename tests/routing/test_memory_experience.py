@@ -87,8 +87,8 @@ def test_without_regions_there_is_no_experience(listen, namespace):
     assert not any(router.experience)
 
 
-def test_router_and_ranker_share_one_reading(listen, namespace, monkeypatch):
-    """The counts of a query are read once, and not at all before anything was learned."""
+def test_the_counts_are_read_for_a_router_that_asks(listen, namespace, monkeypatch):
+    """Once per query, and not at all before anything was learned."""
     memory, _ = listen()
     regions, reads = memory.store.regions, []
     read = regions.get_transitions

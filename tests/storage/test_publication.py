@@ -59,7 +59,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     """After removal every table but the journal and the trash is as before the node came."""
     graph.publish(make("a", "one two", title="Stays"))
     before = graph.contents(without=("journal", "index_deletions"))
-    frequencies = store.walk.get_frequencies(["one", "two", "three"])
+    frequencies = store.walk.read_facts("a", ["one", "two", "three"])
     new = make("b", "two three", title="Goes Away", addresses=("x",), references=("y",))
     (b,) = graph.publish(new)
     (a,) = graph.keys("a")
@@ -70,7 +70,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     after = graph.contents(without=("journal", "index_deletions"))
     assert after.pop(tables.namespaces.name) != before.pop(tables.namespaces.name)  # it learned
     assert after == before
-    assert store.walk.get_frequencies(["one", "two", "three"]) == frequencies
+    assert store.walk.read_facts("a", ["one", "two", "three"]) == frequencies
     assert store.fulltext.phrase(["three"], 5) == []
 
 

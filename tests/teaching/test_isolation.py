@@ -40,7 +40,7 @@ def read_corpus(memory):
         rows,
         meta,
         store.catalog.all_ids(),
-        store.walk.get_frequencies(["ci", "skip"]),
+        store.walk.read_facts("?", ["ci", "skip"]),
         clock.notes,
     )
 
@@ -112,7 +112,7 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
     memory._services.ingest.recover()
     assert memory.store.notes.get_facts([secret]) == []
     assert asker.ask("Public text.", "bob").documents[0].node.content == "Public text."
-    assert memory.store.walk.get_frequencies(["hotfixes", "public"])[0] == {"public": 1}
+    assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
 
 

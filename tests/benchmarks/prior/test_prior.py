@@ -17,7 +17,6 @@ from crabpath_retrievers.core.graph import (
     Candidate,
     EdgeKind,
     NodeHead,
-    OutgoingEdge,
     Tier,
     WalkEdge,
 )
@@ -41,10 +40,10 @@ def made_up(count, seed=0):
     for _ in range(count):
         similarity, name, back = rng.random((3, 30))
         hits = [Candidate(head(i), similarity[i], name=name[i]) for i in range(30)]
-        pointers = [OutgoingEdge(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
+        kind = EdgeKind.MENTIONED_BY
         arrivals = [
-            WalkEdge(head(99), pointer, 0.5, 0.0, Tier.HABITUAL, b, 1)
-            for pointer, b in zip(pointers, back, strict=True)
+            WalkEdge(head(99), hit.head, kind, 0.5, 0.0, Tier.HABITUAL, b, 1)
+            for hit, b in zip(hits, back, strict=True)
         ]
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
