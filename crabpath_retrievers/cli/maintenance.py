@@ -352,9 +352,6 @@ def _show_tuning(report: TuneReport, *, as_json: bool) -> None:
         out.print(f"{step.knob} {would} from {step.before:g} to {step.after:g}: {escape(step.why)}")
     if not report.adjustments:
         out.print(f"nothing to turn{f': {report.note}' if report.note else ''}")
-    if report.snapshot:
-        state = "was restored" if report.restored else "can be restored"
-        out.print(f"snapshot {report.snapshot} of the last good state {state}")
     _print_knobs(report.knobs.to_dict())
     if report.run:
         out.print(f"[dim]undo it with: crabpath maintain --undo {report.run}[/dim]")
