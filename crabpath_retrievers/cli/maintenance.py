@@ -171,7 +171,7 @@ def run_maintain(
     store: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what has faded, merge duplicates, connect isolated nodes, bound the logs."""
+    """Remove what has faded, connect isolated nodes, bound the logs."""
     pause = None if every is None else _parse_interval(every)
     with _open_runner(store) as runner:
         if undo is not None:

@@ -1,4 +1,4 @@
-"""Settings of maintenance: pruning, merging, connecting and compacting.
+"""Settings of maintenance: pruning, connecting and compacting.
 
 Settings of A/B trials: when a trial may be judged, and when it is ended.
 """
@@ -6,13 +6,8 @@ Settings of A/B trials: when a trial may be judged, and when it is ended.
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from crabpath_retrievers.config.base import Texts, ValidatedSettings
+from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.errors import InvalidInputError
-
-_LOCATION_KEYS = (
-    *("source", "title", "path", "file_path", "file_name", "filename", "url", "page", "page_label"),
-    *("start_index", "authority", "merged_from"),
-)
 
 
 class MaintenanceSettings(ValidatedSettings):
@@ -59,21 +54,6 @@ class MaintenanceSettings(ValidatedSettings):
         ge=-1000,
         le=1000,
         description="δ: taken from that score per ``min_age_turns`` turns since the last use.",
-    )
-    merge: bool = Field(
-        default=True,
-        description="Whether every maintenance merges near-duplicates; False: only on request.",
-    )
-    merge_similarity: float = Field(
-        default=0.97,
-        ge=0,
-        le=1,
-        description="Least cosine of two texts, equal word by word, that are merged.",
-    )
-    location_keys: Texts = Field(
-        default=_LOCATION_KEYS,
-        description="Metadata keys that say where a text is from; only these may differ between "
-        "texts that are merged.",
     )
     connect_neighbours: int = Field(
         default=3,

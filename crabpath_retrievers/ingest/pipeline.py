@@ -39,7 +39,6 @@ from crabpath_retrievers.ingest.chunking import (
 from crabpath_retrievers.ingest.identity import assign_stored_ids, find_id_conflicts
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.aliases import REPLACED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import Embedder
@@ -259,19 +258,15 @@ class Ingest:
             ids=[node.id for node in nodes],
             documents={node.document for node in nodes} - growing,
             sources=sources,
-            owners=SOURCE_OWNERS,
         )
         digests = {node.digest for node in nodes if node.document in growing}
         found += catalog.find_by_digest(growing, digests)
         known = {node.id: node for node in found}
         others = find_id_conflicts(nodes, known)
-        known |= {
-            node.id: node
-            for node in catalog.find_chunks(ids=map(make_metadata_id, others), owners=SOURCE_OWNERS)
-        }
+        known |= {node.id: node for node in catalog.find_chunks(ids=map(make_metadata_id, others))}
         names = [i for node in others for i in (node.id, make_metadata_id(node))]
         kept = [i for i in names if i in known and known[i].document in growing]
-        return assign_stored_ids(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
+        return assign_stored_ids(nodes, known, catalog.documents(kept)), known
 
     def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
@@ -374,8 +369,7 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
         if ids:
-            kept = self.store.catalog.find_aliased(ids) if self._is_foreign else ()
-            self.index.delete([node for node in ids if node not in kept])
+            self.index.delete(ids)
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:

@@ -15,8 +15,8 @@ from crabpath_retrievers.ingest.chunking import make_embedding_text
 from crabpath_retrievers.ingest.identity import has_caller_id, replace_taken_ids
 from crabpath_retrievers.ingest.match import get_untitled_text, match_texts
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 MIN_SIMILARITY = 0.92
@@ -240,7 +240,7 @@ class Sync:
         )
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
-        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_sort_key)
+        old = sorted(catalog.documents(vanished).values(), key=_sort_key)
         retired = catalog.find_retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
@@ -258,9 +258,7 @@ class Sync:
         """Find the stored nodes in scope, and those of the given documents."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
-        found = catalog.find_chunks(
-            documents=documents, sources=scope.sources, owners=SOURCE_OWNERS
-        )
+        found = catalog.find_chunks(documents=documents, sources=scope.sources)
         for root in scope.roots:
             found += catalog.find_under_source(root)
         untouched = scope.untouched
@@ -288,9 +286,7 @@ class Sync:
         ]
         added = [_require_current(section) for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
-        taken = catalog.find_chunks(
-            ids=[node.id for node in added], owners=(*SOURCE_OWNERS, RETIRED)
-        )
+        taken = catalog.find_chunks(ids=[node.id for node in added], owners=(0, RETIRED))
         fresh = replace_taken_ids(added, {node.id for node in taken})
         gone = tuple(section.node.id for section in plan.sections_with("removed"))
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)

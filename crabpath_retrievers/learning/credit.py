@@ -105,25 +105,11 @@ class CreditAssigner:
         Feedback without a turn is about the turns of a time window that ends when it was given,
         however late it is applied.
         """
-        stored = stored._replace(feedback=self._resolve_aliases(stored.feedback))
         is_named = stored.feedback.turn_id is not None
         candidates = self._find_turn(stored) if is_named else self._find_recent_turns(stored)
         if isinstance(candidates, str):
             return CreditAssignment(note=candidates)
         return self._credit_turns(stored.feedback, candidates)
-
-    def _resolve_aliases(self, feedback: Feedback) -> Feedback:
-        """Replace ids of merged documents in the feedback by those of their targets."""
-        is_named = (*(feedback.used or ()), *(feedback.unused or ()))
-        aliases = self.store.catalog.resolve_aliases(is_named) if is_named else {}
-        if not aliases:
-            return feedback
-        used, unused = (
-            None if ids is None else tuple(dict.fromkeys(aliases.get(i, i) for i in ids))
-            for ids in (feedback.used, feedback.unused)
-        )
-        remaining = unused and tuple(node for node in unused if node not in (used or ()))
-        return replace(feedback, used=used, unused=remaining)
 
     def _find_turn(self, stored: StoredFeedback) -> list[StoredTurn] | str:
         turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace

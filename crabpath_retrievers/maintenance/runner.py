@@ -4,8 +4,6 @@ A step starts from the stored state, so the next run finishes what a killed run 
 can be repeated with the same result.
 
 Reports of maintenance runs.
-
-The step that merges near-duplicates.
 """
 
 import logging
@@ -19,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes.maintenance import (
     CompactJournal,
@@ -27,8 +24,6 @@ from crabpath_retrievers.core.changes.maintenance import (
     ConnectNodes,
     DroppedWeight,
     DropWeights,
-    MergeNodes,
-    MergePair,
     UndoMaintenance,
 )
 from crabpath_retrievers.core.changes.notes import RemoveNotes
@@ -39,7 +34,6 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLo
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.health.measure import measure_health
-from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
 from crabpath_retrievers.maintenance.prune import (
     FadedWeights,
     ProbationNote,
@@ -98,31 +92,9 @@ class MaintenanceReport:
 StepCounts = tuple[int, int, dict[str, int]]
 """How many items a step looked at, how many it changed, and further counts by name."""
 
-_PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
-
-
-def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
-    """Merge near-duplicates, each group into one or more of its nodes.
-
-    Args:
-        store: The graph store.
-        rules: Least cosine of duplicates, and metadata keys that may differ.
-        run: Id of the maintenance run; empty for a dry run.
-    """
-    looked, groups = group_same_texts(
-        store.duplicates.iterate_texts(rules.batch_size), rules.location_keys
-    )
-    pairs: list[MergePair] = []
-    for keys in groups:
-        pairs += plan_merges(store.duplicates.get_candidates(keys).values(), rules.merge_similarity)
-    for part in split_batches(pairs, _PAIRS_PER_TRANSACTION) if run else ():
-        store.apply([MergeNodes(run, tuple(part))])
-    return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
-
-
 _log = logging.getLogger(__name__)
 
-MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "connect", "compact")
+MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "connect", "compact")
 """In the order in which they run."""
 
 
@@ -206,7 +178,6 @@ class MaintenanceRunner:
             "autotune": partial(self._run_autotuner, asked=alone),
             "fade": self._fade,
             "prune": self._prune,
-            "merge": partial(self._merge, asked=alone),
             "connect": self._connect,
             "compact": self._compact,
         }
@@ -284,15 +255,6 @@ class MaintenanceRunner:
                 if self.notes is not None:
                     self.notes.remove(clock.key, gone)
         return looked, changed
-
-    def _merge(self, run: str, *, asked: bool) -> StepCounts:
-        """Merge near-duplicates, if enabled or if it is the only step."""
-        if not (asked or self.settings.maintenance.merge):
-            return 0, 0, {"off": 1}
-        found = merge_duplicates(self.store, self.settings.maintenance, run)
-        if run:
-            self.sync_index()
-        return found
 
     def _connect(self, run: str) -> StepCounts:
         """Connect isolated nodes with their nearest neighbours."""

@@ -27,8 +27,8 @@ from crabpath_retrievers.ingest.files import SourceFolder, read_folder, require_
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan, SyncScope
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
@@ -36,7 +36,7 @@ from crabpath_retrievers.vectors.opening import wrapped_store
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
 
-_ALL_OWNERS = (*SOURCE_OWNERS, RETIRED)  # forget deletes retired and merged chunks, too
+_ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
@@ -44,16 +44,13 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
     services.require_open()
     store, names = services.store, texts_of(ids)
     owner = store.walk.get_clock(namespace_of(namespace)).key
-    aliases = store.catalog.resolve_aliases(names)
-    nodes = store.catalog.documents(
-        list(dict.fromkeys(aliases.get(name, name) for name in names)), namespace=owner
-    )
-    missing = [name for name in names if aliases.get(name, name) not in nodes]
+    nodes = store.catalog.documents(list(dict.fromkeys(names)), namespace=owner)
+    missing = [name for name in names if name not in nodes]
     chunks: dict[str, list[str]] = {}
     for chunk in sorted(store.catalog.find_chunks(documents=missing), key=lambda row: row.position):
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
-    wanted = chain.from_iterable(chunks.get(name, [aliases.get(name, name)]) for name in names)
+    wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
     return [
         Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
         for node in (nodes[name] for name in dict.fromkeys(wanted) if name in nodes)

@@ -32,10 +32,9 @@ class MemoryMaintenance:
             steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
                 ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
                 decayed back to their prior), ``prune`` (faded edges that learning alone had
-                created; notes on probation that no later feedback supported), ``merge`` (documents
-                that say the same), ``connect`` (nodes without incoming edges, with their nearest
-                neighbours) and ``compact`` (records of turns and rows of the journal beyond those
-                that are kept). They run in this order.
+                created; notes on probation that no later feedback supported), ``connect`` (nodes
+                without incoming edges, with their nearest neighbours) and ``compact`` (records of
+                turns and rows of the journal beyond those that are kept). They run in this order.
             dry_run: Only report what would change.
 
         Raises:

@@ -1,7 +1,5 @@
 """Queries to a memory: the steps of one, its feature values, and its explanation."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from crabpath_retrievers.core.driver import Operations, perform
@@ -23,8 +21,6 @@ def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Oper
     query = validate_query(text, options)
     if not services.identity.fits(query.vector):
         yield from perform(services.identity.verify, query.vector)
-    if query.candidate_ids or query.seed_ids:
-        query = yield from perform(_resolve_ids, services, query)
     random = None if query.explore is False else _generator(query.explore)
     answer = yield from services.retrieval.steps(query, explore=random)
     if services.recorder.is_backlog_due():
@@ -37,20 +33,6 @@ def validate_query(text: str, options: QueryOptions) -> Query:
     if (vector := options.get("vector")) is not None:
         options = {**options, "vector": to_unit_vector(vector)}
     return Query.from_options(text, **options)
-
-
-def _resolve_ids(services: Services, query: Query) -> Query:
-    """The query with ids of merged documents replaced by the ids of those that answer for them."""
-    aliases = services.store.catalog.resolve_aliases(
-        (*(query.candidate_ids or ()), *query.seed_ids)
-    )
-    if not aliases:
-        return query
-    seeds = tuple(aliases.get(node, node) for node in query.seed_ids)
-    candidates = query.candidate_ids
-    if candidates is not None:
-        candidates = list(dict.fromkeys(aliases.get(node, node) for node in candidates))
-    return replace(query, seed_ids=seeds, candidate_ids=candidates)
 
 
 def _generator(seed: int) -> np.random.Generator:

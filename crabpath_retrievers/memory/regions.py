@@ -174,8 +174,6 @@ class MemoryRegions:
             services.identity.verify()
             return [EpisodeState(vector) for vector in services.embedder.documents(observed)]
         values = [to_storable(s) if isinstance(s, str) else s for s in _as_list(states, "states")]
-        aliases = services.store.catalog.resolve_aliases([s for s in values if isinstance(s, str)])
-        values = [aliases.get(s, s) if isinstance(s, str) else s for s in values]
         vectors = self._vectors([s for s in values if isinstance(s, str)], namespace)
         checked = [
             EpisodeState(vectors[s], s) if isinstance(s, str) else EpisodeState(to_unit_vector(s))

@@ -6,6 +6,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,6 +29,7 @@ from crabpath_retrievers.rerank.ranker import (
     select_within_budget,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
+from crabpath_retrievers.retrieval.repeats import find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.turn_builder import (
     build_turn,
@@ -239,8 +241,12 @@ class RetrievalPipeline:
             if remaining is not found:
                 found = remaining
                 ranked = self._rank(found)
-        ids = [item.node for item in ranked]
-        documents = self.store.catalog.documents(ids, namespace=clock.key)
+        documents = self._read_documents(ranked, clock.key)
+        if query.candidate_ids is None:
+            while repeats := self._find_repeats(ranked, documents, found):
+                found = self._leave_out(repeats, found)
+                ranked = self._rank(found)
+                documents = self._read_documents(ranked, clock.key)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -303,6 +309,28 @@ class RetrievalPipeline:
             for i in chosen
         ]
 
+    def _read_documents(
+        self, ranked: Sequence[ReturnedDocument], namespace: int
+    ) -> dict[str, Node]:
+        return self.store.catalog.documents([item.node for item in ranked], namespace=namespace)
+
+    def _find_repeats(
+        self,
+        ranked: Sequence[ReturnedDocument],
+        documents: Mapping[str, Node],
+        found: _Candidates,
+    ) -> set[str]:
+        """Ids of documents that say what one ranked before them says."""
+        vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
+        return find_repeats([documents[r.node] for r in ranked if r.node in documents], vectors)
+
+    def _leave_out(self, gone: AbstractSet[str], found: _Candidates) -> _Candidates:
+        """The candidates without these documents."""
+        pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        walk, information = found.walk, found.seeds.information
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
+        return replace(found, evidence=evidence)
+
     def _remove_deleted(
         self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates
     ) -> _Candidates:
@@ -318,17 +346,15 @@ class RetrievalPipeline:
             return found
         others = [hit.head.id for hit in pool if hit.head.id not in set(ids)]
         gone |= find_deleted(find_existing, self.store, others, clock)
-        pool = [hit for hit in pool if hit.head.id not in gone]
-        if not pool:
+        remaining = self._leave_out(gone, found)
+        if not remaining.evidence.pool:
             _log.warning(
                 "%s holds none of the %d documents that were found: "
                 "call refresh() to follow it, or reindex() to fill it",
                 self.index.description,
                 len(gone),
             )
-        walk, information = found.walk, found.seeds.information
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
-        return replace(found, evidence=evidence)
+        return remaining
 
     def _complete_notes(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
         """The notes among the nodes, with the metadata keys that document templates expect."""

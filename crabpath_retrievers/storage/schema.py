@@ -39,7 +39,7 @@ nodes = Table(
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
-    # Key of the namespace that alone sees the node; 0: all do; below 0: hidden (see ``aliases``).
+    # Key of the namespace that alone sees the node; 0: all do; below 0: hidden (see ``retired``).
     Column("owner", BigInteger, nullable=False, server_default="0"),
     # Number of its ``graph.Authority``, which sets how fast learned weights to it decay.
     Column("authority", SmallInteger, nullable=False, server_default="0"),
@@ -145,19 +145,6 @@ staging = Table(
 index_deletions = Table("crabpath_index_deletions", metadata, Column("id", Text, primary_key=True))
 
 # Merged and split documents: hidden nodes, and the nodes that take their place.
-aliases = Table(
-    "crabpath_aliases",
-    metadata,
-    Column("node", Key, primary_key=True, autoincrement=False),
-    # The node that answers to the id of the hidden one.
-    Column("target", Key, nullable=False),
-    # Id of the maintenance run that merged them.
-    Column("run", String(64), nullable=False),
-    sqlite_with_rowid=False,
-)
-
-Index("ix_crabpath_aliases_target", aliases.c.target)
-
 namespaces = Table(
     "crabpath_namespaces",
     metadata,

@@ -35,7 +35,7 @@ from crabpath_retrievers.storage.read.health import HealthQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
 from crabpath_retrievers.storage.read.learned import LearnedQueries
 from crabpath_retrievers.storage.read.links import LinkQueries
-from crabpath_retrievers.storage.read.maintenance import DuplicateQueries, MaintenanceQueries
+from crabpath_retrievers.storage.read.maintenance import MaintenanceQueries
 from crabpath_retrievers.storage.read.notes import NoteQueries
 from crabpath_retrievers.storage.read.regions import RegionQueries
 from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
@@ -118,7 +118,6 @@ class GraphStore:
         typed_edges: Edges by kind.
         health: Samples and counters for health reports, and stored reports.
         maintenance: Reads of maintenance.
-        duplicates: Candidates for merging and splitting.
         trials: State, turns and feedback of A/B trials.
     """
 
@@ -161,7 +160,6 @@ class GraphStore:
         self.typed_edges = TypedQueries(self)
         self.health = HealthQueries(self)
         self.maintenance = MaintenanceQueries(self)
-        self.duplicates = DuplicateQueries(self)
         self.trials = TrialQueries(self)
 
     @property

@@ -45,8 +45,7 @@ class NamespaceView:
         Raises:
             NotFoundError: There is no such node, or it is a note of another namespace.
         """
-        current_id = self.store.catalog.resolve_aliases([node_id]).get(node_id, node_id)
-        heads = self.store.walk.get_nodes([current_id], namespace=self.clock.key)
+        heads = self.store.walk.get_nodes([node_id], namespace=self.clock.key)
         if not heads:
             msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
             raise NotFoundError(msg)

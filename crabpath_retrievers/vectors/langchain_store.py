@@ -33,7 +33,7 @@ class VectorStoreIndex:
     """
 
     foreign = True
-    """Documents that maintenance merges stay in the store: it belongs to its owner."""
+    """Documents that are deleted stay in the store: it belongs to its owner."""
 
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""

@@ -7,11 +7,9 @@ from pathlib import Path
 import maintained
 import pytest
 from langchain_core.documents import Document
-from maintained import delta, ids
+from maintained import delta
 
 from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock
-from crabpath_retrievers.maintenance import MaintenanceRunner
-from crabpath_retrievers.storage import GraphStore
 
 PROGRAM = """
 import os, sys
@@ -73,30 +71,3 @@ def test_a_killed_prune(open_chroma, kill, batches):
         assert len(left) == len(weak) + len(strong) - 2 * batches
         assert memory.maintenance.run(["prune"]).total_changed == len(left) - len(strong)
         assert len(memory.store.learned.weights("ann", keys)) == len(strong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", range(3))
-def test_a_killed_merge(chroma_twins, open_chroma, kill, work):
-    """Before the transaction nothing happened; after it, the index is made up for."""
-    chroma_twins.close()
-    kill(work, "merge")
-    with open_chroma() as memory:
-        assert not memory.store.catalog.has_unfinished_ingest()
-        assert memory.maintenance.run(["merge"]).total_changed == (1 if work == 0 else 0)
-        assert set(ids(memory)) == {"new", "panda", "rows"}
-        assert memory.index.find_existing(["new", "old"]) == {"new"}
-        assert memory.index.count() == 3
-
-
-def test_killed_beside_the_index(chroma_twins, open_chroma, location):
-    """The store alone was merged, then all processes died: the next open mends the index."""
-    store = GraphStore(location)
-    run = MaintenanceRunner(store, chroma_twins.settings).run(["merge"]).run
-    store.close()
-    assert chroma_twins.index.find_existing(["old"]) == {"old"}
-    chroma_twins.close()
-    with open_chroma() as memory:
-        assert memory.index.find_existing(["old"]) == set()
-        memory.maintenance.undo(run)
-        assert memory.index.find_existing(["old"]) == {"old"}

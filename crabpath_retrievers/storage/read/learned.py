@@ -17,7 +17,6 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.schema import (
-    aliases,
     consumed_turns,
     episodes,
     feedback,
@@ -140,9 +139,7 @@ _OF_SOURCES = (
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
 _KEYS = CompiledSelect(
-    sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
-    .select_from(nodes.outerjoin(aliases, aliases.c.node == nodes.c.key))
-    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _WEIGHTS = CompiledSelect(
     sa.select(

@@ -6,14 +6,13 @@ Reads for merging near-duplicates and for splitting long documents.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.schema import (
-    contents,
     edges,
     feedback,
     journal,
@@ -174,57 +173,3 @@ class MaintenanceQueries(Queries):
 
     def _count(self, query: sa.Select[Any]) -> int:
         return int(self._scalar(query) or 0)
-
-
-class DocumentText(NamedTuple):
-    """The text of a node; its metadata as JSON."""
-
-    key: int
-    title: str
-    content: str
-    metadata: str
-
-
-class MergeCandidate(NamedTuple):
-    """A node that may be a near-duplicate of another one.
-
-    Attributes:
-        key: Key of the node; older nodes have smaller keys.
-        authority: Number of its authority.
-        uses: Turns that used it, summed over all namespaces.
-        vector: Unit vector, shape ``[d]``.
-    """
-
-    key: int
-    authority: int
-    uses: float
-    vector: Vector
-
-
-class DuplicateQueries(Queries):
-    """Reads of whole tables in blocks; queries use none of them."""
-
-    def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
-        """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
-        query = (
-            sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
-            .join(contents, contents.c.node == nodes.c.key)
-            .where(nodes.c.owner == 0)
-        )
-        for rows in self._iterate_blocks(query, nodes.c.key, size):
-            yield [DocumentText(*row) for row in rows]
-
-    def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
-        """Merge candidates by key."""
-        used = sa.func.coalesce(
-            sa.select(sa.func.sum(usage.c.wins))
-            .where(usage.c.node == nodes.c.key)
-            .correlate(nodes)
-            .scalar_subquery(),
-            0.0,
-        )
-        query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
-        return {
-            key: MergeCandidate(key, rank, float(uses), decode_vector(vector))
-            for key, rank, uses, vector in self._rows_in(query, nodes.c.key, keys)
-        }

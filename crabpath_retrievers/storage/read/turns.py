@@ -6,7 +6,7 @@ Reads of A/B trials: their state, turns and feedback.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -15,7 +15,6 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.storage.aliases import replace_node_ids, resolve_alias_ids
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
@@ -127,7 +126,7 @@ class TurnLog(Queries):
         if namespace is not None:
             select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
         with self._store.open_reader() as connection:
-            found = _decode_turns(select.rows(connection, parameters), connection)
+            found = _decode_turns(select.rows(connection, parameters))
         return found[0] if found else None
 
     def window(
@@ -145,7 +144,7 @@ class TurnLog(Queries):
         bounds = {"until": until, "since": until - seconds, "turns": turns}
         with self._store.open_reader() as connection:
             rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
-            return _decode_turns(rows, connection)
+            return _decode_turns(rows)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
@@ -176,39 +175,14 @@ class TurnLog(Queries):
             ]
 
 
-def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[StoredTurn]:
-    """Decode rows to turns, with replaced nodes resolved."""
-    read = decode_rows("a turn", rows, _parse_record)
-    to = resolve_alias_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
-
-    def decode(row: Sequence[Any]) -> StoredTurn:
-        _, record, embedding, by, frozen = row
-        turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
-        return StoredTurn(
-            turn, None if embedding is None else decode_vector(embedding), by, bool(frozen)
-        )
-
-    return decode_rows("a turn", read, decode)
+def _decode_turns(rows: Sequence[Sequence[Any]]) -> list[StoredTurn]:
+    return decode_rows("a turn", rows, _decode_turn)
 
 
-def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
-    """Parse the record of a row; returns ids of its nodes, the record, and the other columns."""
-    record = json.loads(row[0])
-    return set(_iterate_nodes(record)), record, *row[1:]
-
-
-def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
-    """Yield the ids of the nodes that a turn visited, returned or considered."""
-    yield from record["visited"]
-    yield from (item["node"] for item in record["returned"])
-    yield from (one["target"] for step in record["steps"] for one in step["candidates"])
-
-
-def _replace_aliases(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
-    """A record with replaced nodes resolved; each returned node is kept once."""
-    new: dict[str, Any] = replace_node_ids(record, to)
-    distinct = {item["node"]: item for item in reversed(new["returned"])}
-    return {**new, "returned": list(reversed(distinct.values()))}
+def _decode_turn(row: Sequence[Any]) -> StoredTurn:
+    record, embedding, by, frozen = row
+    vector = None if embedding is None else decode_vector(embedding)
+    return StoredTurn(Turn.from_dict(json.loads(record)), vector, by, bool(frozen))
 
 
 TRIAL_PREFIX = "trial:"

@@ -1,4 +1,4 @@
-"""Writers of publication: a staged batch becomes visible, with what that does to aliases."""
+"""Writers of publication: a staged batch becomes visible."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.aliases import release_aliases
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import (
     find_siblings,
@@ -34,7 +33,6 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     tx.delete_in(s.staging.c.id, [row.id for row in queued if row.operation != "put"])
     names = {"put": added, "removed": removed, "retired": retired}
     ids = {name: [row.id for row in rows] for name, rows in names.items()}
-    release_aliases(tx, ids["put"], [*ids["removed"], *ids["retired"]])
     _take_away(tx, ids["removed"], remove_nodes)
     _take_away(tx, ids["retired"], retire_nodes)
     siblings = write_nodes(tx, [(row.id, json.loads(row.payload), row.embedding) for row in added])
@@ -66,6 +64,5 @@ def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
 
 def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
     """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
-    release_aliases(tx, (), change.ids)
     _take_away(tx, change.ids, remove_nodes)
     write_journal(tx, "remove", {"ids": list(change.ids)})
