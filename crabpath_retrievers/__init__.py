@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
     from crabpath_retrievers.learning.queue import LearningTally
-    from crabpath_retrievers.learning.rules.granger import Influence
     from crabpath_retrievers.maintenance import MaintenanceReport
     from crabpath_retrievers.maintenance.autotune import TuneReport
     from crabpath_retrievers.maintenance.health.report import HealthReport
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.transfer.export import ExportResult
     from crabpath_retrievers.transfer.import_ import ImportResult
     from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
+    from crabpath_retrievers.typed_search.granger import Influence
     from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
     from crabpath_retrievers.vectors.opening import MemoryInfo
 
@@ -131,7 +131,7 @@ _LAZY = {
     "FeedbackRecord": "crabpath_retrievers.storage.read.history",
     "HealthReport": "crabpath_retrievers.maintenance.health.report",
     "ImportResult": "crabpath_retrievers.transfer.import_",
-    "Influence": "crabpath_retrievers.learning.rules.granger",
+    "Influence": "crabpath_retrievers.typed_search.granger",
     "IngestReport": "crabpath_retrievers.ingest.pipeline",
     "Knobs": "crabpath_retrievers.config.autotune",
     "MaintenanceReport": "crabpath_retrievers.maintenance",

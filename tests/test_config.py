@@ -17,7 +17,6 @@ from crabpath_retrievers.config import (
     IngestSettings,
     LearningSettings,
     LinkSettings,
-    MaintenanceSettings,
     TierSettings,
     WalkSettings,
 )
@@ -186,7 +185,6 @@ def test_an_unknown_setting_is_refused(group):
     [
         (lambda: TierSettings(reflex=0.2), r"habitual \(0.3\) must not be above reflex \(0.2\)"),
         (lambda: IngestSettings(chunk_size=100), "chunk_overlap .* must be below chunk_size"),
-        (lambda: MaintenanceSettings(split_part_chars=6000), "must be below split_above_chars"),
         (lambda: TrialSettings(decisive_turns=10), "must not be above decisive_turns"),
         (lambda: HealthSettings(ranges={"reflex_pct": (1, 0)}), "the least one first"),
         (lambda: HealthSettings(ranges={"reflex_pct": (0, math.nan)}), "must be two numbers"),

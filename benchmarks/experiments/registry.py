@@ -12,7 +12,6 @@ from benchmarks.experiments import (
     domains,
     forgetting,
     gradient,
-    merge,
     negation,
     noise,
     procedural,
@@ -38,7 +37,6 @@ _MODULES = (
     cost,
     static,
     gradient,
-    merge,
     prune,
     scaling,
 )

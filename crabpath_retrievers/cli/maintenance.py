@@ -151,14 +151,10 @@ def run_maintain(
     ] = None,
     undo: Annotated[str | None, typer.Option(metavar="RUN", help="Instead: undo this run.")] = None,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
 ) -> Iterator[Output]:
-    """Remove what has faded, merge duplicates, connect isolated nodes, bound the logs.
-
-    The step split needs the vectors too: it embeds the parts of a document.
-    """
+    """Remove what has faded, connect isolated nodes, bound the logs."""
     pause = None if every is None else _parse_interval(every)
-    with _open_runner(store, vectors, embedding="split" in (step or ()) and undo is None) as runner:
+    with _open_runner(store) as runner:
         if undo is not None:
             runner.undo(undo)
             yield Output({"undone": undo}, [f"{escape(undo)} undone"])
@@ -177,17 +173,10 @@ def run_maintain(
 
 
 @contextmanager
-def _open_runner(
-    store: str, vectors: str | None, *, embedding: bool
-) -> Iterator[MaintenanceRunner]:
-    """A maintenance runner: over the graph store alone, or with ``embedding`` the whole memory."""
+def _open_runner(store: str) -> Iterator[MaintenanceRunner]:
+    """A maintenance runner over the graph store alone."""
     with existing_store(store) as opened:
-        settings = stored_settings(opened)
-        if not embedding:
-            yield MaintenanceRunner(opened, settings)
-            return
-    with CrabPath.open(store, vectors=vectors, settings=settings, create=False) as memory:
-        yield memory.maintenance.runner()
+        yield MaintenanceRunner(opened, stored_settings(opened))
 
 
 def _run_in_background(runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool) -> Output:
@@ -295,9 +284,6 @@ def _describe_tuning(report: TuneReport) -> Iterator[str]:
         yield f"{step.knob} {would} from {step.before:g} to {step.after:g}: {escape(step.why)}"
     if not report.adjustments:
         yield f"nothing to turn{f': {escape(report.note)}' if report.note else ''}"
-    if report.snapshot:
-        state = "was restored" if report.restored else "can be restored"
-        yield f"snapshot {report.snapshot} of the last good state {state}"
     yield _list_knobs(report.knobs.to_dict())
     if report.run:
         yield _describe_undo(report.run)

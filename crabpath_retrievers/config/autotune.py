@@ -102,9 +102,6 @@ class AutotuneSettings(ValidatedSettings):
     evidence_decay: Share = 0.95
     """Share of the evidence about changes that is left after each run, so that one that failed is
     tried again later."""
-    restore_snapshot: bool = False
-    """Whether a snapshot of the last good state is kept, and the brake restores what the namespace
-    had learned then. Off: what was learned since would be lost."""
 
     @classmethod
     def preset(cls, name: Literal["default", "paper"]) -> "AutotuneSettings":

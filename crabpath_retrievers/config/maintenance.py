@@ -1,4 +1,4 @@
-"""Settings of maintenance: pruning, merging, splitting, connecting and compacting.
+"""Settings of maintenance: pruning, connecting and compacting.
 
 Settings of A/B trials: when a trial may be judged, and when it is ended.
 """
@@ -8,12 +8,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from crabpath_retrievers.config.base import Count, Neighbours, Share, Texts, ValidatedSettings
+from crabpath_retrievers.config.base import Count, Neighbours, Share, ValidatedSettings
 
-_LOCATION_KEYS = (
-    *("source", "title", "path", "file_path", "file_name", "filename", "url", "page", "page_label"),
-    *("start_index", "authority", "merged_from"),
-)
 Score = Annotated[float, Field(ge=-1000, le=1000)]
 """A part of a survival score."""
 
@@ -37,25 +33,6 @@ class MaintenanceSettings(ValidatedSettings):
     """γ: the same, for a share of successful uses of 1."""
     age_penalty: Score = 0.5
     """δ: taken from that score per ``min_age_turns`` turns since the last use."""
-    merge: bool = True
-    """Whether every maintenance merges near-duplicates; False: only on request."""
-    merge_similarity: Share = 0.97
-    """Least cosine of two texts, equal word by word, that are merged."""
-    location_keys: Texts = _LOCATION_KEYS
-    """Metadata keys that say where a text is from; only these may differ between texts that are
-    merged."""
-    split: bool = False
-    """Whether every maintenance splits broad texts, which changes the ids of what is returned;
-    False: only on request."""
-    split_above_chars: Count = 6_000
-    """Characters from which a text may be split."""
-    split_part_chars: Count = 1_500
-    """Characters of a part, at most, where the text can be cut."""
-    split_min_questions: Count = 4
-    """A long text without headings is split when it helped with this many questions that are
-    dissimilar."""
-    split_below_similarity: Share = 0.3
-    """Mean cosine below which questions are dissimilar."""
     connect_neighbours: Neighbours = 3
     """Nodes that a node without edges is connected with."""
     connect_similarity: Share = 0.5
@@ -66,10 +43,6 @@ class MaintenanceSettings(ValidatedSettings):
     """Rows of the journal that are kept."""
     batch_size: Count = 5_000
     """Rows that are read and changed at once."""
-
-    @model_validator(mode="after")
-    def _require_smaller_parts(self) -> Self:
-        return self.require_order("split_part_chars", "split_above_chars")
 
 
 class TrialSettings(ValidatedSettings):

@@ -80,7 +80,7 @@ class Authority(Enum):
     """How well a node is protected from forgetting [CrabPath]. Never renumber the stored values.
 
     Weights of edges to an ``overlay`` node decay at the usual speed, to a ``canonical`` node at a
-    quarter of it, to a ``constitutional`` node not at all; the latter is never pruned or merged.
+    quarter of it, to a ``constitutional`` node not at all; the latter is never pruned.
     """
 
     OVERLAY = 0

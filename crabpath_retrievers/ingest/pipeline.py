@@ -44,7 +44,6 @@ from crabpath_retrievers.ingest.chunking import (
 )
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.aliases import REPLACED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import Embedder
@@ -160,8 +159,7 @@ class Ingest:
             # The index can find a record without text, but no edge can be derived from it.
             blank = {document.id for document in given if is_blank(document.page_content)}
             nodes = chunking.nodes(given)
-            parts = self._find_split_parts(nodes)
-            plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
+            plan = self._plan(nodes, "full", set())
             held = self.index.find_existing(plan.gone) or ()
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
@@ -173,13 +171,6 @@ class Ingest:
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
-
-    def _find_split_parts(self, nodes: Sequence[Node]) -> set[str]:
-        """Return ids of nodes that maintenance made by splitting stored nodes."""
-        wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
-        known = self.store.catalog.find_chunks(ids=set(wholes.values()), owners=SOURCE_OWNERS)
-        there = {node.id for node in known}
-        return {node for node, whole in wholes.items() if whole in there}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
@@ -256,19 +247,15 @@ class Ingest:
             ids=[node.id for node in nodes],
             documents={node.document for node in nodes} - growing,
             sources=sources,
-            owners=SOURCE_OWNERS,
         )
         digests = {node.digest for node in nodes if node.document in growing}
         found += catalog.find_by_digest(growing, digests)
         known = {node.id: node for node in found}
         others = find_id_conflicts(nodes, known)
-        known |= {
-            node.id: node
-            for node in catalog.find_chunks(ids=map(make_metadata_id, others), owners=SOURCE_OWNERS)
-        }
+        known |= {node.id: node for node in catalog.find_chunks(ids=map(make_metadata_id, others))}
         names = [i for node in others for i in (node.id, make_metadata_id(node))]
         kept = [i for i in names if i in known and known[i].document in growing]
-        return assign_stored_ids(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
+        return assign_stored_ids(nodes, known, catalog.documents(kept)), known
 
     def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
@@ -371,8 +358,7 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
         if ids:
-            kept = self.store.catalog.find_aliased(ids) if self.index.foreign else ()
-            self.index.delete([node for node in ids if node not in kept])
+            self.index.delete(ids)
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:

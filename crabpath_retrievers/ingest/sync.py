@@ -15,8 +15,8 @@ from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.match import match_texts
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.storage.aliases import REPLACED, RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 MIN_SIMILARITY = 0.92
@@ -224,7 +224,7 @@ class Sync:
         )
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
-        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_sort_key)
+        old = sorted(catalog.documents(vanished).values(), key=_sort_key)
         retired = catalog.find_retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
@@ -242,9 +242,7 @@ class Sync:
         """Find the stored nodes in scope, and those of the given documents."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
-        found = catalog.find_chunks(
-            documents=documents, sources=scope.sources, owners=SOURCE_OWNERS
-        )
+        found = catalog.find_chunks(documents=documents, sources=scope.sources)
         for root in scope.roots:
             found += catalog.find_under_source(root)
         untouched = scope.untouched
@@ -273,7 +271,7 @@ class Sync:
         added = [_require_current(section) for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
         ids = [node.id for node in added]
-        taken = {node.id for node in catalog.find_chunks(ids=ids, owners=(*SOURCE_OWNERS, RETIRED))}
+        taken = {node.id for node in catalog.find_chunks(ids=ids, owners=(0, RETIRED))}
         fresh = [
             replace(node, id=uuid4().hex) if node.id in taken and not has_caller_id(node) else node
             for node in added

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, validate_outcome
-from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
@@ -24,13 +22,11 @@ from crabpath_retrievers.learning.rules.transitions import (
     sum_steps,
     to_success,
 )
-from crabpath_retrievers.learning.rules.typed import learn_episode_edges
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
 _MAX_ID_CHARS = 200
-_KINDS = {kind.label: kind for kind in EdgeKind}
 
 ActionClassifier = Callable[[Any], str]
 """Returns the type of an action, for example ``lambda call: call["name"]``."""
@@ -110,13 +106,13 @@ class EpisodeLearner:
     """Learns from agent episodes.
 
     Attributes:
-        typed_rate: Share of the way to its bound that one episode moves a typed edge.
+        edges: Computes the changes of typed edges that follow from an episode.
     """
 
     store: GraphStore
     regions: Regions
     prior: Posterior
-    typed_rate: float
+    edges: Callable[[AgentEpisode], Sequence[WeightDelta]]
 
     def require_regions(self) -> None:
         """Raise if the memory has no regions.
@@ -146,30 +142,10 @@ class EpisodeLearner:
 
         def compute_changes() -> list[Change]:
             steps = tuple(self.count_transitions(episode))
-            deltas = tuple(self.compute_edge_changes(episode))
-            edges = AdjustWeights(episode.namespace, deltas, episode.id)
+            edges = AdjustWeights(episode.namespace, tuple(self.edges(episode)), episode.id)
             return [AddTransitions(episode.namespace, steps), edges]
 
         return learn_without_turn(self.store, self.prior, feedback, compute_changes)
-
-    def compute_edge_changes(self, episode: AgentEpisode) -> Iterator[WeightDelta]:
-        """Compute the changes of typed edges between successive states and regions."""
-        nodes = [state.node for state in episode.states]
-        hubs = self.regions.hubs(self.regions.levels()[0])
-        vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
-        homes = [hubs.names[key] for key in hubs.nearest(vectors)]
-        keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
-        ids = {key: node for node, key in keys.items()}
-        weights = self.store.learned.weights(episode.namespace, list(ids))
-        existing = {
-            (ids[a], ids[b], kind.label): weight
-            for (a, b, kind), weight in weights.items()
-            if b in ids
-        }
-        deltas = learn_episode_edges(nodes, homes, episode.reward, existing, self.typed_rate)
-        for source, target, kind, delta in deltas:
-            if source in keys and target in keys:
-                yield WeightDelta(keys[source], keys[target], _KINDS[kind], delta)
 
     def count_transitions(self, episode: AgentEpisode) -> list[TransitionCount]:
         """Compute the transitions that an episode adds to the counts.

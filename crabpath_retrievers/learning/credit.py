@@ -121,7 +121,6 @@ def assign_feedback(
     )
     if isinstance(candidates, str):
         return CreditAssignment(note=candidates)
-    feedback = _resolve_aliases(feedback, candidates[0].nodes)
     if feedback.turn_id is None:
         candidates = _select_named(feedback, candidates)
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
@@ -132,20 +131,18 @@ def assign_feedback(
         )
         for logged, share in zip(candidates, shares, strict=True)
     ]
-    nodes = {known.id: known for known in candidates[0].nodes.values()}
     note = _describe_ignored(feedback, candidates)
-    return CreditAssignment(tuple(turns), note, candidates[0].state, nodes)
+    return CreditAssignment(tuple(turns), note, candidates[0].state, candidates[0].nodes)
 
 
 def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | str:
     turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
-    ids = _list_stated(stored.feedback)
-    logged = store.turns.find(turn_id, namespace=namespace, ids=ids)
+    logged = store.turns.find(turn_id, namespace=namespace)
     for pause in _RETRY_DELAYS:
         if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
             break
         time.sleep(pause)
-        logged = store.turns.find(turn_id, namespace=namespace, ids=ids)
+        logged = store.turns.find(turn_id, namespace=namespace)
     if logged is None:
         where = "here" if namespace is None else f"in namespace {namespace!r}"
         return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
@@ -164,7 +161,6 @@ def _find_recent_turns(
         until=stored.created,
         turns=turns,
         seconds=seconds,
-        ids=_list_stated(stored.feedback),
     )
     remaining = [logged for logged in window if logged.consumed is None]
     if remaining:
@@ -190,19 +186,6 @@ def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
 def _describe_frozen(logged: StoredTurn) -> str | None:
     name = logged.turn.namespace
     return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
-
-
-def _resolve_aliases(feedback: Feedback, nodes: Mapping[str, KnownNode]) -> Feedback:
-    """Replace ids of merged documents in the feedback by those of their targets."""
-    to = {i: nodes[i].id for i in _list_stated(feedback) if i in nodes and nodes[i].id != i}
-    if not to:
-        return feedback
-    used, unused = (
-        None if ids is None else tuple(dict.fromkeys(to.get(i, i) for i in ids))
-        for ids in (feedback.used, feedback.unused)
-    )
-    remaining = unused and tuple(node for node in unused if node not in (used or ()))
-    return replace(feedback, used=used, unused=remaining)
 
 
 def _select_named(feedback: Feedback, candidates: list[StoredTurn]) -> list[StoredTurn]:

@@ -4,8 +4,6 @@ A step starts from the stored state, so the next run finishes what a killed run 
 can be repeated with the same result.
 
 Reports of maintenance runs.
-
-Maintenance steps that merge near-duplicates and split broad texts.
 """
 
 import logging
@@ -19,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes.maintenance import (
     CompactJournal,
@@ -27,8 +24,6 @@ from crabpath_retrievers.core.changes.maintenance import (
     ConnectNodes,
     DroppedWeight,
     DropWeights,
-    MergeNodes,
-    MergePair,
     UndoMaintenance,
 )
 from crabpath_retrievers.core.changes.notes import RemoveNotes
@@ -39,14 +34,12 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLo
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.health.measure import measure_health
-from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
 from crabpath_retrievers.maintenance.prune import (
     FadedWeights,
     ProbationNote,
     find_faded_weights,
     select_expired_notes,
 )
-from crabpath_retrievers.maintenance.split import NodeSplitter, is_broad, split_text
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.sql_tools import split_batches
@@ -99,64 +92,9 @@ class MaintenanceReport:
 StepCounts = tuple[int, int, dict[str, int]]
 """How many items a step looked at, how many it changed, and further counts by name."""
 
-_MAX_QUESTIONS = 50  # of one document; more do not change the decision
-_PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
-
-
-def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
-    """Merge near-duplicates, each group into one or more of its nodes.
-
-    Args:
-        store: The graph store.
-        rules: Least cosine of duplicates, and metadata keys that may differ.
-        run: Id of the maintenance run; empty for a dry run.
-    """
-    looked, groups = group_same_texts(
-        store.maintenance.iterate_texts(rules.batch_size), rules.location_keys
-    )
-    pairs: list[MergePair] = []
-    for keys in groups:
-        candidates = store.maintenance.get_candidates(keys).values()
-        pairs += plan_merges(candidates, rules.merge_similarity)
-    for part in split_batches(pairs, _PAIRS_PER_TRANSACTION) if run else ():
-        store.apply([MergeNodes(run, tuple(part))])
-    return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
-
-
-def split_broad_texts(
-    store: GraphStore, rules: MaintenanceSettings, splitting: NodeSplitter | None, run: str
-) -> StepCounts:
-    """Split texts that cover several topics.
-
-    Args:
-        store: The graph store.
-        rules: When a text is too broad, and the size of its parts.
-        splitting: Embeds and indexes the parts; None if there is no embedder.
-        run: Id of the maintenance run; empty for a dry run, which calls no chat model.
-    """
-    if splitting is None:
-        return 0, 0, {"needs an embedder": 1}
-    looked = changed = made = 0
-    for long in store.maintenance.get_long_documents(rules.split_above_chars):
-        looked += 1
-        if not is_broad(
-            long.content, store.maintenance.get_query_vectors(long.id, _MAX_QUESTIONS), rules
-        ):
-            continue
-        topics = splitting.topics if run else lambda _: None
-        found = split_text(long.content, rules.split_part_chars, topics)
-        if len(found) < 2:  # noqa: PLR2004
-            continue
-        changed, made = changed + 1, made + len(found)
-        if run:
-            (node,) = store.catalog.documents([long.id]).values()
-            splitting.split(node, found, run)
-    return looked, changed, {"parts": made}
-
-
 _log = logging.getLogger(__name__)
 
-MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
+MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "connect", "compact")
 """In the order in which they run."""
 
 
@@ -174,7 +112,6 @@ class MaintenanceRunner:
         notes: Vector index of notes; None in a process without the index.
         held: Asks the vector index which of some nodes it holds; None without an index.
         sync_index: Brings the index in line with the store; safe to repeat.
-        splitting: Splits nodes; None if there is no embedder.
     """
 
     store: GraphStore
@@ -182,7 +119,6 @@ class MaintenanceRunner:
     notes: NoteMemory | None = None
     held: FindExisting | None = None
     sync_index: Callable[[], None] = _do_nothing
-    splitting: NodeSplitter | None = None
 
     def run(
         self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
@@ -242,8 +178,6 @@ class MaintenanceRunner:
             "autotune": partial(self._run_autotuner, asked=alone),
             "fade": self._fade,
             "prune": self._prune,
-            "merge": partial(self._merge, asked=alone),
-            "split": partial(self._split, asked=alone),
             "connect": self._connect,
             "compact": self._compact,
         }
@@ -321,21 +255,6 @@ class MaintenanceRunner:
                 if self.notes is not None:
                     self.notes.remove(clock.key, gone)
         return looked, changed
-
-    def _merge(self, run: str, *, asked: bool) -> StepCounts:
-        """Merge near-duplicates, if enabled or if it is the only step."""
-        if not (asked or self.settings.maintenance.merge):
-            return 0, 0, {"off": 1}
-        found = merge_duplicates(self.store, self.settings.maintenance, run)
-        if run:
-            self.sync_index()
-        return found
-
-    def _split(self, run: str, *, asked: bool) -> StepCounts:
-        """Split broad texts, if enabled or if it is the only step."""
-        if not (asked or self.settings.maintenance.split):
-            return 0, 0, {"off": 1}
-        return split_broad_texts(self.store, self.settings.maintenance, self.splitting, run)
 
     def _connect(self, run: str) -> StepCounts:
         """Connect isolated nodes with their nearest neighbours."""

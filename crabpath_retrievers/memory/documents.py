@@ -23,8 +23,8 @@ from crabpath_retrievers.ingest.files import SourceFolder, read_folder, require_
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
@@ -35,23 +35,20 @@ SourcePath = str | os.PathLike[str]
 Sources = SourcePath | Iterable[SourcePath] | Iterable[Document]
 """What a sync follows."""
 
-_ALL_OWNERS = (*SOURCE_OWNERS, RETIRED)  # forget deletes retired and merged chunks, too
+_ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
     """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
     store, names = services.store, texts_of(ids)
     owner = store.walk.get_clock(namespace_of(namespace)).key
-    aliases = store.catalog.resolve_aliases(names)
-    nodes = store.catalog.documents(
-        list(dict.fromkeys(aliases.get(name, name) for name in names)), namespace=owner
-    )
-    missing = [name for name in names if aliases.get(name, name) not in nodes]
+    nodes = store.catalog.documents(list(dict.fromkeys(names)), namespace=owner)
+    missing = [name for name in names if name not in nodes]
     chunks: dict[str, list[str]] = {}
     for chunk in sorted(store.catalog.find_chunks(documents=missing), key=lambda row: row.position):
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
-    wanted = chain.from_iterable(chunks.get(name, [aliases.get(name, name)]) for name in names)
+    wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
     return [
         Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
         for node in (nodes[name] for name in dict.fromkeys(wanted) if name in nodes)
@@ -104,7 +101,6 @@ def forget_documents(
         chunks = catalog.find_chunks(sources=[text_of("source", source)], owners=_ALL_OWNERS)
         return _remove_chunks(services, chunks)
     names = texts_of(() if ids is None else ids)
-    names = [*names, *catalog.find_split_originals(names)]
     chunks = catalog.find_chunks(ids=names, documents=names, owners=_ALL_OWNERS)
     count = _remove_chunks(services, chunks)
     return count + _remove_notes(services, names)

@@ -15,7 +15,6 @@ from crabpath_retrievers.errors import (
     MissingExtraError,
 )
 from crabpath_retrievers.learning.explicit import set_weights
-from crabpath_retrievers.learning.rules.granger import Influence, build_series, find_influences
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
@@ -26,6 +25,7 @@ from crabpath_retrievers.typed_search.follow import (
     list_neighbours,
     traverse_edges,
 )
+from crabpath_retrievers.typed_search.granger import Influence, build_series, find_influences
 from crabpath_retrievers.typed_search.search import (
     DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,

@@ -10,7 +10,6 @@ from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
 from crabpath_retrievers.maintenance.health.report import HealthReport
-from crabpath_retrievers.maintenance.split import ModelTopicFinder, NodeSplitter, find_no_topics
 from crabpath_retrievers.memory.services import Component
 
 
@@ -29,11 +28,9 @@ class MemoryMaintenance(Component):
             steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
                 ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
                 decayed back to their prior), ``prune`` (faded edges that learning alone had
-                created; notes on probation that no later feedback supported), ``merge`` (documents
-                that say the same), ``split`` (documents that cover too much; only where
-                ``settings.maintenance.split``, or it is the only step), ``connect`` (nodes without
-                incoming edges, with their nearest neighbours) and ``compact`` (records of turns
-                and rows of the journal beyond those that are kept). They run in this order.
+                created; notes on probation that no later feedback supported), ``connect`` (nodes
+                without incoming edges, with their nearest neighbours) and ``compact`` (records of
+                turns and rows of the journal beyond those that are kept). They run in this order.
             dry_run: Only report what would change.
 
         Raises:
@@ -59,16 +56,12 @@ class MemoryMaintenance(Component):
     def runner(self) -> MaintenanceRunner:
         """The maintenance runner, with the services of this memory."""
         services = self._services
-        model = getattr(services.retrieval.router, "model", None)
         return MaintenanceRunner(
             services.store,
             services.settings,
             services.notes,
             services.index.find_existing,
             services.ingest.recover,
-            NodeSplitter(
-                services.ingest, find_no_topics if model is None else ModelTopicFinder(model)
-            ),
         )
 
     def health(self, namespace: str = DEFAULT_NAMESPACE, *, record: bool = True) -> HealthReport:

@@ -25,7 +25,6 @@ from crabpath_retrievers.learning.rules.notes import (
 )
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.aliases import SOURCE_OWNERS
 from crabpath_retrievers.storage.read.turns import StoredTurn
 
 _DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
@@ -66,18 +65,15 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
         NotFoundError: An id does not exist in this namespace.
     """
     owner = store.walk.get_clock(namespace).key
-    aliases = store.catalog.resolve_aliases(ids)
-    ids = [aliases.get(node, node) for node in ids]
     keys = {head.id: head.key for head in store.walk.get_nodes(ids, namespace=owner)}
     missing = [node for node in dict.fromkeys(ids) if node not in keys]
-    chunks = store.catalog.find_chunks(documents=missing, owners=SOURCE_OWNERS)
+    chunks = store.catalog.find_chunks(documents=missing)
     unknown = [node for node in missing if node not in {chunk.document for chunk in chunks}]
     if unknown:
         names = ", ".join(map(repr, unknown[:_SHOWN])) + (" …" if unknown[_SHOWN:] else "")
         msg = f"there is no document or note {names}: check the ids and the namespace"
         raise NotFoundError(msg)
-    aliases = store.catalog.resolve_aliases([chunk.id for chunk in chunks])
-    return keys | store.learned.keys([aliases.get(c.id, c.id) for c in chunks])
+    return keys | store.learned.keys([chunk.id for chunk in chunks])
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:

@@ -127,8 +127,12 @@ class MemoryRegions(Component):
             msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
         services = self._services
-        rate = services.settings.learning.typed_rate
-        learner = EpisodeLearner(services.store, services.regions, services.history.prior, rate)
+        learner = EpisodeLearner(
+            services.store,
+            services.regions,
+            services.history.prior,
+            services.typed_graphs.compute_episode_changes,
+        )
         learner.require_regions()
         checked_states = self._checked_states(states, texts, name)
         if actions is None:
@@ -161,8 +165,6 @@ class MemoryRegions(Component):
             services.identity.verify()
             return [EpisodeState(vector) for vector in services.embedder.documents(observed)]
         values = [to_storable(s) if isinstance(s, str) else s for s in _as_list(states, "states")]
-        aliases = services.store.catalog.resolve_aliases([s for s in values if isinstance(s, str)])
-        values = [aliases.get(s, s) if isinstance(s, str) else s for s in values]
         vectors = self._vectors([s for s in values if isinstance(s, str)], namespace)
         checked = [
             EpisodeState(vectors[s], s) if isinstance(s, str) else EpisodeState(to_unit_vector(s))

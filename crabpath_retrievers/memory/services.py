@@ -42,6 +42,7 @@ from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.typed_search.derive import TypedGraphs
 from crabpath_retrievers.typed_search.view import NamespaceView
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
@@ -97,6 +98,7 @@ class Services:
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
+        self.typed_graphs = TypedGraphs(store, self.regions, settings.learning)
         models = NamespaceModels(
             store, self.episodes, self.notes, self.regions, self.ranker, settings
         )
@@ -210,7 +212,9 @@ class Services:
 
     def scope(self, namespace: str) -> NamespaceView:
         """What one namespace sees of the memory."""
-        return NamespaceView(self.store, self.index, self.notes, namespace_of(namespace))
+        return NamespaceView(
+            self.store, self.index, self.notes, self.typed_graphs, namespace_of(namespace)
+        )
 
     def query_vector(self, query: str | Sequence[float]) -> Vector:
         """Unit vector ``[d]`` of a text or a vector.

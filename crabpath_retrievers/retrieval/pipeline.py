@@ -6,6 +6,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,6 +29,7 @@ from crabpath_retrievers.rerank.ranker import (
     select_within_budget,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
+from crabpath_retrievers.retrieval.repeats import find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.turn_builder import (
     build_turn,
@@ -140,29 +142,15 @@ class RetrievalPipeline:
         return found.evidence
 
     def _prepare(self, query: Query) -> Operations[tuple[Query, Vector]]:
-        """The query with ids of merged documents resolved, and its unit vector ``[d]``."""
+        """The checked query, and its unit vector ``[d]``."""
         vector = None if query.vector is None else to_unit_vector(query.vector)
         if not self.fingerprint.fits(vector):
             yield from perform(self.fingerprint.verify, vector)
-        if query.candidate_ids or query.seed_ids:
-            query = yield from perform(self._resolve_ids, query)
         if vector is None:
             vector = yield from perform_sync_or_async(
                 lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
             )
         return query, vector
-
-    def _resolve_ids(self, query: Query) -> Query:
-        """The query with ids of merged documents replaced by the ids of those that answer."""
-        ids = (*(query.candidate_ids or ()), *query.seed_ids)
-        aliases = self.store.catalog.resolve_aliases(ids)
-        if not aliases:
-            return query
-        seeds = tuple(aliases.get(node, node) for node in query.seed_ids)
-        candidates = query.candidate_ids
-        if candidates is not None:
-            candidates = list(dict.fromkeys(aliases.get(node, node) for node in candidates))
-        return replace(query, seed_ids=seeds, candidate_ids=candidates)
 
     def _run_at_once(self, steps: Operations[Answer]) -> Answer:
         with self.store.open_reader():
@@ -263,8 +251,12 @@ class RetrievalPipeline:
             if remaining is not found:
                 found = remaining
                 ranked = self._rank(found)
-        ids = [item.node for item in ranked]
-        documents = self.store.catalog.documents(ids, namespace=clock.key)
+        documents = self._read_documents(ranked, clock.key)
+        if query.candidate_ids is None:
+            while repeats := self._find_repeats(ranked, documents, found):
+                found = self._leave_out(repeats, found)
+                ranked = self._rank(found)
+                documents = self._read_documents(ranked, clock.key)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -327,6 +319,28 @@ class RetrievalPipeline:
             for i in chosen
         ]
 
+    def _read_documents(
+        self, ranked: Sequence[ReturnedDocument], namespace: int
+    ) -> dict[str, Node]:
+        return self.store.catalog.documents([item.node for item in ranked], namespace=namespace)
+
+    def _find_repeats(
+        self,
+        ranked: Sequence[ReturnedDocument],
+        documents: Mapping[str, Node],
+        found: _Candidates,
+    ) -> set[str]:
+        """Ids of documents that say what one ranked before them says."""
+        vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
+        return find_repeats([documents[r.node] for r in ranked if r.node in documents], vectors)
+
+    def _leave_out(self, gone: AbstractSet[str], found: _Candidates) -> _Candidates:
+        """The candidates without these documents."""
+        pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        walk, information = found.walk, found.seeds.information
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
+        return replace(found, evidence=evidence)
+
     def _remove_deleted(
         self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates
     ) -> _Candidates:
@@ -342,17 +356,15 @@ class RetrievalPipeline:
             return found
         others = [hit.head.id for hit in pool if hit.head.id not in set(ids)]
         gone |= find_deleted(find_existing, self.store, others, clock)
-        pool = [hit for hit in pool if hit.head.id not in gone]
-        if not pool:
+        remaining = self._leave_out(gone, found)
+        if not remaining.evidence.pool:
             _log.warning(
                 "%s holds none of the %d documents that were found: "
                 "call refresh() to follow it, or reindex() to fill it",
                 self.index.description,
                 len(gone),
             )
-        walk, information = found.walk, found.seeds.information
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
-        return replace(found, evidence=evidence)
+        return remaining
 
     def _complete_notes(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
         """The notes among the nodes, with the metadata keys that document templates expect."""

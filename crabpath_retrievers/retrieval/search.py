@@ -16,8 +16,8 @@ from crabpath_retrievers.core.text import QueryInformation, tokenise
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, EpisodeScore
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.aliases import RETIRED, SOURCE_OWNERS
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _NO_SCORE = EpisodeScore(0.0, 0.0)
@@ -221,7 +221,7 @@ class SeedSearch:
             return
         unknown = set(dense) - {head.id for head in heads}
         if unknown:
-            hidden = self._store.catalog.find_chunks(ids=unknown, owners=(*SOURCE_OWNERS, RETIRED))
+            hidden = self._store.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))
 

@@ -17,7 +17,6 @@ NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "names": ("node",),
     "addresses": ("node",),
     "references": ("node",),
-    "aliases": ("node", "target"),
     "edges": ("source", "target"),
     "notes": ("node",),
     "overlay": ("source", "target"),

@@ -61,7 +61,7 @@ nodes = Table(
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
-    # Key of the namespace that alone sees the node; 0: all do; below 0: hidden (see ``aliases``).
+    # Key of the namespace that alone sees the node; 0: all do; below 0: hidden (see ``retired``).
     Column("owner", BigInteger, nullable=False, server_default="0"),
     # Number of its ``graph.Authority``, which sets how fast learned weights to it decay.
     Column("authority", SmallInteger, nullable=False, server_default="0"),
@@ -157,7 +157,7 @@ staging = Table(
     "crabpath_staging",
     metadata,
     Column("id", Text, primary_key=True),
-    # Before publication: "put", "remove", "retire", "move", "split". After it: "link" waits for
+    # Before publication: "put", "remove", "retire", "move". After it: "link" waits for
     # edges, "index" for its vector in the index, "return" for its vector and then for edges.
     Column("operation", String(8), nullable=False),
     Column("payload", Text),
@@ -168,21 +168,6 @@ staging = Table(
 index_deletions = Table("crabpath_index_deletions", metadata, Column("id", Text, primary_key=True))
 
 # Merged and split documents: hidden nodes, and the nodes that take their place.
-aliases = Table(
-    "crabpath_aliases",
-    metadata,
-    Column("node", Key, primary_key=True, autoincrement=False),
-    Column("target", Key, primary_key=True, autoincrement=False),
-    # Of several targets the one at position 0 answers to the id of the hidden node.
-    Column("position", Integer, nullable=False),
-    # "merge" or "split", and the id of the maintenance run that did it.
-    Column("kind", String(8), nullable=False),
-    Column("run", String(64), nullable=False),
-    sqlite_with_rowid=False,
-)
-
-Index("ix_crabpath_aliases_target", aliases.c.target)
-
 namespaces = Table(
     "crabpath_namespaces",
     metadata,

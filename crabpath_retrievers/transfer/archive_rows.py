@@ -55,7 +55,6 @@ _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
 _ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("feedback", "status"): get_args(FeedbackStatus),
     ("notes", "kind"): get_args(NoteKind),
-    ("aliases", "kind"): ("merge", "split"),
 }
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32

@@ -52,13 +52,13 @@ def list_neighbours(
     direction: Direction,
 ) -> list[Neighbour]:
     """Return the nodes at the other end of a node's edges, strongest first."""
-    edges = scope.store.typed_edges.edges([scope.key(node)], scope.clock, kinds, direction)
-    visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
-    neighbours_found = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in visible]
-    return sorted(
-        neighbours_found,
-        key=lambda neighbour: (-abs(neighbour.weight), neighbour.id, neighbour.edge_type),
-    )
+    edges = scope.edges([scope.key(node)], kinds, direction)
+    found = [
+        Neighbour(edge.id, edge.kind.label, edge.weight)
+        for edge in edges
+        if abs(edge.weight) >= min_weight
+    ]
+    return sorted(found, key=lambda one: (-abs(one.weight), one.id, one.edge_type))
 
 
 @dataclass(slots=True)
@@ -91,8 +91,8 @@ def traverse_edges(
     frontier, visited = {key: ReachedNode(start, 0, (start,), (), 1.0)}, {key}
     reached: list[ReachedNode] = []
     for _ in range(hops):
-        edges = scope.store.typed_edges.edges(list(frontier), scope.clock, kinds)
-        visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
+        edges = scope.edges(list(frontier), kinds)
+        visible = [edge for edge in edges if abs(edge.weight) >= min_weight]
         next_nodes = _Frontier(frontier).advance(visible, visited)
         best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
         frontier = dict(best[: MAX_REACHED - len(reached)])
@@ -101,9 +101,3 @@ def traverse_edges(
         if not frontier or len(reached) >= MAX_REACHED:
             break
     return reached
-
-
-def _drop_expired(scope: NamespaceView, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
-    """Drop edges at notes whose probation is over."""
-    expired = scope.notes.find_expired([edge.id for edge in edges], scope.clock) if edges else set()
-    return [edge for edge in edges if edge.id not in expired]

@@ -78,7 +78,7 @@ def search_graph(
         head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
     }
     cosine = compute_similarities(list(hits.values()), vector)
-    edges = scope.store.typed_edges.edges(list(hits), scope.clock, boosts) if boosts else []
+    edges = scope.edges(list(hits), boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
         hits[head.key] = head
     cosine = compute_similarities(list(hits.values()), vector)
@@ -315,10 +315,9 @@ def _read_edges(
     scope: NamespaceView, keys: Sequence[int], direction: Direction
 ) -> dict[int, list[TypedEdge]]:
     """Read the edges of each node, strongest first."""
-    edges = scope.store.typed_edges.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
-    expired = scope.notes.find_expired([edge.id for edge in edges], scope.clock) if edges else set()
+    edges = scope.edges(keys, [EdgeKind.TEMPORAL], direction)
     edges_by_node: dict[int, list[TypedEdge]] = {}
     for edge in sorted(edges, key=lambda edge: (-edge.weight, edge.id)):
-        if edge.weight > 0 and edge.id not in expired:
+        if edge.weight > 0:
             edges_by_node.setdefault(edge.near, []).append(edge)
     return edges_by_node

@@ -18,7 +18,9 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.typed_search.derive import TypedGraphs
 from crabpath_retrievers.vectors.base import VectorIndex, find_deleted, get_owner_lookup
 
 
@@ -29,6 +31,7 @@ class NamespaceView:
     store: GraphStore
     index: VectorIndex
     notes: NoteMemory
+    typed: TypedGraphs
     namespace: str
 
     @cached_property
@@ -42,12 +45,34 @@ class NamespaceView:
         Raises:
             NotFoundError: There is no such node, or it is a note of another namespace.
         """
-        current_id = self.store.catalog.resolve_aliases([node_id]).get(node_id, node_id)
-        heads = self.store.walk.get_nodes([current_id], namespace=self.clock.key)
+        heads = self.store.walk.get_nodes([node_id], namespace=self.clock.key)
         if not heads:
             msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
             raise NotFoundError(msg)
         return heads[0].key
+
+    def edges(
+        self, keys: Sequence[int], kinds: Iterable[EdgeKind], direction: Direction = "out"
+    ) -> list[TypedEdge]:
+        """Return the edges of some kinds at all given nodes, structural and learned.
+
+        Edges of weight 0 are left out, and those at notes whose probation is over.
+
+        Args:
+            keys: Keys of nodes, at most some thousands.
+            kinds: Kinds of edges.
+            direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
+        """
+        typed, wanted = self.store.typed_edges, set(kinds)
+        found = typed.edges(keys, self.clock, wanted.difference(TYPED_KINDS), direction)
+        if self.clock.key and not wanted.isdisjoint(TYPED_KINDS):
+            derived = self.typed.derive(self.clock).list_edges(keys, wanted, direction)
+            ids = typed.get_ids({edge.key for edge in derived}, self.clock.key)
+            found += [edge._replace(id=ids[edge.key]) for edge in derived if edge.key in ids]
+        if not found:
+            return []
+        expired = self.notes.find_expired([edge.id for edge in found], self.clock)
+        return [edge for edge in found if edge.id not in expired]
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
         """Return the documents nearest to a unit vector, shape ``[d]``, without notes."""

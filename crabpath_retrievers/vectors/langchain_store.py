@@ -34,7 +34,7 @@ class VectorStoreIndex(VectorIndex):
     """
 
     foreign = True
-    """Documents that maintenance merges or splits stay in the store: it belongs to its owner."""
+    """Documents that are deleted stay in the store: it belongs to its owner."""
 
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""

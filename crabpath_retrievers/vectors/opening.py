@@ -87,7 +87,6 @@ class MemoryInfo(TypedDict):
         schema: Version of the database schema.
         nodes: Chunks that queries find.
         retired: Chunks whose text a sync no longer found.
-        replaced: Chunks that maintenance has merged or split.
         notes: Notes of all namespaces.
         sources: Sources of the chunks.
         edges: Number of edges read from the text, by kind.
@@ -102,7 +101,6 @@ class MemoryInfo(TypedDict):
     schema: int
     nodes: int
     retired: int
-    replaced: int
     notes: int
     sources: int
     edges: dict[str, int]

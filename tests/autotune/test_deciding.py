@@ -8,7 +8,7 @@ from crabpath_retrievers.config.autotune import KNOBS, Knobs
 from crabpath_retrievers.config.health import PAPER
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.maintenance.autotune import TuningHistory, decide_adjustments
-from crabpath_retrievers.maintenance.autotune.decide import BRAKE, GoodState, step_knob
+from crabpath_retrievers.maintenance.autotune.decide import BRAKE, step_knob
 
 RULES = AutotuneSettings()
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
@@ -129,7 +129,7 @@ def test_what_is_known_fades(found):
 
 def test_the_brake_at_brain_death(found):
     """Everything is dormant: back to the knobs of the last good state, all of them at once."""
-    past = TuningHistory(good=GoodState(MIDDLE, 0, 25))
+    past = TuningHistory(good=(MIDDLE, 0))
     adjusted = decide_adjustments([found(dormant_pct=1.0)], OTHER, past, RULES)
     assert {one.knob: one.after for one in adjusted} == {"half_life": 200.0, "hebbian_rate": 0.06}
     assert {one.metric for one in adjusted} == {BRAKE}
@@ -138,7 +138,7 @@ def test_the_brake_at_brain_death(found):
 
 def test_the_brake_where_three_metrics_left_their_range(found):
     """Counted from the best of the last reports; two are not enough, and old ones do not count."""
-    past = TuningHistory(good=GoodState(MIDDLE, 0, 25))
+    past = TuningHistory(good=(MIDDLE, 0))
     two = found(reflex_pct=0.9, proto_promotion_rate=0.99)
     three = found(reflex_pct=0.9, proto_promotion_rate=0.99, dormant_pct=0.97)
 
@@ -154,13 +154,13 @@ def test_the_brake_where_three_metrics_left_their_range(found):
 @pytest.mark.parametrize("good", [None, OTHER, OTHER.replace(reflex=0.8)])
 def test_without_anything_to_go_back_to_knobs_are_turned_step_by_step(found, good):
     """Nothing was good, or it stands, or it differs in what has nothing to do with it."""
-    past = TuningHistory(good=GoodState(good, 0, 25) if good else None)
+    past = TuningHistory(good=(good, 0) if good else None)
     assert turned(found(dormant_pct=1.0), past, OTHER) == ["half_life", "hebbian_rate"]
 
 
 def test_rest_after_a_brake(found):
     """One look passes, so that it can take effect; then knobs are turned again."""
-    dead, past = found(dormant_pct=1.0), TuningHistory(good=GoodState(MIDDLE, 0, 25))
+    dead, past = found(dormant_pct=1.0), TuningHistory(good=(MIDDLE, 0))
     adjusted = decide_adjustments([dead], OTHER, past, RULES)
     past = past.after(dead, OTHER, adjusted, 50, RULES).score_pending(dead, RULES)
     assert decide_adjustments([dead], MIDDLE, past, RULES) == []
@@ -175,9 +175,9 @@ def test_what_is_good(found):
     """As many in range as ever, and not dormant; a worse state does not take its place."""
     well, worse = found(), found(reflex_pct=0.9)
     past = TuningHistory().after(worse, OTHER, [], 25, RULES)
-    assert past.good == GoodState(OTHER, 1, 25)
+    assert past.good == (OTHER, 1)
     past = past.after(well, MIDDLE, [], 50, RULES)
-    assert past.good == GoodState(MIDDLE, 0, 50)
+    assert past.good == (MIDDLE, 0)
     assert past.after(worse, OTHER, [], 75, RULES).good == past.good
     assert TuningHistory().after(found(dormant_pct=1.0), MIDDLE, [], 25, RULES).good is None
 

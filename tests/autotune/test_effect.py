@@ -101,8 +101,9 @@ def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere
         with memory.store.open_reader() as connection:
             (row,) = connection.execute(query).all()
         assert row.namespace == "ann"
-        assert json.loads(row.inverse)["before"] is None
-        assert json.loads(json.loads(row.inverse)["after"]) == {"half_life": 100.0}
+        ((_, before_row, after_row),) = json.loads(row.inverse)["images"]
+        assert before_row["knobs"] is None
+        assert json.loads(after_row["knobs"]) == {"half_life": 100.0}
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([SetKnobs("2", "ann", '{"half_life": 200}', None, before)])
         assert memory.maintenance.knobs("ann").half_life == 100.0

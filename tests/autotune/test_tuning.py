@@ -40,14 +40,8 @@ def open_dying(grow):
 
 @pytest.fixture(scope="module")
 def open_well(grow):
-    """Opens a memory that is well and was looked at twice; the first time a snapshot was taken."""
-
-    def live(memory):
-        stream(memory, 25)
-        memory.namespaces.snapshot("ann", "mine")
-        stream(memory, 25, begin=25)
-
-    return grow(live, autotune=AUTOTUNE)
+    """Opens a memory that is well and was looked at twice."""
+    return grow(lambda memory: stream(memory, 50), autotune=AUTOTUNE)
 
 
 def let_all_fade(memory):
@@ -94,9 +88,8 @@ def test_a_dead_memory_comes_back_within_a_hundred_turns(open_memory):
 
 
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
-    """The next look finds death; it tells of a snapshot from when all was well."""
+    """The next look finds death."""
     with open_well() as memory:
-        (mine,) = memory.namespaces.snapshots("ann")
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
         let_all_fade(memory)
         dry = memory.maintenance.tune("ann", dry_run=True)
@@ -106,31 +99,9 @@ def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
         assert report.adjustments == dry.adjustments
         assert report.to_dict()["braked"]
         assert memory.maintenance.knobs("ann") == report.knobs == memory.settings.knobs
-        assert (report.snapshot, report.restored) == (mine.id, False)
         assert is_alive(memory) is False
-        assert memory.namespaces.snapshots("ann") == [mine]
         memory.maintenance.undo(report.run)
         assert memory.maintenance.knobs("ann").half_life == 20.0
-
-
-def test_the_brake_names_no_snapshot_where_none_was_kept(open_well):
-    with open_well() as memory:
-        (mine,) = memory.namespaces.snapshots("ann")
-        memory.namespaces.delete_snapshot(mine.id, namespace="ann")
-        let_all_fade(memory)
-        report = memory.maintenance.tune("ann")
-        assert (report.brake_applied, report.snapshot, report.restored) == (True, None, False)
-
-
-def test_the_brake_goes_back_to_the_snapshot_that_it_kept(open_memory):
-    with open_memory(autotune=AUTOTUNE.replace(restore_snapshot=True)) as memory:
-        stream(memory, 50)
-        let_all_fade(memory)
-        report = memory.maintenance.tune("ann")
-        assert (report.brake_applied, report.restored) == (True, True)
-        assert is_alive(memory) is True
-        kept = {one.name for one in memory.namespaces.snapshots("ann")}
-        assert kept == {None, "autotune: last good"}
 
 
 def test_a_dry_run_changes_nothing_and_finds_what_the_run_will_find(open_dying):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.errors import MissingExtraError
-from crabpath_retrievers.learning.rules.granger import MAX_ENTITIES, build_series, find_influences
+from crabpath_retrievers.typed_search.granger import MAX_ENTITIES, build_series, find_influences
 
 
 def noise(seed, entities=6, windows=200):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.learning.rules.typed import (
+from crabpath_retrievers.typed_search.rules import (
     MIN_IRRELEVANT,
     EdgeObservation,
     TypedEdgeContext,

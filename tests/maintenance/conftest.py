@@ -8,7 +8,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
-from maintained import TWINS, Bag
+from maintained import Bag
 
 from crabpath_retrievers import CrabPath
 
@@ -39,19 +39,3 @@ def open_memory(location: str) -> Callable[..., CrabPath]:
 def open_chroma(location: str, tmp_path: Path) -> Callable[..., CrabPath]:
     """The same, with a real Chroma."""
     return partial(CrabPath.open, location, embeddings=Bag(), vectors=str(tmp_path / "chroma"))
-
-
-@pytest.fixture
-def twins(open_memory: Callable[..., CrabPath]) -> Iterator[CrabPath]:
-    """Two documents that say the same, and two others; ``new`` is the older one in the store."""
-    with open_memory() as memory:
-        memory.add_documents(TWINS, split=False)
-        yield memory
-
-
-@pytest.fixture
-def chroma_twins(open_chroma: Callable[..., CrabPath]) -> Iterator[CrabPath]:
-    """The same, with a real Chroma."""
-    with open_chroma() as memory:
-        memory.add_documents(TWINS, split=False)
-        yield memory

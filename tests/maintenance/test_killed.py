@@ -7,17 +7,10 @@ from pathlib import Path
 import maintained
 import pytest
 from langchain_core.documents import Document
-from maintained import delta, ids
+from maintained import delta
 
-from crabpath_retrievers import Settings
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock
-from crabpath_retrievers.maintenance import MaintenanceRunner
-from crabpath_retrievers.storage import GraphStore
 
-RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400, batch_size=2)
-SETTINGS = Settings(maintenance=RULES)
-MANUAL = f"# Cats\n\n{'Cats sleep on roofs. ' * 18}\n\n# Dogs\n\n{'Dogs bark at night. ' * 18}"
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -25,7 +18,7 @@ from maintained import Bag
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
-rules = MaintenanceSettings(split_above_chars=600, split_part_chars=400, batch_size=2)
+rules = MaintenanceSettings(batch_size=2)
 location, vectors, left, steps = *sys.argv[2:4], int(sys.argv[4]), sys.argv[5:]
 memory = CrabPath.open(
     location, embeddings=Bag(), vectors=vectors, settings=Settings(maintenance=rules)
@@ -78,48 +71,3 @@ def test_a_killed_prune(open_chroma, kill, batches):
         assert len(left) == len(weak) + len(strong) - 2 * batches
         assert memory.maintenance.run(["prune"]).total_changed == len(left) - len(strong)
         assert len(memory.store.learned.weights("ann", keys)) == len(strong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", range(3))
-def test_a_killed_merge(chroma_twins, open_chroma, kill, work):
-    """Before the transaction nothing happened; after it, the index is made up for."""
-    chroma_twins.close()
-    kill(work, "merge")
-    with open_chroma() as memory:
-        assert not memory.store.catalog.has_unfinished_ingest()
-        assert memory.maintenance.run(["merge"]).total_changed == (1 if work == 0 else 0)
-        assert set(ids(memory)) == {"new", "panda", "rows"}
-        assert memory.index.find_existing(["new", "old"]) == {"new"}
-        assert memory.index.count() == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", range(6))
-def test_a_killed_split(open_chroma, kill, work):
-    """Staged it is finished, before that it is as it was; no text is there twice."""
-    question = "cats sleep and dogs bark"
-    with open_chroma(settings=SETTINGS) as memory:
-        memory.add_documents([Document(MANUAL, id="manual")], split=False)
-    kill(work, "split")
-    with open_chroma(settings=SETTINGS) as memory:
-        assert not memory.store.catalog.has_unfinished_ingest()
-        found = set(ids(memory, question))
-        assert (found == {"manual"}) == (work == 0)
-        assert memory.index.find_existing([*found]) == found
-        assert memory.index.count() == len(found)
-        assert memory.maintenance.run(["split"]).total_changed == (1 if work == 0 else 0)
-        assert len(ids(memory, question)) == memory.index.count() == 2
-
-
-def test_killed_beside_the_index(chroma_twins, open_chroma, location):
-    """The store alone was merged, then all processes died: the next open mends the index."""
-    store = GraphStore(location)
-    run = MaintenanceRunner(store, chroma_twins.settings).run(["merge"]).run
-    store.close()
-    assert chroma_twins.index.find_existing(["old"]) == {"old"}
-    chroma_twins.close()
-    with open_chroma() as memory:
-        assert memory.index.find_existing(["old"]) == set()
-        memory.maintenance.undo(run)
-        assert memory.index.find_existing(["old"]) == {"old"}

@@ -1,4 +1,4 @@
-"""What is broad, faded, lonely, doubled or to die, by hand; no store is needed to say so."""
+"""What is faded, lonely, or to die, by hand; no store is needed to say so."""
 
 import math
 
@@ -8,160 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.core.changes.maintenance import MergePair
-from crabpath_retrievers.core.graph import EdgeKind, Node, effective_weight
+from crabpath_retrievers.core.graph import EdgeKind, effective_weight
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
-from crabpath_retrievers.maintenance.merge import group_same_texts, plan_merges
 from crabpath_retrievers.maintenance.prune import (
     ProbationNote,
     compute_survival_score,
     find_faded_weights,
     select_expired_notes,
 )
-from crabpath_retrievers.maintenance.split import find_no_topics, is_broad, make_parts, split_text
-from crabpath_retrievers.storage.read.maintenance import (
-    DocumentText,
-    LearnedWeight,
-    MergeCandidate,
-)
+from crabpath_retrievers.storage.read.maintenance import LearnedWeight
 
 RULES = MaintenanceSettings()
-PLAIN = " ".join(f"Sentence number {n} tells of topic {n // 10}." for n in range(30))
-HEADED = "Intro.\n\n# Cats\n\n" + "Cats sleep. " * 30 + "\n\n# Dogs\n\n" + "Dogs bark. " * 30
-APART = list(np.eye(4, dtype=np.float32))
-
-
-@pytest.mark.parametrize(
-    ("text", "questions", "broad"),
-    [
-        (HEADED, [], True),
-        (PLAIN, [], False),
-        (HEADED.replace("# Dogs", "Dogs"), [], False),
-        (PLAIN, APART, True),
-        (PLAIN, APART[:3], False),
-        (PLAIN, [APART[0]] * 6, False),
-    ],
-    ids=["two headings", "none", "one heading", "four questions", "three", "all the same"],
-)
-def test_headings_and_questions_that_have_nothing_in_common_are_broad(text, questions, broad):
-    assert is_broad(text, questions, RULES) is broad
-
-
-@pytest.mark.parametrize("text", [HEADED, PLAIN, "word " * 900, "x" * 3000])
-@pytest.mark.parametrize("size", [100, 400])
-def test_a_text_is_cut_into_every_word_once_and_in_order(text, size):
-    found = split_text(text, size, find_no_topics)
-    assert len(found) > 1
-    assert "".join("".join(part.text.split()) for part in found) == "".join(text.split())
-    assert all(0 < len(part.text) <= size for part in found)
-
-
-def test_a_text_is_cut_at_headings_first():
-    """Each part stands under its own; small sections stay together."""
-    found = split_text(HEADED, 500, find_no_topics)
-    assert [part.heading for part in found] == ["Cats", "Dogs"]
-    assert found[0].text.startswith("Intro.")
-    small = "# A\n\nx\n\n# B\n\ny\n"
-    assert split_text(small, 500, find_no_topics) == split_text(small, 5_000, find_no_topics)
-
-
-def test_a_model_says_where_topics_begin():
-    """Its numbers are taken as far as they can be meant."""
-    found = split_text(PLAIN, 5_000, lambda _: [10, 20, 20, 99, -1])
-    assert [part.text.split()[2] for part in found] == ["0", "10", "20"]
-    assert [word for part in found for word in part.text.split()] == PLAIN.split()
-
-
-def test_parts_may_be_mentioned_by_their_headings():
-    """By all of them; the first also by the names of the whole."""
-    text = "# Cats\n\nx\n\n# Dogs\n\ny\n\n# Fish\n\n" + "Fish swim. " * 20
-    whole = Node("pets", "pets", "pets.md", text, title="Pets", metadata={"aliases": ["Animals"]})
-    first, *_, last = make_parts(whole, split_text(text, 150, find_no_topics))
-    assert set(first.names) == {"cats", "dogs", "pets", "animals"}
-    assert (set(last.names), last.title) == ({"fish"}, "Pets › Fish")
-
-
-TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
-
-
-def group(*texts, titles=("", ""), metadata=("{}", "{}")):
-    given = zip(titles, texts, metadata, strict=True)
-    looked, found = group_same_texts(
-        [[DocumentText(n, *row) for n, row in enumerate(given, 1)]], ("source",)
-    )
-    assert looked == len(texts)
-    return found
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        TEXT,
-        TEXT + "\n",
-        "the server   listens on port 8080, and Ann restarts it when the disk is full",
-        "**The server** listens on port `8080` and Ann restarts it when disk is full.",
-    ],
-)
-def test_setting_and_articles_do_not_matter(other):
-    assert group(TEXT, other) == [[1, 2]]
-
-
-@pytest.mark.parametrize(
-    ("word", "other"),
-    [
-        *(("8080", other) for other in ("8081", "-8080", "80.80", "8080/8081")),
-        *(("Ann", other) for other in ("Anna", "Bob")),
-        *(("is full", other) for other in ("is not full", "isn't full")),
-        ("listens", "never listens"),
-        ("and Ann", "or Ann"),
-        ("when", "before"),
-        ("full.", "full?"),
-        *(("port 8080", other) for other in ("port > 8080", "port != 8080")),
-    ],
-)
-def test_one_other_word_is_another_fact(word, other):
-    """A number, a sign, a name, a negation, a conjunction."""
-    assert word in TEXT
-    assert group(TEXT, TEXT.replace(word, other)) == []
-
-
-@pytest.mark.parametrize("texts", [("猫が好き", "犬が好き"), ("", "x"), ("== !=", "== ==")])
-def test_nothing_falls_together_because_nothing_was_read_of_it(texts):
-    assert group(*texts) == []
-
-
-def test_the_same_of_something_else_is_another_fact():
-    """A title and metadata say of what; where it stands does not."""
-    assert group(TEXT, TEXT, titles=("Linux", "Windows")) == []
-    assert group(TEXT, TEXT, metadata=('{"team": "a"}', '{"team": "b"}')) == []
-    assert group(TEXT, TEXT, metadata=('{"source": "a"}', '{"source": "b"}')) == [[1, 2]]
-
-
-def twin(key, authority=0, uses=0.0, vector=(1.0, 0.0)):
-    return MergeCandidate(key, authority, uses, np.array(vector, dtype=np.float16))
-
-
-@pytest.mark.parametrize(
-    ("group", "pairs"),
-    [
-        # More authority, then more use, then age.
-        ([twin(1), twin(2)], [(2, 1)]),
-        ([twin(1), twin(2, uses=1.0)], [(1, 2)]),
-        ([twin(1, uses=9.0), twin(2, authority=1)], [(1, 2)]),
-        ([twin(3), twin(1), twin(2)], [(2, 1), (3, 1)]),
-        # Nothing constitutional goes; a canonical one only into one that is no less.
-        ([twin(1, authority=2), twin(2, authority=2)], []),
-        ([twin(1, authority=1), twin(2, authority=2)], [(1, 2)]),
-        ([twin(1, authority=1), twin(2, authority=1)], [(2, 1)]),
-        ([twin(1, authority=1), twin(2, authority=0, uses=9)], [(2, 1)]),
-        # Far vectors stay apart.
-        ([twin(1), twin(2, vector=(0.0, 1.0)), twin(3)], [(3, 1)]),
-    ],
-)
-def test_who_is_merged_into_whom(group, pairs):
-    assert plan_merges(group, 0.97) == [MergePair(*pair) for pair in pairs]
-
-
 OLD = ProbationNote("n", degree=1, uses=0.0, passes=3.0, unseen=40, authority=0, strongest=0.2)
 
 

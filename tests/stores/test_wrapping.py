@@ -16,9 +16,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import (
     ConfigurationError,
     EmbeddingMismatchError,
@@ -383,21 +382,6 @@ class TestRefresh:
         theirs.add_documents([Document("Hydra cluster two.", id="d8")])
         ids(retriever)
         assert len(list_warnings()) == 2
-
-    def test_parts_of_a_split_document_go_with_it(self, theirs, wrap):
-        """Maintenance has put them into the store: they are no documents of its owner."""
-        parts = ("# Hydra", "Hydra is a cluster. " * 40, "# Lunch", "Lunch is at noon. " * 40)
-        theirs.add_documents([Document("\n\n".join(parts), id="manual")])
-        rules = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
-        retriever = wrap(theirs, settings=Settings(maintenance=rules), k=9)
-        retriever.memory.maintenance.run(["split"])
-        assert len(theirs.store) > 7
-        assert numbers(retriever.refresh()) == (0, 0, 0, 7)
-        theirs.delete(["manual"])
-        assert retriever.refresh().removed == 1
-        assert (
-            sorted(theirs.store) == ["d1", "d2", "d3", "d4", "d5", "d6"] == sorted(ids(retriever))
-        )
 
     def test_a_kill_leaves_nothing_to_write_into_the_store(self, theirs, wrap, monkeypatch):
         """Wherever it strikes while documents are taken over; the next wrapping goes on."""

@@ -22,8 +22,6 @@ TWINS = [
     Document(f"{STEPS}\n", id="old", metadata={"source": "a.md"}),
     Document("A database keeps rows; an index finds them.", id="rows"),
 ]
-OF_ONE_STORE = {s.journal.name, s.staging.name, s.index_deletions.name, s.health_reports.name}
-LEARNED = (s.overlay, s.weight_changes, s.pair_counts, s.edges)
 
 
 class Bag(Embeddings):
@@ -40,11 +38,6 @@ class Bag(Embeddings):
         return [self.embed_query(text) for text in texts]
 
 
-def make_twin(name):
-    """Another document that says what the twins say."""
-    return Document(STEPS, id=name, metadata={"source": f"{name}.md"})
-
-
 def ids(memory, question=QUESTION, k=6, **options):
     """What a query returns, best first."""
     answer = memory.retrieve(question, k=k, record=False, **options)
@@ -59,12 +52,6 @@ def delta(memory, source, target, weight, kind=EdgeKind.CO_USED):
     return WeightDelta(key_of(memory, source), key_of(memory, target), kind, weight)
 
 
-def usage(memory, node, namespace="ann"):
-    """Wins, losses and credit of a document; None where it was never used."""
-    key, space = key_of(memory, node), memory.store.walk.get_clock(namespace).key
-    return memory.store.learned.usage(space, [key]).get(key)
-
-
 def weights(memory, source, namespace="ann"):
     """Learned weights that leave a document, by kind and target."""
     with memory.store.open_reader() as connection:
@@ -72,24 +59,3 @@ def weights(memory, source, namespace="ann"):
         names = {key: node for key, node in rows}
     found = memory.store.learned.weights(namespace, [key_of(memory, source)])
     return {(kind.label, names.get(to)): weight for (_, to, kind), weight in found.items()}
-
-
-def has_forgotten_aliases(memory):
-    """Whether nothing is learned about a document that others stand for."""
-    hidden = sa.select(s.aliases.c.node)
-    with memory.store.open_reader() as connection:
-        ends = [t.select().where(t.c.source.in_(hidden) | t.c.target.in_(hidden)) for t in LEARNED]
-        uses = s.usage.select().where(s.usage.c.node.in_(hidden))
-        return not any(connection.execute(query).all() for query in (*ends, uses))
-
-
-def rows(memory, *chosen):
-    """Every row but logs, work that waits, and how often namespaces learned; by table."""
-    found = {}
-    with memory.store.open_reader() as connection:
-        for table in chosen or s.metadata.sorted_tables:
-            if table.name not in OF_ONE_STORE:
-                columns = [c for c in table.c if c is not s.namespaces.c.version]
-                read = sorted(map(repr, connection.execute(sa.select(*columns))))
-                found[table.name] = [row for row in read if "'hubs'" not in row]
-    return found

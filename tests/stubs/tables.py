@@ -3,7 +3,6 @@
 from crabpath_retrievers.storage import schema
 
 addresses = schema.addresses
-aliases = schema.aliases
 consumed_turns = schema.consumed_turns
 contents = schema.contents
 edges = schema.edges

@@ -184,7 +184,7 @@ async def test_the_same_without_blocking(memory, namespace):
 
 
 def test_an_edge_fades_with_what_is_learned(open_memory):
-    with open_memory(half_life=1.0, typed=False) as memory:
+    with open_memory(half_life=1.0) as memory:
         memory.graph.add_edge("d1", "d2", "temporal", 0.8)
         turn = memory.retrieve("text 5", k=2).turn.id
         memory.record(Feedback(turn, 1.0))

@@ -1,22 +1,18 @@
 """Typed edges as outcomes make them in a memory: undone, switched off, and between turns."""
 
 import pytest
-import sqlalchemy as sa
-import tables as s
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.core.graph import TYPED_KINDS
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.typed_search.derive import TypedGraphs
 
-TYPED = [kind.value for kind in TYPED_KINDS]
 QUERY = "text 5 word5"
 
 
 def typed(memory, namespace="default"):
-    key = memory.store.walk.get_clock(namespace).key
-    columns = (s.overlay.c.source, s.overlay.c.target, s.overlay.c.kind, s.overlay.c.weight)
-    query = sa.select(*columns).where(s.overlay.c.namespace == key, s.overlay.c.kind.in_(TYPED))
-    with memory.store.open_reader() as connection:
-        return {row[:3]: row[3] for row in map(tuple, connection.execute(query))}
+    regions = Regions(memory.store, memory.settings.region)
+    graphs = TypedGraphs(memory.store, regions, memory.settings.learning)
+    return graphs.derive(memory.store.walk.get_clock(namespace)).weights
 
 
 def judge(memory, text, outcome, *, used=True, feedback_id=None, namespace="default"):
@@ -107,14 +103,6 @@ def test_what_a_failure_used_is_not_followed_on(memory, graph, namespace):
     first = judge(memory, QUERY, -1.0, namespace=namespace)
     second = judge(memory, "text 60 word60", 1.0, namespace=namespace)
     assert second not in ids(graph.neighbors(first, "temporal"))
-
-
-def test_switched_off_nothing_is_made(open_memory):
-    with open_memory(typed=False) as memory:
-        judge(memory, QUERY, 1.0)
-        judge(memory, QUERY, -1.0, used=False)
-        memory.regions.learn_episode(["d1", "d2"], reward=1.0)
-        assert typed(memory) == {}
 
 
 def test_an_episode_of_documents_makes_edges_that_its_id_takes_back(open_memory):

@@ -1,7 +1,6 @@
 """Change records of the corpus: nodes, structural edges, and metadata of the store."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from crabpath_retrievers.core.graph import Edge, Node
 
@@ -16,14 +15,6 @@ class Change:
     __slots__ = ()
 
 
-class NodeSplit(NamedTuple):
-    """A node that maintenance splits: its id, the ids of its parts in order, and the run id."""
-
-    whole: str
-    pieces: tuple[str, ...]
-    run: str
-
-
 @dataclass(frozen=True, slots=True)
 class StageNodes(Change):
     """Record a batch before it is published, so that an interrupted ingest can be finished.
@@ -34,14 +25,12 @@ class StageNodes(Change):
         retired: Ids of nodes that publication hides from queries. What was learned about them is
             kept, and counts again once a node with the same id is published.
         positions: New positions, as in :class:`MoveNodes`.
-        splits: Nodes that parts in this batch replace.
     """
 
     nodes: tuple[Node, ...] = ()
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
-    splits: tuple[NodeSplit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

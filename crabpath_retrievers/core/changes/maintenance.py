@@ -42,25 +42,6 @@ class ConnectNodes(Change):
     edges: tuple[Edge, ...]
 
 
-class MergePair(NamedTuple):
-    """Keys of two near-duplicates: the one that is hidden, and the one that is kept."""
-
-    absorbed: int
-    keeper: int
-
-
-@dataclass(frozen=True, slots=True)
-class MergeNodes(Change):
-    """Merge near-duplicates: the kept node takes over everything learned about the hidden one.
-
-    Skips a pair when one of its nodes is no longer visible to all namespaces, or when the node to
-    hide has more authority than the other or is ``constitutional``.
-    """
-
-    run: str
-    pairs: tuple[MergePair, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class CompactTurns(Change):
     """Delete old turn records of a namespace, except those that waiting feedback refers to.

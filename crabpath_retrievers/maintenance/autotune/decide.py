@@ -1,16 +1,13 @@
 """Decides which knobs to change: a pure function of health reports, knobs and tuning history.
 
-Maps each metric that has left its range to the knob changes that may help.
-
-The knob that acts most directly comes first; docs/autotuner.md gives the reasons.
-
-Tuning history of a namespace: which changes helped, and the last good state.
+At most a few steps at a time, within guard rails; changes that helped before come first. A memory
+that got much worse goes back to its last good knobs (the brake). docs/autotuner.md gives reasons.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
 from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
@@ -18,18 +15,16 @@ from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
 Side = Literal["low", "high"]
 """The end at which a metric has left its range."""
 
+KnobTurn = tuple[str, int]
+"""A knob and a direction: 1 for up, -1 for down."""
 
-class KnobTurn(NamedTuple):
-    """A knob and a direction: 1 for up, -1 for down."""
+Triple = tuple[str, str, int]
+"""Metric, knob and direction: what successes are counted by."""
 
-    knob: str
-    direction: int
-
-
-_LONGER, _SHORTER = KnobTurn("half_life", 1), KnobTurn("half_life", -1)
-_EASIER, _HARDER = KnobTurn("promotion_threshold", -1), KnobTurn("promotion_threshold", 1)
-_STRONGER, _WEAKER = KnobTurn("hebbian_rate", 1), KnobTurn("hebbian_rate", -1)
-_EARLIER, _LATER = KnobTurn("reflex", -1), KnobTurn("reflex", 1)
+_LONGER, _SHORTER = ("half_life", 1), ("half_life", -1)
+_EASIER, _HARDER = ("promotion_threshold", -1), ("promotion_threshold", 1)
+_STRONGER, _WEAKER = ("hebbian_rate", 1), ("hebbian_rate", -1)
+_EARLIER, _LATER = ("reflex", -1), ("reflex", 1)
 
 KNOB_TURNS: Mapping[tuple[str, Side], tuple[KnobTurn, ...]] = {
     # Edges are followed when they are strong enough: slow their decay, strengthen learning.
@@ -47,20 +42,16 @@ KNOB_TURNS: Mapping[tuple[str, Side], tuple[KnobTurn, ...]] = {
     ("context_compression", "low"): (_EARLIER, _EASIER),
     ("proto_promotion_rate", "low"): (_EASIER,),
     ("proto_promotion_rate", "high"): (_HARDER,),
-    # Parts of a split node are connected again by joint use.
+    # Parts of a split document are connected again by joint use.
     ("reconvergence_rate", "high"): (_HARDER, _SHORTER, _WEAKER),
-    # Chunks missing in the vector index: no knob helps; crabpath doctor reports them.
-    ("orphan_nodes", "high"): (),
 }
-"""Changes to try, by metric and side; sides that a metric cannot reach are left out."""
-
+"""Changes to try, the most direct first; no knob helps against chunks missing in the index."""
 
 BRAKE = "brake"
 """Metric name of an adjustment that goes back to the last good state."""
 
 _SAME = 1e-9
-Triple = tuple[str, str, int]
-"""Metric, knob and direction (1 or -1)."""
+_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +73,6 @@ class Adjustment:
     after: float
     why: str
 
-    @property
-    def triple(self) -> Triple:
-        """Key by which successes are counted."""
-        return self.metric, self.knob, self.direction
-
-
-@dataclass(frozen=True, slots=True)
-class GoodState:
-    """The last good state of a namespace.
-
-    Attributes:
-        knobs: Knobs at that time.
-        ill: Number of metrics out of range.
-        learned: Number of lessons that the namespace had learned.
-    """
-
-    knobs: Knobs
-    ill: int
-    learned: int
-
 
 @dataclass(frozen=True, slots=True)
 class TuningHistory:
@@ -112,7 +83,7 @@ class TuningHistory:
         pending: Changes of the last run, with the distance of their metric from its range.
         ill: Number of metrics out of range at the last run.
         turn, learned: Turns and lessons of the namespace at the last run; -1 before the first.
-        good: The last good state.
+        good: Knobs of the last good state, and its number of metrics out of range.
         rest: Number of coming runs that change nothing.
     """
 
@@ -121,7 +92,7 @@ class TuningHistory:
     ill: int = 0
     turn: int = -1
     learned: int = -1
-    good: GoodState | None = None
+    good: tuple[Knobs, int] | None = None
     rest: int = 0
 
     def help_probability(self, triple: Triple) -> float:
@@ -140,12 +111,12 @@ class TuningHistory:
             t: (s * settings.evidence_decay, f * settings.evidence_decay)
             for t, (s, f) in self.evidence.items()
         }
-        worse = len(find_out_of_range(report)) > self.ill
+        worse = len(_find_out_of_range(report)) > self.ill
         for triple, distance in self.pending:
             metric = report[triple[0]]
             if metric.in_range is None:
                 continue
-            gained = distance - measure_distance(metric)
+            gained = distance - _measure_distance(metric)
             success = float(gained > _SAME and not worse)
             failure = 1.0 - success if worse or gained < -_SAME else (1.0 - success) / 2
             successes, failures = kept.get(triple, (0.0, 0.0))
@@ -169,92 +140,46 @@ class TuningHistory:
             learned: Number of lessons that the namespace has learned.
             settings: How many runs to rest after a brake.
         """
-        number, good = len(find_out_of_range(report)), self.good
+        number, good = len(_find_out_of_range(report)), self.good
         braked = any(one.metric == BRAKE for one in adjusted)
-        dormant = report["dormant_pct"]
-        dead = dormant.in_range is False and find_side(dormant) == "high"
-        if good is not None and dead and knobs == good.knobs and not self.rest:
+        dead = _find_side(report["dormant_pct"]) == "high"
+        if good is not None and dead and knobs == good[0] and not self.rest:
             good = None  # the good state did not last
-        if not dead and report.judged_count and (good is None or number <= good.ill):
-            good = GoodState(knobs, number, learned)
-        return replace(
-            self,
-            pending=tuple(
-                (one.triple, measure_distance(report[one.metric])) for one in adjusted if not braked
-            ),
-            ill=number,
-            turn=report.turn,
-            learned=learned,
-            good=good,
-            rest=settings.rest_runs + 1 if braked else self.rest,
+        if not dead and report.judged_count and (good is None or number <= good[1]):
+            good = (knobs, number)
+        pending = tuple(
+            ((one.metric, one.knob, one.direction), _measure_distance(report[one.metric]))
+            for one in adjusted
+            if not braked
+        )
+        rest = settings.rest_runs + 1 if braked else self.rest
+        return TuningHistory(
+            self.evidence, pending, number, report.turn, learned, good=good, rest=rest
         )
 
     def to_json(self) -> str:
         """Serialise the history for the store."""
-        good = self.good and [self.good.knobs.to_dict(), self.good.ill, self.good.learned]
-        parts = {
-            "evidence": [[*triple, *counts] for triple, counts in self.evidence.items()],
-            "pending": [[*triple, distance] for triple, distance in self.pending],
-            "state": [self.ill, self.turn, self.learned, self.rest],
-            "good": good,
-        }
-        return json.dumps(parts)
+        good = self.good and [self.good[0].to_dict(), self.good[1]]
+        evidence = [[*triple, *counts] for triple, counts in self.evidence.items()]
+        state = [self.ill, self.turn, self.learned, good, self.rest]
+        return json.dumps([evidence, self.pending, *state])
 
     @classmethod
     def from_json(cls, text: str | None) -> "TuningHistory":
         """The inverse of :meth:`to_json`; an empty history if the text cannot be read."""
-        if text is None:
-            return cls()
         try:
-            data = json.loads(text)
-            known, turn, learned, rest = data["state"]
+            evidence, pending, ill, turn, learned, good, rest = json.loads(text or "")
             return cls(
-                {(m, k, d): (s, f) for m, k, d, s, f in data["evidence"]},
-                tuple(((m, k, d), distance) for m, k, d, distance in data["pending"]),
-                known,
+                {(m, k, d): (s, f) for m, k, d, s, f in evidence},
+                tuple(((m, k, d), distance) for (m, k, d), distance in pending),
+                ill,
                 turn,
                 learned,
-                data["good"] and GoodState(Knobs(**data["good"][0]), *data["good"][1:]),
+                good and (Knobs(**good[0]), good[1]),
                 rest,
             )
         except (ValueError, TypeError, KeyError):
             return cls()
-
-
-def find_out_of_range(report: HealthReport) -> list[str]:
-    """Return the names of metrics out of range; metrics that are not judged do not count."""
-    return [metric.name for metric in report.metrics if metric.in_range is False]
-
-
-def measure_distance(metric: Metric) -> float:
-    """Return the distance of a metric from its range, at least 0."""
-    value = metric.value
-    return 0.0 if value is None else max(0.0, metric.low - value, value - metric.high)
-
-
-def find_side(metric: Metric) -> Side:
-    """Return the end at which a metric has left its range."""
-    return "low" if metric.value is not None and metric.value < metric.low else "high"
-
-
-def count_lost_metrics(reports: Iterable[HealthReport], now: HealthReport) -> int:
-    """Count metrics in range in the best earlier report and out of range now."""
-    out = set(find_out_of_range(now))
-    known = ({m.name for m in one.metrics if m.in_range} & out for one in reports)
-    return max(map(len, known), default=0)
-
-
-_DECIMALS = 6
-
-
-class _Wish(NamedTuple):
-    """A candidate change of a knob; the most promising one sorts first."""
-
-    doubt: float
-    place: int
-    number: int
-    turn: KnobTurn
-    metric: Metric
 
 
 def decide_adjustments(
@@ -271,28 +196,32 @@ def decide_adjustments(
     if not reports or past.rest:
         return []
     now, before = reports[-1], reports[-1 - settings.window_reports : -1]
-    return decide_rollback(now, before, knobs, past, settings) or _choose_adjustments(
-        now, knobs, past, settings
-    )
+    if rollback := _decide_rollback(now, before, knobs, past, settings):
+        return rollback
+    found: dict[str, Adjustment] = {}
+    for chance, (knob, direction), metric in _rank_turns(now.metrics, past):
+        if len(found) == settings.max_changes or chance < settings.min_success_chance:
+            break
+        value = getattr(knobs, knob)
+        after = step_knob(knob, direction, value, settings)
+        if knob not in found and after is not None:
+            why = _explain(metric)
+            found[knob] = Adjustment(metric.name, knob, direction, value, after, why)
+    return list(found.values())
 
 
-def decide_rollback(
+def _decide_rollback(
     now: HealthReport,
     before: Sequence[HealthReport],
     knobs: Knobs,
     past: TuningHistory,
     settings: AutotuneSettings,
 ) -> list[Adjustment]:
-    """Go back to the last good knobs, if health got much worse and that may help.
-
-    Args:
-        now: Current health report.
-        before: Earlier health reports.
-        knobs: Current knobs.
-        past: Tuning history with the last good state.
-        settings: Limits, and how much worse health must be.
-    """
-    dormant, lost = now["dormant_pct"], count_lost_metrics(before, now)
+    """Go back to the last good knobs, if health got much worse and a metric asks for that."""
+    dormant, out = now["dormant_pct"], _find_out_of_range(now)
+    lost = max(
+        (len({m.name for m in one.metrics if m.in_range} & out) for one in before), default=0
+    )
     dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.brake_dormant_share
     if past.good is None or not (dead or lost >= settings.brake_metrics):
         return []
@@ -300,43 +229,27 @@ def decide_rollback(
     found = []
     for name in KNOBS:
         low, high = settings.rails[name]
-        value, good = getattr(knobs, name), getattr(past.good.knobs, name)
-        after = min(max(good, low), high)
+        value, after = getattr(knobs, name), min(max(getattr(past.good[0], name), low), high)
         if after != value:
             direction = 1 if after > value else -1
             found.append(Adjustment(BRAKE, name, direction, value, after, why))
     # If no metric asks for such a change, the old knobs did not make the difference.
-    ailing = (dormant,) if dead else now.metrics
-    asked = {wish.turn for wish in _rank_wishes(ailing, past)}
+    asked = {turn for _, turn, _ in _rank_turns((dormant,) if dead else now.metrics, past)}
     return found if any((one.knob, one.direction) in asked for one in found) else []
 
 
-def _choose_adjustments(
-    now: HealthReport, knobs: Knobs, past: TuningHistory, settings: AutotuneSettings
-) -> list[Adjustment]:
-    """Choose the most promising changes, at most one per knob."""
-    found: dict[str, Adjustment] = {}
-    for wish in _rank_wishes(now.metrics, past):
-        knob, direction = wish.turn
-        if len(found) == settings.max_changes or 1.0 - wish.doubt < settings.min_success_chance:
-            break
-        value = getattr(knobs, knob)
-        after = step_knob(knob, direction, value, settings)
-        if knob not in found and after is not None:
-            why = _explain(wish.metric)
-            found[knob] = Adjustment(wish.metric.name, knob, direction, value, after, why)
-    return list(found.values())
-
-
-def _rank_wishes(metrics: Sequence[Metric], past: TuningHistory) -> list[_Wish]:
-    """Rank changes for metrics out of range: those that helped before, then the most direct."""
-    wishes = [
-        _Wish(1.0 - past.help_probability((metric.name, *turn)), place, number, turn, metric)
-        for number, metric in enumerate(metrics)
-        if metric.in_range is False
-        for place, turn in enumerate(KNOB_TURNS.get((metric.name, find_side(metric)), ()))
+def _rank_turns(
+    metrics: Sequence[Metric], past: TuningHistory
+) -> list[tuple[float, KnobTurn, Metric]]:
+    """Return chance, change and metric for metrics out of range, the most promising first."""
+    turns = [
+        (past.help_probability((metric.name, *turn)), place, turn, metric)
+        for metric in metrics
+        if (side := _find_side(metric))
+        for place, turn in enumerate(KNOB_TURNS.get((metric.name, side), ()))
     ]
-    return sorted(wishes, key=lambda wish: wish[:3])
+    turns.sort(key=lambda item: (-item[0], item[1]))
+    return [(chance, turn, metric) for chance, _, turn, metric in turns]
 
 
 def step_knob(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
@@ -348,25 +261,39 @@ def step_knob(knob: str, direction: int, value: float, settings: AutotuneSetting
         value: Current value.
         settings: Steps and limits.
     """
+    factor = settings.half_life_factor
+    share = factor - 1.0 if direction > 0 else 1.0 - 1.0 / factor
+    steps = {
+        "half_life": max(settings.min_half_life_step, value * share),
+        "promotion_threshold": 1,
+        "hebbian_rate": settings.hebbian_step,
+        "reflex": settings.reflex_step,
+    }
     low, high = settings.rails[knob]
-    after = min(max(value + direction * _step_size(knob, direction, value, settings), low), high)
+    after = min(max(value + direction * steps[knob], low), high)
     after = int(after) if knob == "promotion_threshold" else round(after, _DECIMALS)
     return after if (after - value) * direction > 0 else None
 
 
-def _step_size(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float:
-    if knob == "half_life":
-        share = (
-            settings.half_life_factor - 1.0
-            if direction > 0
-            else 1.0 - 1.0 / settings.half_life_factor
-        )
-        return max(settings.min_half_life_step, value * share)
-    steps = {"hebbian_rate": settings.hebbian_step, "reflex": settings.reflex_step}
-    return steps.get(knob, 1)
+def _find_out_of_range(report: HealthReport) -> set[str]:
+    """Return the names of metrics out of range; metrics that are not judged do not count."""
+    return {metric.name for metric in report.metrics if metric.in_range is False}
+
+
+def _measure_distance(metric: Metric) -> float:
+    """Return the distance of a metric from its range, at least 0."""
+    value = metric.value
+    return 0.0 if value is None else max(0.0, metric.low - value, value - metric.high)
+
+
+def _find_side(metric: Metric) -> Side | None:
+    """Return the end at which a metric has left its range; None if it has not, or is not judged."""
+    if metric.in_range is not False or metric.value is None:
+        return None
+    return "low" if metric.value < metric.low else "high"
 
 
 def _explain(metric: Metric) -> str:
-    low = find_side(metric) == "low"
+    low = _find_side(metric) == "low"
     bound = metric.low if low else metric.high
     return f"{metric.name} is {metric.value:g}, {'below' if low else 'above'} {bound:g}"

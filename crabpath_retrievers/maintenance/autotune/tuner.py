@@ -3,14 +3,12 @@
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.config.settings import dump_knobs, load_knobs
-from crabpath_retrievers.core.changes import Change
-from crabpath_retrievers.core.changes.history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.core.changes.maintenance import SetKnobs
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.maintenance.autotune.decide import (
@@ -24,13 +22,9 @@ from crabpath_retrievers.maintenance.health.measure import (
     measure_health,
     project_dormant_share,
 )
-from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
-
-SNAPSHOT = "autotune: last good"
-"""Name of the snapshot of the last good state, if the settings keep one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +37,6 @@ class TuneReport:
         dry_run: Whether nothing was changed.
         adjustments: Changes of knobs, made or planned.
         knobs: Values of the knobs afterwards.
-        snapshot: If the brake was applied: id of the snapshot of the last good state, if any.
-        restored: Whether that snapshot was restored.
         note: Why the run was skipped; empty if it was not.
     """
 
@@ -53,8 +45,6 @@ class TuneReport:
     dry_run: bool
     adjustments: tuple[Adjustment, ...]
     knobs: Knobs
-    snapshot: str | None = None
-    restored: bool = False
     note: str = ""
 
     @property
@@ -138,27 +128,24 @@ class Autotuner:
         knobs, past = load_knobs(known[0], self.settings), TuningHistory.from_json(known[1])
         if note := self._find_skip_reason(namespace, past, asked=asked):
             return TuneReport(namespace, "", dry_run, (), knobs, note=note)
-        rules, reports = (
-            self.settings.autotune,
-            self._collect_reports(namespace, record and not dry_run),
-        )
-        lessons = self.store.learned.get_state(namespace).version
-        past = past.score_pending(reports[-1], rules)
+        store, rules = self.store, self.settings.autotune
+        before = load_past_reports(store, namespace, rules.window_reports)
+        report = measure_health(store, namespace, self.settings, record=record and not dry_run)
         ahead = project_dormant_share(
-            self.store, namespace, self.settings, reports[-1], rules.every_feedbacks
+            store, namespace, self.settings, report, rules.every_feedbacks
         )
-        adjusted = tuple(decide_adjustments([*reports[:-1], ahead], knobs, past, rules))
+        past = past.score_pending(report, rules)
+        adjusted = tuple(decide_adjustments([*before, ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
         after = knobs.replace(**turned)
-        left = past.after(reports[-1], knobs, adjusted, lessons, rules)
-        found = self._with_snapshot(TuneReport(namespace, "", dry_run, adjusted, after), past)
         if dry_run:
-            return found
-        found = replace(found, run=(run or uuid.uuid4().hex) if adjusted else "")
+            return TuneReport(namespace, "", dry_run, adjusted, after)
+        lessons = store.learned.get_state(namespace).version
+        left = past.after(report, knobs, adjusted, lessons, rules).to_json()
+        run = (run or uuid.uuid4().hex) if adjusted else ""
         own, why = dump_knobs(after, self.settings), tuple(asdict(one) for one in adjusted)
-        change = SetKnobs(found.run, namespace, own, left.to_json(), known, why)
-        self.store.apply([change, *self._make_snapshot_changes(found, past, left)])
-        return found
+        store.apply([SetKnobs(run, namespace, own, left, known, why)])
+        return TuneReport(namespace, run, dry_run, adjusted, after)
 
     def run_if_due(self, namespace: str, lessons: int) -> None:
         """Run after every ``autotune.every_feedbacks``-th lesson, where autotuning is enabled.
@@ -180,48 +167,13 @@ class Autotuner:
     def _find_skip_reason(self, namespace: str, past: TuningHistory, *, asked: bool) -> str:
         """Return the reason to skip the run; empty for none."""
         self.store.flush()
-        learned, turn = (
-            self.store.learned.get_state(namespace),
-            self.store.walk.get_clock(namespace).turn,
-        )
+        learned = self.store.learned.get_state(namespace)
+        turn = self.store.walk.get_clock(namespace).turn
         if learned.frozen:
             return "the namespace is frozen"
         if (learned.version, turn) in {(0, 0), (past.learned, past.turn)}:
             return "there were no queries and no feedback since the last run"
-        if (
-            not asked
-            and learned.version - max(0, past.learned) < self.settings.autotune.every_feedbacks
-        ):
-            return f"fewer than {self.settings.autotune.every_feedbacks} lessons since the last run"
+        every = self.settings.autotune.every_feedbacks
+        if not asked and learned.version - max(0, past.learned) < every:
+            return f"fewer than {every} lessons since the last run"
         return ""
-
-    def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
-        """Load the latest health reports, and append a new one."""
-        before = load_past_reports(self.store, namespace, self.settings.autotune.window_reports)
-        return [*before, measure_health(self.store, namespace, self.settings, record=record)]
-
-    def _with_snapshot(self, report: TuneReport, past: TuningHistory) -> TuneReport:
-        """Add the snapshot of the last good state to a report with the brake applied."""
-        if not report.brake_applied or past.good is None:
-            return report
-        known = self.store.history.snapshots(report.namespace)
-        then = [kept.id for kept in known if kept.learned <= past.good.learned]
-        if not then:
-            return report
-        return replace(report, snapshot=then[0], restored=self.settings.autotune.restore_snapshot)
-
-    def _make_snapshot_changes(
-        self, report: TuneReport, past: TuningHistory, left: TuningHistory
-    ) -> list[Change]:
-        """Make the changes that keep or restore the snapshot of the last good state."""
-        namespace = report.namespace
-        if not self.settings.autotune.restore_snapshot:
-            return []
-        if report.snapshot is not None:  # keep the current state, so that the restore can be undone
-            now = TakeSnapshot(namespace, uuid.uuid4().hex)
-            return [now, RestoreSnapshot(report.snapshot)]
-        if left.good is None or left.good == past.good:
-            return []
-        known = self.store.history.snapshots(namespace)
-        former = [DeleteSnapshot(kept.id) for kept in known if kept.name == SNAPSHOT]
-        return [*former, TakeSnapshot(namespace, uuid.uuid4().hex, SNAPSHOT)]

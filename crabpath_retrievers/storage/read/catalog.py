@@ -10,17 +10,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import EdgeKind, Node, Vector
-from crabpath_retrievers.storage.aliases import (
-    IS_PART,
-    REPLACED,
+from crabpath_retrievers.storage.retired import (
     RETIRED,
-    SOURCE_OWNERS,
     build_retired_address,
-    resolve_alias_ids,
 )
 from crabpath_retrievers.storage.schema import (
     addresses,
-    aliases,
     contents,
     edges,
     index_deletions,
@@ -104,13 +99,9 @@ _SAMPLE = CompiledSelect(
         )
     )
 )
-_KNOWN = (
-    sa.select(
-        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
-    )
-    .join(contents, contents.c.node == nodes.c.key)
-    .where(~IS_PART)
-)
+_KNOWN = sa.select(
+    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+).join(contents, contents.c.node == nodes.c.key)
 _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
@@ -163,14 +154,11 @@ class Catalog(Queries):
     ) -> list[StoredChunk]:
         """Chunks with these ids, of these documents or from these sources; no notes.
 
-        Documents that maintenance split are included, their parts are not.
-
         Args:
             ids: Ids of chunks.
             documents: Ids of documents.
             sources: Sources.
-            owners: Which chunks: 0 for visible, ``RETIRED`` for retired, ``REPLACED`` for
-                replaced ones.
+            owners: Which chunks: 0 for visible, ``RETIRED`` for retired.
         """
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         query = _KNOWN.where(nodes.c.owner.in_(owners))
@@ -180,8 +168,8 @@ class Catalog(Queries):
         return list(found.values())
 
     def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
-        """Visible and replaced chunks of these documents that have one of these digests."""
-        query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS))
+        """Visible chunks of these documents that have one of these digests."""
+        query = _KNOWN.where(nodes.c.owner == 0)
         wanted = list(documents)
         return [
             StoredChunk(*row)
@@ -202,12 +190,12 @@ class Catalog(Queries):
     def find_under_source(self, root: str) -> list[StoredChunk]:
         """Chunks whose source is ``root`` or starts with ``root/``; scans the corpus.
 
-        A trailing slash of ``root`` is not doubled. Replaced chunks are included.
+        A trailing slash of ``root`` is not doubled.
         """
         start = root if root.endswith("/") else f"{root}/"
         # LIKE ignores case on SQLite, and no index supports it in every collation.
         below = sa.func.substr(contents.c.source, 1, len(start)) == start
-        query = _KNOWN.where(nodes.c.owner.in_(SOURCE_OWNERS), below | (contents.c.source == root))
+        query = _KNOWN.where(nodes.c.owner == 0, below | (contents.c.source == root))
         return [StoredChunk(*row) for row in self._rows(query)]
 
     def find_retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
@@ -220,7 +208,7 @@ class Catalog(Queries):
 
     def all_ids(self) -> list[str]:
         """Ids of all chunks that belong to a source; scans the corpus."""
-        query = sa.select(nodes.c.id).where(nodes.c.owner.in_(SOURCE_OWNERS), ~IS_PART)
+        query = sa.select(nodes.c.id).where(nodes.c.owner == 0)
         return self._scalars(query)
 
     def chunk_ids(self) -> list[str]:
@@ -274,27 +262,6 @@ class Catalog(Queries):
         query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
         return self._scalars(query.where(staging.c.operation == "link"))
 
-    def resolve_aliases(self, ids: Iterable[str]) -> dict[str, str]:
-        """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
-        with self._store.open_reader() as connection:
-            return resolve_alias_ids(connection, ids)
-
-    def find_aliased(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that belong to replaced nodes."""
-        return set(self.resolve_aliases(ids))
-
-    def find_split_originals(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the nodes that maintenance split into these parts."""
-        part = nodes.alias()
-        query = (
-            sa.select(nodes.c.id)
-            .join(aliases, aliases.c.node == nodes.c.key)
-            .join(part, part.c.key == aliases.c.target)
-            .where(aliases.c.kind == "split")
-            .distinct()
-        )
-        return [whole for (whole,) in self._rows_in(query, part.c.id, ids)]
-
     def get_index_deletions(self) -> list[str]:
         """Ids whose vectors must still be deleted from the index."""
         return self._scalars(sa.select(index_deletions.c.id))
@@ -324,7 +291,6 @@ class Catalog(Queries):
             return {
                 "nodes": owners.get(0, 0),
                 "retired": owners.get(RETIRED, 0),
-                "replaced": owners.get(REPLACED, 0),
                 "notes": self._count(notes),
                 "sources": self._scalar(sources),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},

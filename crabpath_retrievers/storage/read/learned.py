@@ -18,7 +18,6 @@ from crabpath_retrievers.core.graph import (
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
-    aliases,
     consumed_turns,
     episodes,
     feedback,
@@ -82,10 +81,10 @@ class StoredEpisode(NamedTuple):
 
 
 class KnownNode(NamedTuple):
-    """A node that a turn or feedback names, or the one that replaces it.
+    """A node that a turn or feedback names.
 
     Attributes:
-        id: Id of the node that answers to the name now.
+        id: Its id.
         key: Its key.
         vector: Its unit vector, shape ``[d]``; None if queries of the namespace cannot find it.
         wins: Turns of the namespace that used it.
@@ -140,24 +139,19 @@ STATE_COLUMNS = (*CLOCK_COLUMNS, namespaces.c.model, namespaces.c.frozen)
 """Columns of :func:`decode_state`, from ``namespaces``."""
 
 _STATE = CompiledSelect(sa.select(*STATE_COLUMNS).where(namespaces.c.name == sa.bindparam("name")))
-_ASKED = nodes.alias("asked")
 _NODES = CompiledSelect(
     sa.select(
-        _ASKED.c.id,
         nodes.c.id,
         nodes.c.key,
         nodes.c.owner,
         nodes.c.embedding,
         sa.func.coalesce(usage.c.wins, 0.0),
     )
-    .select_from(_ASKED)
-    .outerjoin(aliases, sa.and_(aliases.c.node == _ASKED.c.key, aliases.c.position == 0))
-    .join(nodes, nodes.c.key == sa.func.coalesce(aliases.c.target, _ASKED.c.key))
     .outerjoin(
         usage,
         sa.and_(usage.c.node == nodes.c.key, usage.c.namespace == sa.bindparam("namespace")),
     )
-    .where(_ASKED.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _USAGE = CompiledSelect(
     sa.select(usage.c.node, usage.c.wins, usage.c.losses, usage.c.decay).where(
@@ -186,11 +180,8 @@ _QUEUED_EPISODES = CompiledSelect(
     sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0)
 )
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
-_IS_PRIMARY = aliases.c.position == 0
 _KEYS = CompiledSelect(
-    sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
-    .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
-    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _NOTHING = sa.cast(sa.null(), sa.Integer)
 _KINDS = [kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
@@ -306,11 +297,11 @@ class LearnedQueries(Queries):
         return decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """Keys of nodes by id, or of those that replace them; unknown ids are left out."""
+        """Keys of nodes by id; unknown ids are left out."""
         return {node: key for node, key in self._run(_KEYS, ids=list(ids))}
 
     def nodes(self, namespace: int, ids: Iterable[str]) -> dict[str, KnownNode]:
-        """The nodes that answer to these ids, by id; unknown ids are left out.
+        """The nodes with these ids, by id; unknown ids are left out.
 
         Args:
             namespace: Key of the namespace.
@@ -318,10 +309,10 @@ class LearnedQueries(Queries):
         """
         rows = self._run(_NODES, namespace=namespace, ids=list(ids))
         return {
-            asked: KnownNode(
+            node: KnownNode(
                 node, key, decode_vector(vector) if owner in {0, namespace} else None, wins
             )
-            for asked, node, key, owner, vector, wins in rows
+            for node, key, owner, vector, wins in rows
         }
 
     def edges(self, namespace: str, sources: Sequence[int]) -> LearnedEdges:

@@ -1,18 +1,14 @@
 """Reads of maintenance, many of whole tables in blocks; queries use none of them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Authority, Vector
-from crabpath_retrievers.storage.aliases import IS_PART
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.schema import (
-    aliases,
-    contents,
     edges,
-    episodes,
     feedback,
     journal,
     namespaces,
@@ -205,59 +201,3 @@ class MaintenanceQueries(Queries):
 
     def _count(self, query: sa.Select[Any]) -> int:
         return int(self._scalar(query) or 0)
-
-    def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
-        """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
-        query = (
-            sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
-            .join(contents, contents.c.node == nodes.c.key)
-            .where(nodes.c.owner == 0, ~IS_PART)
-        )
-        for rows in self._iterate_blocks(query, nodes.c.key, size):
-            yield [DocumentText(*row) for row in rows]
-
-    def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
-        """Merge candidates by key."""
-        used = sa.func.coalesce(
-            sa.select(sa.func.sum(usage.c.wins))
-            .where(usage.c.node == nodes.c.key)
-            .correlate(nodes)
-            .scalar_subquery(),
-            0.0,
-        )
-        query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
-        return {
-            key: MergeCandidate(key, rank, float(uses), decode_vector(vector))
-            for key, rank, uses, vector in self._rows_in(query, nodes.c.key, keys)
-        }
-
-    def get_long_documents(self, least: int) -> list[LongDocument]:
-        """Documents of at least ``least`` characters that may be split, oldest first.
-
-        Parts, nodes that replace others, and ``constitutional`` nodes are left out.
-        """
-        keeps = sa.exists().where(aliases.c.target == nodes.c.key)
-        query = (
-            sa.select(nodes.c.key, nodes.c.id, contents.c.content)
-            .join(contents, contents.c.node == nodes.c.key)
-            .where(
-                nodes.c.owner == 0,
-                ~keeps,
-                nodes.c.authority < Authority.CONSTITUTIONAL.value,
-                sa.func.length(contents.c.content) >= least,
-            )
-            .order_by(nodes.c.key)
-        )
-        return [LongDocument(*row) for row in self._rows(query)]
-
-    def get_query_vectors(self, node: str, most: int) -> list[Vector]:
-        """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
-        named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
-        query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
-        query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
-        rows = self._rows(query)
-        return [decode_vector(vector) for text, vector in rows if _credit(text, node) > 0]
-
-
-def _credit(documents: str, node: str) -> float:
-    return float(json.loads(documents).get(node, 0.0))

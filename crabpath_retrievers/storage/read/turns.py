@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -11,7 +11,6 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.storage.aliases import replace_node_ids
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
     KnownNode,
@@ -48,7 +47,7 @@ class StoredTurn(NamedTuple):
         vector: Unit query vector, shape ``[d]``; None if it is not stored.
         consumed: Id of the feedback that consumed it; None while there is none.
         state: State of its namespace.
-        nodes: The nodes that answer to the ids of its record, and to those asked for, by id.
+        nodes: The nodes of the turns read with it that still exist, by id.
     """
 
     turn: Turn
@@ -131,21 +130,18 @@ class TurnLog(Queries):
             raise NotFoundError(msg)
         return found.turn
 
-    def find(
-        self, turn_id: str, *, namespace: str | None = None, ids: Iterable[str] = ()
-    ) -> StoredTurn | None:
+    def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
         """A turn with what learning needs, in two statements; None for an unknown id.
 
         Args:
             turn_id: Turn id, or run id of the host for the last turn of that run.
             namespace: Name of the namespace to search; None for all.
-            ids: Further ids of nodes to look up.
         """
         self._store.flush()
         select, parameters = _FIND, {"asked": turn_id}
         if namespace is not None:
             select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
-        found = self._decode(self._run(select, **parameters), ids)
+        found = self._decode(self._run(select, **parameters))
         return found[0] if found else None
 
     def window(
@@ -155,7 +151,6 @@ class TurnLog(Queries):
         until: float,
         turns: int,
         seconds: float,
-        ids: Iterable[str] = (),
     ) -> list[StoredTurn]:
         """The last turns of a namespace before a time, newest first, consumed or not.
 
@@ -164,28 +159,19 @@ class TurnLog(Queries):
             until: The time, in seconds since the epoch.
             turns: Length of the window in turns, with the latest one.
             seconds: Length of the window in seconds.
-            ids: Further ids of nodes to look up.
         """
         self._store.flush()
         bounds = {"until": until, "since": until - seconds, "turns": turns}
-        return self._decode(self._run(_WINDOW, namespace=namespace, **bounds), ids)
+        return self._decode(self._run(_WINDOW, namespace=namespace, **bounds))
 
-    def _decode(self, rows: Sequence[Sequence[Any]], ids: Iterable[str]) -> list[StoredTurn]:
-        """Decode turns of one namespace, with replaced nodes resolved."""
-        read = decode_rows("a turn", rows, _parse_record)
+    def _decode(self, rows: Sequence[Sequence[Any]]) -> list[StoredTurn]:
+        """Decode turns of one namespace, with their nodes."""
+        read = decode_rows("a turn", rows, _decode_turn)
         if not read:
             return []
-        state, asked = read[0][-1], {*ids, *(node for names, *_ in read for node in names)}
-        known = self._learned.nodes(state.clock.key, sorted(asked))
-        to = {node: known[node].id for node in known if known[node].id != node}
-
-        def decode(row: Sequence[Any]) -> StoredTurn:
-            _, record, embedding, consumed, state = row
-            turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
-            vector = None if embedding is None else decode_vector(embedding)
-            return StoredTurn(turn, vector, consumed, state, known)
-
-        return decode_rows("a turn", read, decode)
+        asked = {node for turn in read for node in _list_nodes(turn.turn)}
+        known = self._learned.nodes(read[0].state.clock.key, sorted(asked))
+        return [turn._replace(nodes=known) for turn in read]
 
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
@@ -216,25 +202,22 @@ class TurnLog(Queries):
             ]
 
 
-def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
-    """Parse a row: ids of the nodes in its record, the record, vector, consumer, and state."""
-    record = from_json(zlib.decompress(row[0]))
-    return set(_iterate_nodes(record)), record, *row[1:3], decode_state(row[3:])
+def _decode_turn(row: Sequence[Any]) -> StoredTurn:
+    record, embedding, consumed, *state = row
+    turn = Turn.from_dict(from_json(zlib.decompress(record)))
+    vector = None if embedding is None else decode_vector(embedding)
+    return StoredTurn(turn, vector, consumed, decode_state(state), {})
 
 
-def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
-    """Yield the ids of the nodes that a turn found, visited, returned or considered."""
-    yield from record["visited"]
-    for name in ("seeds", "returned", "steps"):
-        yield from (item["node"] for item in record[name])
-    yield from (one["target"] for step in record["steps"] for one in step["candidates"])
-
-
-def _replace_aliases(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
-    """A record with replaced nodes resolved; each returned node is kept once."""
-    new: dict[str, Any] = replace_node_ids(record, to)
-    distinct = {item["node"]: item for item in reversed(new["returned"])}
-    return {**new, "returned": list(reversed(distinct.values()))}
+def _list_nodes(turn: Turn) -> set[str]:
+    """Return the nodes that a turn found, returned, visited or considered."""
+    return (
+        {*turn.visited}
+        | {seed.node for seed in turn.seeds}
+        | {returned.node for returned in turn.returned}
+        | {step.node for step in turn.steps}
+        | {candidate.target for step in turn.steps for candidate in step.candidates}
+    )
 
 
 TRIAL_PREFIX = "trial:"

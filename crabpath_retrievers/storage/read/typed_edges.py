@@ -1,39 +1,50 @@
 """Reads of edges by kind, structural and learned, as one namespace sees them."""
 
 import json
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
+from pydantic_core import from_json
 
+from crabpath_retrievers.core.changes.learned import EdgeId
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import (
     DECAY_RATES,
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
+    Vector,
     effective_weight,
 )
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
     edges,
     episodes,
+    feedback,
     feedback_effects,
-    namespaces,
     nodes,
     overlay,
+    weight_changes,
 )
 from crabpath_retrievers.storage.schema import turns as log
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
+    decode_rows,
+    decode_vector,
     split_batches,
 )
 
 Direction = Literal["out", "in"]
 _KINDS = {kind.value: kind for kind in EdgeKind}
-_LEARNED = frozenset({*OVERLAY_KINDS, *TYPED_KINDS})  # kinds without structural edges
+_TYPED = [kind.value for kind in TYPED_KINDS]
+_EDGE = ("source", "target", "kind")
 _AT_ONCE = 1024
 _EPSILON = 1e-9
 
@@ -53,6 +64,56 @@ class TypedEdge(NamedTuple):
     id: str
     kind: EdgeKind
     weight: float
+
+
+class StoredTypedEdge(NamedTuple):
+    """A typed edge that a user, maintenance or an agent episode set.
+
+    Attributes:
+        edge: Ids of both ends and label of the kind.
+        weight, decay_at: The weight, and the decay exponent when it was written.
+        sequence: Number of the feedback effects that it was last set with; 0 if not known.
+    """
+
+    edge: EdgeId
+    weight: float
+    decay_at: float
+    sequence: int
+
+
+@dataclass(frozen=True)
+class LearnedTurn:
+    """A turn that feedback was learned from.
+
+    Attributes:
+        sequence: Number of the feedback in the order of learning.
+        exponent: What the feedback added to the decay exponent, for all its turns.
+        usage: Wins, passes and reward decay that it added, by key of the node.
+        feedback: The feedback.
+        turn: The record of the turn.
+        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+    """
+
+    sequence: int
+    exponent: float
+    usage: Mapping[int, tuple[float, float, float]]
+    feedback: Feedback
+    turn: Turn
+    vector: Vector | None
+
+    def is_stated_used(self, node: str) -> bool:
+        """Whether the feedback says, or its answer shows, that a counted document was used."""
+        if self.feedback.used is not None:
+            return node in self.feedback.used
+        return self.feedback.answer is not None and node not in (self.feedback.unused or ())
+
+
+class NodeFacts(NamedTuple):
+    """Key, number of the authority and unit vector, shape ``[d]``, of a node."""
+
+    key: int
+    authority: int
+    vector: Vector
 
 
 def _build_select(direction: Direction) -> CompiledSelect:
@@ -95,23 +156,6 @@ _EDGES = {"out": _build_select("out"), "in": _build_select("in")}
 _LEARNED_OF_KIND = sa.select(
     overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at
 )
-_LAST_EFFECTS = CompiledSelect(
-    sa.select(feedback_effects.c.record)
-    .select_from(
-        log.join(namespaces, namespaces.c.key == log.c.namespace)
-        .join(consumed_turns, consumed_turns.c.turn == log.c.id)
-        .join(feedback_effects, feedback_effects.c.feedback == consumed_turns.c.feedback)
-    )
-    .where(
-        namespaces.c.name == sa.bindparam("namespace"),
-        log.c.clock < sa.bindparam("clock", type_=sa.BigInteger),
-        log.c.clock >= sa.bindparam("first", type_=sa.BigInteger),
-        log.c.created >= sa.bindparam("since", type_=sa.Float),
-    )
-    .order_by(log.c.clock.desc())
-    .limit(1)
-    .offset(0)
-)
 _LATEST_EPISODES = CompiledSelect(
     sa.select(episodes.c.clock, episodes.c.documents)
     .where(
@@ -121,9 +165,6 @@ _LATEST_EPISODES = CompiledSelect(
     .order_by(episodes.c.clock.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
     .offset(0)
-)
-_IDS = CompiledSelect(
-    sa.select(nodes.c.key, nodes.c.id).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 )
 
 
@@ -139,6 +180,8 @@ class TypedQueries(Queries):
     ) -> list[TypedEdge]:
         """The edges of some kinds of all given nodes, without edges of weight 0.
 
+        Typed edges are not among them: see :mod:`crabpath_retrievers.typed_search.derive`.
+
         Args:
             keys: Keys of nodes, at most some thousands.
             clock: Clock of the namespace.
@@ -146,7 +189,7 @@ class TypedQueries(Queries):
             direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
         """
         wanted = sorted({kind.value for kind in kinds if kind is not EdgeKind.STOP})
-        learned = [value for value in wanted if _KINDS[value] in _LEARNED]
+        learned = [value for value in wanted if _KINDS[value] in OVERLAY_KINDS]
         parameters = {"namespace": clock.key, "kinds": wanted, "learned": learned}
         rows: list[tuple[Any, ...]] = []
         with self._store.open_reader() as connection:
@@ -164,6 +207,72 @@ class TypedQueries(Queries):
         ]
         return [edge for edge in found if abs(edge.weight) > _EPSILON]
 
+    def get_learned_turns(self, namespace: int) -> list[LearnedTurn]:
+        """All turns of a namespace that were learned from, in the order of learning."""
+        query = (
+            sa.select(
+                feedback_effects.c.sequence,
+                feedback_effects.c.exponent,
+                feedback_effects.c.record,
+                feedback.c.payload,
+                log.c.record.label("turn"),
+                log.c.embedding,
+            )
+            .join(feedback, feedback.c.id == feedback_effects.c.feedback)
+            .join(consumed_turns, consumed_turns.c.feedback == feedback_effects.c.feedback)
+            .join(log, log.c.id == consumed_turns.c.turn)
+            .where(feedback_effects.c.namespace == namespace)
+            .order_by(feedback_effects.c.sequence, log.c.clock)
+        )
+        return decode_rows("a turn", self._rows(query), _decode_learned_turn)
+
+    def get_stored(self, namespace: int) -> list[StoredTypedEdge]:
+        """All typed edges of a namespace that were set, between nodes that it sees."""
+        changes, source, target = weight_changes.c, nodes.alias(), nodes.alias()
+        last = (
+            sa.select(
+                *(changes[name] for name in _EDGE),
+                sa.func.max(feedback_effects.c.sequence).label("sequence"),
+            )
+            .join(feedback_effects, feedback_effects.c.feedback == changes.cause)
+            .where(changes.namespace == namespace, changes.kind.in_(_TYPED))
+            .group_by(*(changes[name] for name in _EDGE))
+            .subquery()
+        )
+        same = sa.and_(*(last.c[name] == overlay.c[name] for name in _EDGE))
+        query = (
+            sa.select(
+                source.c.id,
+                target.c.id,
+                overlay.c.kind,
+                overlay.c.weight,
+                overlay.c.decay_at,
+                sa.func.coalesce(last.c.sequence, 0),
+            )
+            .join(source, source.c.key == overlay.c.source)
+            .join(target, target.c.key == overlay.c.target)
+            .outerjoin(last, same)
+            .where(overlay.c.namespace == namespace, overlay.c.kind.in_(_TYPED))
+        )
+        return [
+            StoredTypedEdge((a, b, _KINDS[kind].label), *rest)
+            for a, b, kind, *rest in self._rows(query)
+        ]
+
+    def get_facts(self, ids: Iterable[str], namespace: int) -> dict[str, NodeFacts]:
+        """What is known of the nodes that a namespace sees, by id; others are left out."""
+        query = sa.select(nodes.c.id, nodes.c.key, nodes.c.authority, nodes.c.embedding)
+        query = query.where(nodes.c.owner.in_((0, namespace)))
+        return {
+            node: NodeFacts(key, authority, decode_vector(vector))
+            for node, key, authority, vector in self._rows_in(query, nodes.c.id, ids)
+        }
+
+    def get_ids(self, keys: Iterable[int], namespace: int) -> dict[int, str]:
+        """Ids of the nodes that a namespace sees, by key; others are left out."""
+        query = sa.select(nodes.c.key, nodes.c.id).where(nodes.c.owner.in_((0, namespace)))
+        return {key: node for key, node in self._rows_in(query, nodes.c.key, keys)}
+
     def get_learned(self, clock: Clock, kind: EdgeKind) -> dict[tuple[int, int], float]:
         """All learned edges of one kind: effective weight by keys of both ends.
 
@@ -177,26 +286,6 @@ class TypedQueries(Queries):
                 (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
                 for source, target, weight, mark in connection.execute(query)
             }
-
-    def used_before(
-        self, namespace: str, clock: int, created: float, *, turns: int, seconds: float
-    ) -> list[str]:
-        """Ids of the documents used in the last turn with feedback before a turn, best first.
-
-        Args:
-            namespace: Name of the namespace.
-            clock: Number of the turn.
-            created: Time of the turn, in seconds since the epoch.
-            turns: Length of the window in turns.
-            seconds: Length of the window in seconds.
-        """
-        bounds = {"clock": clock, "first": clock - turns, "since": created - seconds}
-        with self._store.open_reader():
-            rows = self._run(_LAST_EFFECTS, namespace=namespace, **bounds)
-            used = json.loads(rows[0][0])["usage"] if rows else []
-            wins = {key: won for key, won, *_ in used if won > 0}
-            names = {key: name for key, name in self._run(_IDS, keys=list(wins))}
-        return [names[key] for key in sorted(wins, key=lambda key: -wins[key]) if key in names]
 
     def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:
         """Episodes changed in the last turns, latest first: turn number, credit by node id.
@@ -258,3 +347,18 @@ class TypedQueries(Queries):
         query = sa.select(nodes.c.key, contents.c.source).where(nodes.c.owner == 0)
         query = query.join(contents, contents.c.node == nodes.c.key)
         return {key: source for key, source in self._rows_in(query, nodes.c.key, keys)}
+
+
+def _decode_learned_turn(row: Any) -> LearnedTurn:
+    usage: dict[int, tuple[float, float, float]] = {}
+    for key, *counts in json.loads(row.record)["usage"]:
+        before = usage.get(key, (0.0, 0.0, 0.0))
+        usage[key] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+    return LearnedTurn(
+        row.sequence,
+        row.exponent,
+        usage,
+        Feedback.from_dict(json.loads(row.payload)),
+        Turn.from_dict(from_json(zlib.decompress(row.turn))),
+        None if row.embedding is None else decode_vector(row.embedding),
+    )

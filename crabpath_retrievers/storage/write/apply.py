@@ -5,16 +5,15 @@ from typing import Any
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import archive, history, maintenance, notes
+from crabpath_retrievers.storage.write import archive as imports
+from crabpath_retrievers.storage.write import history as past
 from crabpath_retrievers.storage.write import (
-    aliases,
     learned,
     namespaces,
     nodes,
     publish,
     weights,
 )
-from crabpath_retrievers.storage.write import archive as imports
-from crabpath_retrievers.storage.write import history as past
 from crabpath_retrievers.storage.write import maintenance as upkeep
 from crabpath_retrievers.storage.write import notes as remarks
 from crabpath_retrievers.storage.write.transaction import Transaction
@@ -50,7 +49,6 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     notes.SetAuthority: weights.set_authority,
     maintenance.DropWeights: upkeep.drop_weights,
     maintenance.ConnectNodes: upkeep.connect_nodes,
-    maintenance.MergeNodes: aliases.merge_nodes,
     maintenance.CompactTurns: upkeep.compact_turns,
     maintenance.CompactJournal: upkeep.compact_journal,
     maintenance.UndoMaintenance: upkeep.undo_maintenance,

@@ -17,15 +17,14 @@ from crabpath_retrievers.core.changes.archive import Block, IdRenames, Row
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import SOURCE_OWNERS, replace_node_ids
 from crabpath_retrievers.storage.registry import (
     EXPORTED,
     LOCAL_COLUMNS,
     OPTIONAL_NODE,
     REFERENCES,
 )
+from crabpath_retrievers.storage.retired import replace_node_ids
 from crabpath_retrievers.storage.sql_tools import select_in
-from crabpath_retrievers.storage.write.aliases import move_learned
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.learned import add_transitions
 from crabpath_retrievers.storage.write.nodes import get_indexed_tokens, put_meta, queue_reindex
@@ -303,7 +302,6 @@ def import_rows(tx: Transaction, change: a.FillNamespace) -> None:
     if first["note_count"]:
         put_meta(tx, PutMeta((("notes", "1"),)))
     write_journal(tx, "import_namespace", {"former": to.former}, to.namespace)
-    move_learned(tx)
 
 
 def _create_namespace(tx: Transaction, row: a.Row, to: a.IdRenames) -> int:
@@ -323,8 +321,7 @@ def _translate_to_store(
 ) -> list[dict[str, Any]]:
     """Translate rows to this store; rows of nodes that do not exist here are left out."""
     former = {to.notes.get(node, node): node for node in find_nodes_in((table, rows), str)}
-    # Nodes that the namespace can see; rows of replaced ones are moved to their targets afterwards.
-    seen = s.nodes.c.owner.in_((*SOURCE_OWNERS, namespace))
+    seen = s.nodes.c.owner.in_((0, namespace))
     query = sa.select(s.nodes.c.id, s.nodes.c.key).where(seen)
     keys = {former[node]: key for node, key in tx.select_in(query, s.nodes.c.id, former)}
     given: dict[str, Any] = {"namespace": namespace, "owner": namespace, "indexed": 0}

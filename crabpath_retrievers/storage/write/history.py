@@ -12,7 +12,6 @@ from crabpath_retrievers.core.changes import history as h
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import resolve_alias_ids, resolve_alias_keys
 from crabpath_retrievers.storage.registry import (
     KEYED_BY_NAMESPACE,
     NODE_COLUMNS,
@@ -21,7 +20,6 @@ from crabpath_retrievers.storage.registry import (
     TABLES,
 )
 from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys
-from crabpath_retrievers.storage.write.aliases import move_learned
 from crabpath_retrievers.storage.write.learned import (
     add_pair_counts,
     add_transitions,
@@ -88,12 +86,7 @@ def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
 
 def _undo_usage(tx: Transaction, name: str, uses: list[Sequence[float]]) -> None:
     alive = find_existing_keys(tx.connection, {int(use[0]) for use in uses})
-    to = resolve_alias_keys(tx.connection, alive)
-    negated = [
-        (to.get(int(node), int(node)), *(-n for n in counts))
-        for node, *counts in uses
-        if node in alive
-    ]
+    negated = [(int(node), *(-n for n in counts)) for node, *counts in uses if node in alive]
     add_usage(tx, c.AddUsage(name, tuple(negated)))  # type: ignore[arg-type]
 
 
@@ -107,10 +100,7 @@ def _undo_transitions(tx: Transaction, name: str, steps: list[Sequence[Any]]) ->
 
 def _undo_pair_counts(tx: Transaction, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
     alive = find_existing_keys(tx.connection, {node for a, b, *_ in pairs for node in (a, b)})
-    to = resolve_alias_keys(tx.connection, alive)
-    negated = [
-        (to.get(a, a), to.get(b, b), EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive
-    ]
+    negated = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
     # Counts that the feedback had lowered rise again, so a row may have to be created.
     add_pair_counts(tx, c.AddPairCounts(name, tuple(negated)))
 
@@ -120,10 +110,7 @@ def _undo_episode(tx: Transaction, name: str, episode: tuple[Any, ...], *, last:
     query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
     row = tx.run(query.where(s.episodes.c.id == identity)).one_or_none()
     if row is not None:
-        to = resolve_alias_ids(tx.connection, documents)
-        negated: dict[str, float] = {}
-        for node, credit in documents.items():
-            negated[to.get(node, node)] = negated.get(to.get(node, node), 0.0) - credit
+        negated = {node: -credit for node, credit in documents.items()}
         then = row.clock if clock is None or not last else clock
         vector = decode_vector(row.embedding)
         change = c.KeepEpisode(name, identity, "", vector, -turns, -labelled, negated, then, user)
@@ -171,7 +158,6 @@ def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
         tx.delete(table, table.c.namespace == key, table.c.sequence > known)
     _restore_learned(tx, key, rows)
     insert_unattributed_changes(tx, key)
-    move_learned(tx)
 
 
 def _restore_learned(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:

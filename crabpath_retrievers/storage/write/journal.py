@@ -1,23 +1,20 @@
 """The journal of changes: what each did, and the row images by which it is undone.
 
 A row image is a row before and after. Everything that can be undone from the journal is stored as
-images: dropped weights, added edges, merges and splits, knobs. Undo keeps what changed since.
+images: dropped weights, added edges, knobs. Undo keeps what changed since.
 """
 
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import resolve_alias_keys
-from crabpath_retrievers.storage.registry import COUNTERS, TABLES
-from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys, split_batches
-from crabpath_retrievers.storage.write.learned import add_credit
+from crabpath_retrievers.storage.registry import TABLES
+from crabpath_retrievers.storage.sql_tools import find_existing_keys, split_batches
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 Row = dict[str, Any]
@@ -25,9 +22,9 @@ RowChange = tuple[str, Row | None, Row | None]
 """Name of the table, the row before, the row after; None for no row."""
 
 _EDGE = ("namespace", "source", "target", "kind")
-_ENDS = ("source", "target", "node")
+_ENDS = ("source", "target")
 # Weight changes come before the weights, which depend on them.
-_IN_ORDER = ("namespaces", "weight_changes", "edges", "overlay", "pair_counts", "usage")
+_IN_ORDER = ("namespaces", "weight_changes", "edges", "overlay")
 _AT_ONCE = 500
 
 
@@ -97,43 +94,22 @@ def write_rows(tx: Transaction, images: Iterable[RowChange]) -> None:
         tx.upsert(TABLES[name], rows)
 
 
-def restore_rows(tx: Transaction, images: Sequence[RowChange]) -> list[RowChange]:
+def restore_rows(tx: Transaction, images: Sequence[RowChange]) -> None:
     """Undo row changes, but keep what was learned since.
 
-    A row that changed since is kept as it is. Counters keep what was added since, and what was
-    subtracted since is not restored. A weight is restored with the changes that led to it, unless
-    their feedback was undone or the weight was learned anew.
-
-    Args:
-        tx: The transaction.
-        images: The row changes; for counters, deleted rows come before the row that they were
-            added to.
-
-    Returns:
-        The row changes that were written.
+    A row that changed since is kept as it is. A weight is restored with the changes that led to it,
+    unless their feedback was undone or the weight was learned anew.
     """
-    written: list[RowChange] = []
     learned_anew = _find_learned_anew(tx, images)
     for table in _IN_ORDER:
         of_table = [image for image in images if image[0] == table]
         now = read_rows(tx, table, (get_primary_key(table, b or a or {}) for _, b, a in of_table))
         changes: list[RowChange] = []
-        shortfall: dict[str, float] = {}  # subtracted since from a sum of several rows
         for _, before, after in reversed(of_table):
             current = _keep_columns(now.get(get_primary_key(table, before or after or {})), after)
-            shortfall = (
-                shortfall if after is None else _find_shortfall(table, before, after, current)
-            )
-            previous = (
-                before if current == after else _subtract_change(table, before, after, current)
-            )
-            previous = _subtract_shortfall(previous, shortfall) if after is None else previous
-            if previous != current:
-                changes.append((table, current, previous))
-        found = _filter_writable(tx, table, changes, learned_anew)
-        write_rows(tx, found)
-        written += found
-    return written
+            if current == after != before:
+                changes.append((table, current, before))
+        write_rows(tx, _filter_writable(tx, table, changes, learned_anew))
 
 
 def _keep_columns(row: Row | None, image: Row | None) -> Row | None:
@@ -148,45 +124,6 @@ def _find_learned_anew(tx: Transaction, images: Sequence[RowChange]) -> set[tupl
     return {edge for edge, row in after.items() if now.get(edge) != row}
 
 
-def _subtract_change(
-    table: str, before: Row | None, after: Row | None, now: Row | None
-) -> Row | None:
-    """A row that changed since; counters without what the undone change had added."""
-    if table not in COUNTERS:
-        return now
-    some = now or before or after or {}
-    left = {
-        name: max(0.0, _value(before, name) + _value(now, name) - _value(after, name))
-        for name in COUNTERS[table]
-    }
-    return {**some, **left} if any(left.values()) else None
-
-
-def _find_shortfall(
-    table: str, before: Row | None, after: Row, now: Row | None
-) -> dict[str, float]:
-    """By how much a counter is below its value before the undone change."""
-    missing = {
-        n: _value(after, n) - _value(before, n) - _value(now, n) for n in COUNTERS.get(table, ())
-    }
-    return {name: amount for name, amount in missing.items() if amount > 0}
-
-
-def _subtract_shortfall(row: Row | None, shortfall: dict[str, float]) -> Row | None:
-    """A restored row minus the shortfall, which is reduced by that; None if no count is left."""
-    if row is None or not shortfall:
-        return row
-    new = dict(row)
-    for name, amount in shortfall.items():
-        new[name] = max(0.0, row[name] - amount)
-        shortfall[name] = max(0.0, amount - row[name])
-    return new if any(new[name] for name in shortfall) else None
-
-
-def _value(row: Row | None, name: str) -> float:
-    return 0.0 if row is None else float(row[name])
-
-
 def _filter_writable(
     tx: Transaction,
     table: str,
@@ -198,8 +135,7 @@ def _filter_writable(
     if not restored:
         return list(images)
     ends = {row[name] for row in restored for name in _ENDS if name in row}
-    replaced = resolve_alias_keys(tx.connection, ends).keys()
-    existing = (find_existing_keys(tx.connection, ends) | {0}) - replaced
+    existing = find_existing_keys(tx.connection, ends) | {0}
     spaces = {row["namespace"] for row in restored if "namespace" in row}
     query = sa.select(s.namespaces.c.key)
     namespaces = {key for (key,) in tx.select_in(query, s.namespaces.c.key, spaces)}
@@ -225,80 +161,3 @@ def _filter_writable(
         )
 
     return [image for image in images if image[2] is None or is_writable(image[2])]
-
-
-EpisodeChange = tuple[str, str, str]
-"""An episode: its id, and its credit before and after, as JSON."""
-
-
-def transfer_episode_credit(
-    tx: Transaction, old: str, heir: Callable[[Vector], str]
-) -> list[EpisodeChange]:
-    """Transfer the credit of a document in all episodes to another one.
-
-    Args:
-        tx: The transaction.
-        old: Id of the document.
-        heir: Gives the id of the other document for the unit query vector of an episode,
-            shape ``[d]``.
-
-    Returns:
-        The episodes that were changed.
-    """
-    episodes = s.episodes.c
-    named = episodes.documents.contains(json.dumps(old), autoescape=True)
-    query = sa.select(episodes.id, episodes.documents, episodes.embedding).where(named)
-    found: list[EpisodeChange] = []
-    for identity, text, embedding in tx.run(query).all():
-        documents = json.loads(text)
-        if old in documents:
-            credit, new = documents.pop(old), heir(decode_vector(embedding))
-            after = json.dumps({**documents, new: documents.get(new, 0.0) + credit})
-            found.append((identity, text, after))
-    _write_documents(tx, [(identity, after) for identity, _, after in found])
-    return found
-
-
-def restore_episode_credit(tx: Transaction, changed: Sequence[Sequence[str]]) -> None:
-    """Undo :func:`transfer_episode_credit`; credit that was added since is not moved back."""
-    restored: list[tuple[str, str]] = []
-    for identity, before, after in changed:
-        now = tx.scalar(sa.select(s.episodes.c.documents).where(s.episodes.c.id == identity))
-        if now == after:
-            restored.append((identity, before))
-        elif now is not None:
-            was, became = json.loads(before), json.loads(after)
-            difference = {n: was.get(n, 0.0) - became.get(n, 0.0) for n in {**was, **became}}
-            restored.append((identity, json.dumps(add_credit(json.loads(now), difference))))
-    _write_documents(tx, restored)
-
-
-def _write_documents(tx: Transaction, rows: Sequence[tuple[str, str]]) -> None:
-    if rows:
-        own = s.episodes.c.id == sa.bindparam("episode")
-        update = s.episodes.update().where(own).values(documents=sa.bindparam("now"))
-        tx.run(update, [{"episode": name, "now": text} for name, text in rows])
-
-
-def redact_journal(tx: Transaction, namespace: int) -> None:
-    """Remove a namespace, whose episodes are deleted already, from undo data of merges and splits.
-
-    Other rows of the journal concern one namespace, with which they are deleted.
-    """
-    journal = s.journal.c
-    query = sa.select(journal.sequence, journal.inverse)
-    of_all = journal.change.in_(("merge_nodes", "split_node"))
-    for sequence, text in tx.run(query.where(of_all, journal.inverse != "")).all():
-        inverse = json.loads(text)
-        images = [image for image in inverse.get("images", ()) if not _concerns(image, namespace)]
-        ids = [identity for identity, _, _ in inverse.get("episodes", ())]
-        rows = tx.select_in(sa.select(s.episodes.c.id), s.episodes.c.id, ids)
-        known = {identity for (identity,) in rows}
-        episodes = [episode for episode in inverse.get("episodes", ()) if episode[0] in known]
-        remaining = json.dumps({**inverse, "images": images, "episodes": episodes})
-        tx.update(s.journal, journal.sequence == sequence, inverse=remaining)
-
-
-def _concerns(image: Sequence[Any], namespace: int) -> bool:
-    """Whether a row change concerns a namespace."""
-    return any(row is not None and row.get("namespace") == namespace for row in image[1:])

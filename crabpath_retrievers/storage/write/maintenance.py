@@ -10,11 +10,9 @@ from crabpath_retrievers.core.changes import PutEdges
 from crabpath_retrievers.core.changes import maintenance as m
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import resolve_alias_keys
 from crabpath_retrievers.storage.read.maintenance import build_run_condition, find_awaited_turns
 from crabpath_retrievers.storage.read.turns import build_trial_key
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.aliases import undo_merge, undo_split
 from crabpath_retrievers.storage.write.journal import (
     RowChange,
     get_primary_key,
@@ -26,8 +24,7 @@ from crabpath_retrievers.storage.write.nodes import build_edge_rows, put_edges
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 _EDGE = ("source", "target", "kind")
-_ENDS = ("source", "target")
-_UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
+_UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
@@ -108,33 +105,13 @@ def undo_maintenance(tx: Transaction, change: m.UndoMaintenance) -> None:
     )
     for row in tx.run(query.order_by(s.journal.c.sequence.desc())).all():
         inverse = _parse_inverse(row.inverse, change.run)
-        if row.change == "merge_nodes":
-            undo_merge(tx, change.run, inverse)
-        elif row.change == "split_node":
-            undo_split(tx, inverse)
-        else:
-            images = _resolve_aliases(tx, inverse["images"])
-            restore_rows(tx, images)
-            touched = {before["namespace"] for name, before, _ in images if name == "overlay"}
-            if touched:
-                tx.increment_versions(*touched)
+        images = inverse["images"]
+        restore_rows(tx, images)
+        touched = {before["namespace"] for name, before, _ in images if name == "overlay"}
+        if touched:
+            tx.increment_versions(*touched)
         undone = {"change": f"{row.change}_undone", "inverse": None}
         tx.update(s.journal, s.journal.c.sequence == row.sequence, **undone)
-
-
-def _resolve_aliases(tx: Transaction, images: Sequence[Any]) -> list[Any]:
-    """Images of deleted rows with the nodes that replace theirs by now."""
-    gone = [row for _, row, after in images if after is None]
-    to = resolve_alias_keys(tx.connection, {row[end] for row in gone for end in _ENDS})
-    moved = [
-        (table, {**row, **{end: to.get(row[end], row[end]) for end in _ENDS}}, None)
-        if after is None
-        else (table, row, after)
-        for table, row, after in images
-    ]
-    return [
-        image for image in moved if image[2] is not None or image[1]["source"] != image[1]["target"]
-    ]
 
 
 def _parse_inverse(inverse: str | None, run: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import KEYED_BY_NAMESPACE
-from crabpath_retrievers.storage.write.journal import redact_journal, write_journal
+from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.notes import delete_notes
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -42,5 +42,4 @@ def forget_namespace(tx: Transaction, change: c.ForgetNamespace) -> None:
     tx.delete(s.namespaces, s.namespaces.c.key == key)
     tx.forget_key(name)
     tx.delete(s.journal, s.journal.c.namespace == name)
-    redact_journal(tx, key)
     write_journal(tx, "forget_namespace", {"namespace": name})

@@ -22,13 +22,11 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.text import encode_terms, prepend_title, tokenise
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.aliases import (
-    REPLACED,
+from crabpath_retrievers.storage.registry import list_node_columns
+from crabpath_retrievers.storage.retired import (
     RETIRED,
     build_retired_address,
-    resolve_alias_keys,
 )
-from crabpath_retrievers.storage.registry import list_node_columns
 from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,
@@ -70,9 +68,6 @@ def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
     rows |= {node: _build_queue_row(node, "remove") for node in change.removed}
     rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
     rows |= {node.id: _build_staged_row(node) for node in change.nodes}
-    for whole, pieces, run in change.splits:
-        text = json.dumps({"pieces": pieces, "run": run})
-        rows[whole] = _build_queue_row(whole, "split", text)
     tx.delete_in(s.staging.c.id, rows)
     tx.add(s.staging, list(rows.values()))
 
@@ -166,18 +161,6 @@ def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
         [{"address": build_retired_address(r["content"]), "node": r["node"]} for r in rows],
     )
     return siblings
-
-
-def hide_node(tx: Transaction, key: int) -> None:
-    """Hide a node that others replace from all queries."""
-    _unindex(tx, [key])
-    _set_owner(tx, [key], REPLACED)
-
-
-def show_nodes(tx: Transaction, keys: Sequence[int]) -> None:
-    """Make hidden nodes visible to all queries; the caller queues them for the index."""
-    _set_owner(tx, keys, 0)
-    _index_texts(tx, _read_texts(tx, keys))
 
 
 def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
@@ -318,25 +301,22 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
 
 
 def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:
-    """Rows of those edges whose nodes exist; one to a replaced node leads to its target."""
+    """Rows of those edges whose nodes exist."""
     ends = {key for e in edges for key in (e.source, e.target)}
     existing = find_existing_keys(tx.connection, ends)
-    targets = resolve_alias_keys(tx.connection, ends)
-    sources, there = existing - targets.keys(), {*existing, *targets.values()}
     decay_at = tx.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
-    rows = (
+    return [
         {
             "source": e.source,
-            "target": targets.get(e.target, e.target),
+            "target": e.target,
             "kind": e.kind.value,
             "prior": e.prior,
             "floor": e.floor,
             "decay_at": decay_at,
         }
         for e in edges
-        if e.source in sources  # edges from a replaced node are dropped
-    )
-    return [row for row in rows if row["target"] in there and row["source"] != row["target"]]
+        if e.source in existing and e.target in existing and e.source != e.target
+    ]
 
 
 def confirm_index_deletions(tx: Transaction, change: c.ConfirmIndexDeletions) -> None:

@@ -1,4 +1,4 @@
-"""Writers of publication: a staged batch becomes visible, with what that does to aliases."""
+"""Writers of publication: a staged batch becomes visible."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.storage.write.aliases import move_parts, release_aliases, split_node
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import (
     find_siblings,
@@ -20,7 +19,7 @@ from crabpath_retrievers.storage.write.nodes import (
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 
-_OPERATIONS = ("put", "remove", "retire", "move", "split")
+_OPERATIONS = ("put", "remove", "retire", "move")
 
 
 def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
@@ -28,20 +27,17 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     queued = tx.run(sa.select(s.staging).where(s.staging.c.operation.in_(_OPERATIONS))).all()
     if not queued:
         return
-    added, removed, retired, moved, split = (
+    added, removed, retired, moved = (
         [row for row in queued if row.operation == operation] for operation in _OPERATIONS
     )
     tx.delete_in(s.staging.c.id, [row.id for row in queued if row.operation != "put"])
     names = {"put": added, "removed": removed, "retired": retired}
     ids = {name: [row.id for row in rows] for name, rows in names.items()}
-    release_aliases(tx, ids["put"], [*ids["removed"], *ids["retired"]])
     _take_away(tx, ids["removed"], remove_nodes)
     _take_away(tx, ids["retired"], retire_nodes)
     siblings = write_nodes(tx, [(row.id, json.loads(row.payload), row.embedding) for row in added])
     linking = {"operation": "link", "payload": None, "embedding": None}
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
-    for row in split:
-        split_node(tx, row.id, **json.loads(row.payload))
     queue_linking(tx, siblings)
     move_nodes(tx, c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
     write_journal(tx, "publish", ids)
@@ -63,12 +59,10 @@ def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
         update = s.contents.update().where(own).values(position=sa.bindparam("to"))
         tx.run(update, [{"moved": node, "to": position} for node, position in change.positions])
         moved = [node for node, _ in change.positions]
-        move_parts(tx, moved)
         queue_linking(tx, [*moved, *find_siblings(tx, moved)])
 
 
 def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
     """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
-    release_aliases(tx, (), change.ids)
     _take_away(tx, change.ids, remove_nodes)
     write_journal(tx, "remove", {"ids": list(change.ids)})

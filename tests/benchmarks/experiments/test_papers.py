@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.experiments import adversarial, brain_death, merge, negation, noise, procedural
+from benchmarks.experiments import adversarial, brain_death, negation, noise, procedural
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 
 pytestmark = pytest.mark.slow
@@ -69,15 +69,6 @@ def test_a_dying_memory_is_seen_and_a_dead_one_comes_back(embeddings, monkeypatc
     assert figures["worst 25 queries against plain similarity"] >= 0
 
 
-def test_what_is_there_twice_becomes_one(embeddings, monkeypatch):
-    """And two again, when it is taken back."""
-    monkeypatch.setattr(merge, "TURNS", 12)
-    figures = played(merge, embeddings)
-    assert (figures["nodes before"], figures["nodes after"]) == (32, 24)
-    assert figures["nodes after undo"] == 32
-    assert figures["different pages read, after"] > figures["different pages read, before"]
-
-
 def test_nine_of_ten_seeds_are_enough_for_a_chain():
     """Eight are not; a distractor counts as a failure too."""
     good, bad = [20.0] * 9 + [51.0], [20.0] * 8 + [51.0] * 2
@@ -106,20 +97,3 @@ def test_noise_must_not_fall_below_static():
     verdict = noise.EXPERIMENT.verdict
     assert verdict(dict(zip(names, ([0.7], [0.9], [0.7]), strict=True))).word == "better"
     assert verdict(dict(zip(names, ([0.7], [0.9], [0.69]), strict=True))).word == "not reproduced"
-
-
-def test_merging_must_not_cost_accuracy():
-    """And must leave fewer nodes."""
-    found = {
-        "nodes before": [32.0],
-        "nodes after": [24.0],
-        "different pages read, before": [2.0],
-        "different pages read, after": [3.0],
-        "accuracy before": [0.9],
-    }
-    verdict = merge.EXPERIMENT.verdict
-    assert verdict({**found, "accuracy after": [0.9]}).word == "reproduced"
-    assert verdict({**found, "accuracy after": [0.8]}).word == "not reproduced"
-    assert verdict({**found, "nodes after": [32.0], "accuracy after": [0.9]}).word == (
-        "not reproduced"
-    )

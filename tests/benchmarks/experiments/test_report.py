@@ -64,7 +64,7 @@ def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, mon
 def test_all_and_several_are_asked_for_by_name():
     """In the order in which they are asked for, none twice."""
     assert [one.name for one in select_experiments("all")] == list(EXPERIMENTS)
-    assert [one.name for one in select_experiments("noise, merge,noise")] == ["noise", "merge"]
+    assert [one.name for one in select_experiments("noise, prune,noise")] == ["noise", "prune"]
 
 
 @pytest.mark.parametrize("names", ["", " , ", "nothing", "noise,nothing", "all,noise"])

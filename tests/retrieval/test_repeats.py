@@ -1,0 +1,91 @@
+"""Near-duplicates in an answer: the words decide, and the better one is returned alone."""
+
+import numpy as np
+import pytest
+from langchain_core.vectorstores import InMemoryVectorStore
+from maintained import QUESTION, TWINS, Bag, ids
+
+from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.retrieval.repeats import find_repeats
+
+TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
+NEAR = np.array([1.0, 0.0], np.float16)
+
+
+def repeats(*texts, titles=("", ""), metadata=({}, {}), vectors=(NEAR, NEAR), owners=("d", "d")):
+    given = zip(texts, titles, metadata, owners, strict=True)
+    ranked = [
+        Node(str(n), document=owner, source="s", content=text, title=title, metadata=of)
+        for n, (text, title, of, owner) in enumerate(given)
+    ]
+    return find_repeats(ranked, {str(n): vector for n, vector in enumerate(vectors)})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT,
+        TEXT + "\n",
+        "the server   listens on port 8080, and Ann restarts it when the disk is full",
+        "**The server** listens on port `8080` and Ann restarts it when disk is full.",
+    ],
+)
+def test_formatting_and_articles_do_not_matter(other):
+    assert repeats(TEXT, other) == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [
+        *(("8080", other) for other in ("8081", "-8080", "80.80", "8080/8081")),
+        *(("Ann", other) for other in ("Anna", "Bob")),
+        *(("is full", other) for other in ("is not full", "isn't full")),
+        ("and Ann", "or Ann"),
+        ("full.", "full?"),
+        *(("port 8080", other) for other in ("port > 8080", "port != 8080")),
+    ],
+)
+def test_one_other_word_is_another_fact(word, other):
+    """A number, a sign, a name, a negation, a conjunction."""
+    assert word in TEXT
+    assert repeats(TEXT, TEXT.replace(word, other)) == set()
+
+
+@pytest.mark.parametrize("texts", [("猫が好き", "犬が好き"), ("", "x"), ("== !=", "== ==")])
+def test_other_scripts_and_signs_are_read(texts):
+    assert repeats(*texts) == set()
+
+
+def test_the_same_words_about_something_else_are_another_fact():
+    """Title and metadata say about what; where a text is from does not matter."""
+    assert repeats(TEXT, TEXT, titles=("Linux", "Windows")) == set()
+    assert repeats(TEXT, TEXT, metadata=({"team": "a"}, {"team": "b"})) == set()
+    assert repeats(TEXT, TEXT, metadata=({"source": "a"}, {"source": "b"})) == {"1"}
+
+
+def test_notes_and_dissimilar_vectors_are_no_repeats():
+    assert repeats(TEXT, TEXT, owners=("d", "")) == set()
+    assert repeats(TEXT, TEXT, vectors=(NEAR, NEAR[::-1])) == set()
+
+
+@pytest.fixture
+def twins(location):
+    bag = Bag()
+    vectors = InMemoryVectorStore(bag)
+    with CrabPath.open(location, embeddings=bag, vectors=vectors) as memory:
+        memory.add_documents(TWINS, split=False)
+        yield memory
+
+
+@pytest.mark.both_databases
+def test_an_answer_returns_one_of_two(twins):
+    """The one that was used, from then on; the next document takes the place of the other."""
+    first, second = ids(twins, k=2)
+    assert len({"new", "old"} & {first, second}) == 1
+    assert len(ids(twins, k=9)) == 3
+    (other,) = {"new", "old"} - {first, second}
+    turn = twins.retrieve(QUESTION, candidate_ids=[first, other], k=2).turn
+    assert {item.node for item in turn.returned} == {"new", "old"}  # the caller chose both
+    twins.record(Feedback(turn.id, 1.0, used=[other]))
+    assert ids(twins, k=2)[0] == other
