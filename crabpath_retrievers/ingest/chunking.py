@@ -152,7 +152,7 @@ class Chunking:
             addresses: tuple[str, ...] = ()
             references = find_references(piece, source)
             full_title = title if number == 0 or not heading else _join_headings(title, heading)
-            if number == 0:  # only the first chunk stands for the document
+            if number == 0:  # the document is mentioned and linked by its first chunk
                 name, aliases = title, _to_strings(metadata.get("aliases"))
                 addresses = (*collect_addresses(source, title, metadata), *shared_targets)
                 references = (*references, *shared_targets)

@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.write import (
     publish,
     weights,
 )
-from crabpath_retrievers.storage.write import maintenance as upkeep
+from crabpath_retrievers.storage.write import maintenance as maintaining
 from crabpath_retrievers.storage.write import notes as remarks
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -47,14 +47,14 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     notes.UseNotes: remarks.use_notes,
     notes.RemoveNotes: remarks.remove_notes,
     notes.SetAuthority: weights.set_authority,
-    maintenance.DropWeights: upkeep.drop_weights,
-    maintenance.ConnectNodes: upkeep.connect_nodes,
-    maintenance.CompactTurns: upkeep.compact_turns,
-    maintenance.CompactJournal: upkeep.compact_journal,
-    maintenance.UndoMaintenance: upkeep.undo_maintenance,
-    maintenance.KeepTrial: upkeep.keep_trial,
-    maintenance.SetKnobs: upkeep.set_knobs,
-    maintenance.RecordHealth: upkeep.record_health,
+    maintenance.DropWeights: maintaining.drop_weights,
+    maintenance.ConnectNodes: maintaining.connect_nodes,
+    maintenance.CompactTurns: maintaining.compact_turns,
+    maintenance.CompactJournal: maintaining.compact_journal,
+    maintenance.UndoMaintenance: maintaining.undo_maintenance,
+    maintenance.KeepTrial: maintaining.keep_trial,
+    maintenance.SetKnobs: maintaining.set_knobs,
+    maintenance.RecordHealth: maintaining.record_health,
     archive.FillStore: imports.import_store,
     archive.FillNamespace: imports.import_rows,
     archive.QueueReindex: nodes.queue_reindex,
