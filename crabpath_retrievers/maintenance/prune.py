@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.changes.maintenance import DroppedWeight
-from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
+from crabpath_retrievers.core.graph import DECAY_RATES, TYPED_KINDS, effective_weight
 from crabpath_retrievers.storage.read.maintenance import LearnedWeight
+
+_TYPED = {kind.value for kind in TYPED_KINDS}
 
 
 class FadedWeights(NamedTuple):
@@ -46,7 +48,9 @@ def find_faded_weights(
     faded = FadedWeights([], [])
     for weight in weights:
         rate = DECAY_RATES[weight.authority]
-        if not rate or exponent - weight.decay_at < aged:
+        # A typed edge that somebody set to 0 must stay: feedback from before would bring it back.
+        is_removed = not weight.weight and weight.kind in _TYPED
+        if is_removed or not rate or exponent - weight.decay_at < aged:
             continue
         now = effective_weight(weight.weight, weight.floor or 0.0, weight.decay_at, exponent, rate)
         drop = DroppedWeight(weight.source, weight.target, weight.kind, weight.decay_at)

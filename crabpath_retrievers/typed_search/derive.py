@@ -179,26 +179,26 @@ class _Replay:
         waiting = sorted(stored, key=lambda edge: -edge.sequence)
         for sequence, group in groupby(turns, key=lambda item: item.sequence):
             while waiting and waiting[-1].sequence < sequence:
-                self._set(waiting.pop())
+                self._apply_stored(waiting.pop())
             exponent += added[sequence]
             self._learn(list(group), exponent)
         for edge in reversed(waiting):
-            self._set(edge)
+            self._apply_stored(edge)
 
     def get_weights(self) -> dict[tuple[int, int, EdgeKind], float]:
         """Return effective weights now, by keys of both ends and kind, between known nodes."""
-        now = self._read(self._weights, self._exponent)
+        now = self._read_weights(self._weights, self._exponent)
         return {
             (self._nodes[source].key, self._nodes[target].key, _KINDS[label]): weight
             for (source, target, label), weight in now.items()
             if source in self._nodes and target in self._nodes
         }
 
-    def _set(self, stored: StoredTypedEdge) -> None:
+    def _apply_stored(self, stored: StoredTypedEdge) -> None:
         source, *rest = stored.edge
         self._weights[source][rest[0], rest[1]] = (stored.weight, stored.decay_at)
 
-    def _read(self, sources: Iterable[str], exponent: float) -> dict[EdgeId, float]:
+    def _read_weights(self, sources: Iterable[str], exponent: float) -> dict[EdgeId, float]:
         return {
             (source, target, label): effective_weight(
                 weight, 0.0, decay_at, exponent, self._get_rate(target)
@@ -228,7 +228,7 @@ class _Replay:
             before = self._find_used_before(item.turn) if any(credit.documents.values()) else []
             situation = TypedEdgeContext(context.query_hub, context.document_hubs, before)
             sources = {*_list_nodes(item.turn), *before, context.query_hub or ""}
-            existing = self._read(sources, exponent)
+            existing = self._read_weights(sources, exponent)
             rate = self._settings.typed_rate
             for source, target, label, delta in learn_typed_edges(
                 item.turn, credit, fair, situation, existing, rate
