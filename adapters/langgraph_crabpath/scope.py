@@ -1,7 +1,7 @@
 """Finds namespace, user, task type and stream of a run."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
@@ -15,6 +15,7 @@ Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
 TaskType: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str | None]
 """Type of the task of a run: a text, or a function of its runtime and config."""
 
+T = TypeVar("T")
 # get_runtime() reads the same key, but refuses coroutines on Python 3.10.
 _RUNTIME = "__pregel_runtime"
 _USER = "langgraph_auth_user"  # a server overwrites what a client sent
@@ -44,13 +45,10 @@ def resolve_namespace(
     Raises:
         InvalidInputError: ``namespace=`` is not, or does not return, a non-empty text.
     """
-    runtime, configurable = find_runtime(config), config.get("configurable", {})
     if given is not None:
-        return _require_text(given(runtime, config) if callable(given) else given)
-    names = [get_value(configurable.get(_USER), "identity")]
-    names += [get_value(runtime.context, name) for name in _NAMES]
-    names += [get_value(configurable, name) for name in _NAMES]
-    return str(next((name for name in names if not is_blank(name)), retriever.namespace))
+        return _require_text(_call(given, config))
+    found = _read_user(config), *_read_run(config, *_NAMES)
+    return str(next((name for name in found if not is_blank(name)), retriever.namespace))
 
 
 def resolve_user(config: RunnableConfig) -> str | None:
@@ -60,12 +58,7 @@ def resolve_user(config: RunnableConfig) -> str | None:
     2. ``user_id`` of the runtime's context;
     3. ``user_id`` of ``config["configurable"]``.
     """
-    configurable = config.get("configurable", {})
-    users = (
-        get_value(configurable.get(_USER), "identity"),
-        get_value(find_runtime(config).context, "user_id"),
-        get_value(configurable, "user_id"),
-    )
+    users = _read_user(config), *_read_run(config, "user_id")
     return next((str(user) for user in users if user is not None and str(user).strip()), None)
 
 
@@ -76,13 +69,27 @@ def resolve_task_type(given: TaskType | None, config: RunnableConfig) -> str | N
     2. ``task_type`` of the runtime's context;
     3. ``task_type`` of ``config["configurable"]``.
     """
-    runtime, configurable = find_runtime(config), config.get("configurable", {})
     if given is not None:
-        return given(runtime, config) if callable(given) else given
-    task_type: str | None = get_value(runtime.context, _TASK)
-    if task_type is None:
-        task_type = get_value(configurable, _TASK)
-    return task_type
+        return _call(given, config)
+    return next((task for task in _read_run(config, _TASK) if task is not None), None)
+
+
+def _call(
+    given: str | Callable[[Runtime[Any], RunnableConfig], T], config: RunnableConfig
+) -> str | T:
+    """An option for a run: what its function returns, or the text itself."""
+    return given(find_runtime(config), config) if callable(given) else given
+
+
+def _read_user(config: RunnableConfig) -> Any:
+    """The user authenticated by a LangGraph server; None without one."""
+    return get_value(config.get("configurable", {}).get(_USER), "identity")
+
+
+def _read_run(config: RunnableConfig, *names: str) -> list[Any]:
+    """Values of the runtime's context, then of ``config["configurable"]``; None where missing."""
+    places = find_runtime(config).context, config.get("configurable", {})
+    return [get_value(place, name) for place in places for name in names]
 
 
 def _require_text(namespace: object) -> str:

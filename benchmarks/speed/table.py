@@ -213,8 +213,9 @@ def _measure_quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> Iter
 
 def _render_difference(ours: Sequence[float], others: Sequence[float]) -> str:
     compared = compare_paired(ours, others)
-    low, high = compared["ci95"] or (float("nan"), float("nan"))
-    return f"{compared['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
+    interval = compared["ci95"]
+    shown = f" ({interval[0]:+.3f} to {interval[1]:+.3f})" if interval else ""
+    return f"{compared['difference']:+.3f}{shown}"
 
 
 def _learn_from_turn(memory: CrabPath, namespace: str, question: Question) -> Callable[[], object]:

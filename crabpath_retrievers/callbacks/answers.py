@@ -89,11 +89,7 @@ def _parse_fields(fields: Mapping[str, Any], depth: int) -> ParsedOutput:
     cited = next((ids for name in _CITATIONS if (ids := _parse_ids(fields.get(name)))), ())
     text = None
     for name in (*_NESTED, *_ANSWERS, "messages"):
-        found = (
-            parse_output(fields[name], depth + 1)
-            if fields.get(name) is not None
-            else ParsedOutput()
-        )
+        found = parse_output(fields.get(name), depth + 1)
         text, cited = text or found.text, cited or found.cited
     return ParsedOutput(text, cited)
 
@@ -127,13 +123,8 @@ def _get_text(message: Any) -> str:
     if isinstance(content, str):
         return content.strip()
     parts = content if isinstance(content, list) else []
-    texts = [part if isinstance(part, str) else _get_part_text(part) for part in parts]
-    return "\n".join(filter(None, texts)).strip()
-
-
-def _get_part_text(part: Any) -> str:
-    text = part.get("text") if isinstance(part, Mapping) else None
-    return text if isinstance(text, str) else ""
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "\n".join(text for text in texts if text and isinstance(text, str)).strip()
 
 
 def _parse_ids(value: Any) -> tuple[str | int, ...]:

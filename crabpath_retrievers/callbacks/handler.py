@@ -6,6 +6,7 @@ More specific feedback replaces less specific feedback.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -82,23 +83,38 @@ class ChainListener:
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """Handle the end of a retriever."""
         self.runs.add_documents(str(run_id), documents)
-        return self._finish(str(run_id), None)
+        return self.on_end(None, run_id=run_id)
 
-    def on_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the end of a chain or a tool."""
-        return self._finish(str(run_id), output)
+    def on_end(
+        self, output: Any, *, run_id: UUID, streamed: bool = False, **_: Any
+    ) -> list[Feedback]:
+        """Handle the end of a run; of a model, whose streamed answer is complete, ``streamed``."""
+        root = self.runs.end(str(run_id), streamed=streamed)
+        if root is None:
+            return []
+        root.answered = self._parse_output(output)
+        if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
+            # Another process may have retrieved: the state of the graph has the documents.
+            root.turns = {turn.turn_id: turn for turn in find_turns_in_state(output)}
+        if root.answered.text:
+            root.signals += make_observed_signals("silent_success", self.policy)
+        return self._collect_feedback(root, counts=root.complete)
 
-    def on_llm_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the end of a model; a streamed answer is complete."""
-        return self._finish(str(run_id), output, streamed=True)
-
-    def on_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the error of a run, except a tool."""
-        return self._fail(str(run_id), error, "chain_error")
-
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """Handle the error of a tool, whether or not the chain fails, too."""
-        return self._fail(str(run_id), error, "tool_error")
+    def on_error(
+        self, error: BaseException, *, run_id: UUID, kind: EventKind = "chain_error", **_: Any
+    ) -> list[Feedback]:
+        """Handle the error of a run; that of a tool counts whether or not the chain fails, too."""
+        chain = self.runs.find_open(str(run_id))
+        if chain is None:
+            return []
+        names = collect_exception_names(type(error))
+        if names & PAUSE_EXCEPTIONS:
+            chain.paused = True
+        counts = self.policy.is_about_documents(names)
+        root = self.runs.end(str(run_id))
+        if counts and (root is not None or kind == "tool_error"):
+            chain.signals += make_observed_signals(kind, self.policy)
+        return [] if root is None else self._collect_feedback(root, counts=counts)
 
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """Handle feedback that a chain sends as a custom event, for itself or a named run.
@@ -151,31 +167,6 @@ class ChainListener:
         names = tuple((item.node,) for item in turn.returned)
         known = RetrievedTurn(turn.id, turn.namespace, turn.run_id or "", "", names)
         return ChainRun(turn.id, None, 0.0, turns={turn.id: known})
-
-    def _finish(self, run_id: str, output: Any, *, streamed: bool = False) -> list[Feedback]:
-        root = self.runs.end(run_id, streamed=streamed)
-        if root is None:
-            return []
-        root.answered = self._parse_output(output)
-        if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
-            # Another process may have retrieved: the state of the graph has the documents.
-            root.turns = {turn.turn_id: turn for turn in find_turns_in_state(output)}
-        if root.answered.text:
-            root.signals += make_observed_signals("silent_success", self.policy)
-        return self._collect_feedback(root, counts=root.complete)
-
-    def _fail(self, run_id: str, error: BaseException, kind: EventKind) -> list[Feedback]:
-        names = collect_exception_names(type(error))
-        chain = self.runs.find_open(run_id)
-        if chain is None:
-            return []
-        if names & PAUSE_EXCEPTIONS:
-            chain.paused = True
-        counts = self.policy.is_about_documents(names)
-        root = self.runs.end(run_id)
-        if counts and (root is not None or kind == "tool_error"):
-            chain.signals += make_observed_signals(kind, self.policy)
-        return [] if root is None else self._collect_feedback(root, counts=counts)
 
     def _collect_feedback(self, root: ChainRun, *, counts: bool) -> list[Feedback]:
         """Make the feedback for a chain that ended.
@@ -350,6 +341,10 @@ def _make_async_handler(event: Callable[..., list[Feedback]]) -> Any:
     return handle
 
 
+_end_model = partial(ChainListener.on_end, streamed=True)
+_fail_tool = partial(ChainListener.on_error, kind="tool_error")
+
+
 class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
     """Records feedback from the events of chains that use a ``CrabPathRetriever``.
 
@@ -368,9 +363,9 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
     on_retriever_start = on_llm_start = on_chat_model_start = _make_handler(ChainListener.on_start)
     on_chain_end = on_tool_end = _make_handler(ChainListener.on_end)
     on_retriever_end = _make_handler(ChainListener.on_retriever_end)
-    on_llm_end = _make_handler(ChainListener.on_llm_end)
+    on_llm_end = _make_handler(_end_model)
     on_chain_error = on_retriever_error = on_llm_error = _make_handler(ChainListener.on_error)
-    on_tool_error = _make_handler(ChainListener.on_tool_error)
+    on_tool_error = _make_handler(_fail_tool)
     on_custom_event = _make_handler(ChainListener.on_custom_event)
 
 
@@ -383,9 +378,9 @@ class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     )
     on_chain_end = on_tool_end = _make_async_handler(ChainListener.on_end)
     on_retriever_end = _make_async_handler(ChainListener.on_retriever_end)
-    on_llm_end = _make_async_handler(ChainListener.on_llm_end)
+    on_llm_end = _make_async_handler(_end_model)
     on_chain_error = on_retriever_error = on_llm_error = _make_async_handler(ChainListener.on_error)
-    on_tool_error = _make_async_handler(ChainListener.on_tool_error)
+    on_tool_error = _make_async_handler(_fail_tool)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         """Handle feedback that a chain sends for itself or, after a look-up, for another run."""

@@ -259,12 +259,13 @@ class Settings(ValidatedSettings):
 
 _log = logging.getLogger(__name__)
 _REFLEX = "reflex"
+# The rails of the settings may have been narrowed since the knobs were stored.
+_WIDEST = AutotuneSettings(rails=WIDEST)
 
 
 def dump_knobs(knobs: Knobs, settings: Settings) -> str | None:
     """The knobs that differ from the settings, as JSON; None when all are equal."""
-    defaults = settings.knobs.to_dict()
-    changed = {name: value for name, value in knobs.to_dict().items() if value != defaults[name]}
+    changed = dict(knobs.to_dict().items() - settings.knobs.to_dict().items())
     return json.dumps(changed, sort_keys=True) if changed else None
 
 
@@ -317,14 +318,8 @@ def _parse_or_ignore(text: str | None) -> Mapping[str, Any]:
 
 
 def _parse_knobs(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    parsed = json.loads(text)
+    parsed = {} if text is None else json.loads(text)
     if not isinstance(parsed, dict):
         msg = f"they must be a JSON object, not {text!r:.100}"
         raise InvalidInputError(msg)
     return _WIDEST.validate_knobs(parsed)
-
-
-# The rails of the settings may have been narrowed since the knobs were stored.
-_WIDEST = AutotuneSettings(rails=WIDEST)

@@ -112,6 +112,13 @@ class Query:
         Raises:
             InvalidInputError: The text is empty, or an option cannot be used.
         """
+        if not isinstance(text, str):
+            msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
+            raise InvalidInputError(msg)
+        question = to_storable(text)
+        if not question.strip():
+            msg = "the query is empty: pass a question or some words"
+            raise InvalidInputError(msg)
         given: dict[str, Any] = dict(options)
         if "namespace" in given:
             given["namespace"] = namespace_of(given["namespace"])
@@ -123,7 +130,7 @@ class Query:
                 given[name] = texts_of(given[name], name=name)
             elif name != "candidate_ids":  # None is the default
                 given.pop(name, None)
-        query = cls(text=_question(text), **given)
+        query = cls(text=question, **given)
         query._require_valid_options()
         return query
 
@@ -146,17 +153,6 @@ class Query:
             if value is not None and not callable(value):
                 msg = f"{name} must be a function of {what}, not {format_value(value)}"
                 raise InvalidInputError(msg)
-
-
-def _question(text: object) -> str:
-    if not isinstance(text, str):
-        msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
-        raise InvalidInputError(msg)
-    question = to_storable(text)
-    if not question.strip():
-        msg = "the query is empty: pass a question or some words"
-        raise InvalidInputError(msg)
-    return question
 
 
 def text_of(name: str, value: object) -> str:

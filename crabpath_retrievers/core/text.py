@@ -198,10 +198,6 @@ class QueryInformation(NamedTuple):
         """Total information of the query, in nats."""
         return float(self.nats.sum())
 
-    def is_subset(self, words: Iterable[str]) -> bool:
-        """Whether all words of the query are among these."""
-        return set(self.words) <= set(words)
-
     def find_words(self, packed: Sequence[bytes]) -> Floats:
         """Which texts contain which words of the query, 1 or 0, shape ``[n, Q]``.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import wraps
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -24,6 +25,7 @@ DEFAULT_TIME_LIMIT = 10.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(slots=True)
 class _WaitBudget:
     """The remaining waiting time of one call.
 
@@ -33,10 +35,9 @@ class _WaitBudget:
         is_over: Whether the call has ended; threads that it started go on without a limit.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.remaining = seconds
-        self.deadline: float | None = None
-        self.is_over = False
+    remaining: float
+    deadline: float | None = None
+    is_over: bool = False
 
 
 _CURRENT: ContextVar[_WaitBudget | None] = ContextVar("crabpath_wait_budget", default=None)

@@ -83,8 +83,7 @@ def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ())
         InvalidInputError: A text is none, empty or too long, or ids are no list.
     """
     title, name = fields.get("title", ""), fields.get("id")
-    untitled, metadata = isinstance(title, str) and not title, fields.get("metadata")
-    metadata = {} if metadata is None else metadata
+    untitled, metadata = isinstance(title, str) and not title, fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         msg = f"the metadata must be a mapping, not {type(metadata).__name__}"
         raise InvalidInputError(msg)

@@ -64,10 +64,6 @@ def test_no_interval_of_one_session(values):
     assert estimate_interval(*values, SETTINGS, paired=False) == (None, None)
 
 
-def test_equal_arms_have_an_interval():
-    assert estimate_interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
-
-
 def test_sessions_in_both_arms_are_paired():
     both = [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}]
     users = [{"a": "u", "b": "u"}] * 2
@@ -136,9 +132,3 @@ def test_verdicts(turns, given, verdict):
 def test_shares_that_cannot_be(share):
     with pytest.raises(InvalidInputError, match="share must be a number from 0 to 1"):
         TrialState.new("t", share, SETTINGS, fresh=False)
-
-
-def test_the_papers_numbers():
-    settings = TrialSettings()
-    assert (settings.directional_turns, settings.decisive_turns) == (500, 2000)
-    assert (settings.fail_ratio, settings.fail_checkpoints) == (1.2, 2)

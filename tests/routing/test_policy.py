@@ -73,14 +73,6 @@ def test_what_the_greedy_policy_follows(given, options, followed, stopped):
     assert (decision.followed, decision.stopped) == (followed, stopped)
 
 
-def test_temperature_sharpens_and_flattens_but_keeps_the_order():
-    cold = decide(make_choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
-    warm = decide(make_choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
-    assert cold.probabilities == pytest.approx([1, 0, 0, 0], abs=1e-6)
-    assert warm.probabilities == pytest.approx([0.25] * 4, abs=1e-3)
-    assert cold.followed == warm.followed == (0, 1)
-
-
 def test_routes_are_drawn_without_replacement_until_stop():
     """Each of the 16 sequences comes as often as Plackett–Luce says, within 4 standard errors.
 

@@ -5,7 +5,7 @@ The store fills the queues for the vector index and for linking, the ingest empt
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -27,7 +27,13 @@ from crabpath_retrievers.storage.retired import (
     RETIRED,
     build_retired_address,
 )
-from crabpath_retrievers.storage.sql_tools import encode_vector, find_existing_keys, split_batches
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledWrite,
+    build_insert,
+    encode_vector,
+    find_existing_keys,
+    split_batches,
+)
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 TEXT_EDGE_KINDS = tuple(
@@ -40,6 +46,15 @@ _PAYLOAD = (
     *("document", "source", "content", "title", "names", "addresses", "references", "position"),
     *("metadata", "digest"),
 )
+
+
+def _build_term_upsert(insert: Callable[..., Any]) -> Any:
+    new = build_insert(insert, s.terms)
+    total = {"frequency": s.terms.c.frequency + new.excluded.frequency}
+    return new.on_conflict_do_update(index_elements=[s.terms.c.term], set_=total)
+
+
+_ADD_TO_TERMS = CompiledWrite(_build_term_upsert)
 
 
 def get_indexed_tokens(title: str, content: str) -> list[str]:
@@ -220,9 +235,7 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
     frequency = Counter(term for _, text in texts for term in set(text))
     rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
     if rows:
-        insert = tx.insert(s.terms)
-        total = {"frequency": s.terms.c.frequency + insert.excluded.frequency}
-        tx.run(insert.on_conflict_do_update(index_elements=[s.terms.c.term], set_=total), rows)
+        _ADD_TO_TERMS.run_all(tx.connection, rows)
     if sign < 0:
         for part in split_batches(frequency):
             tx.delete(s.terms, s.terms.c.term.in_(part), s.terms.c.frequency <= 0)

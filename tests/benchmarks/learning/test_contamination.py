@@ -18,7 +18,8 @@ from benchmarks.learning.contamination import (
     run_contamination,
 )
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, open_paired_learners
-from crabpath_retrievers import Feedback, Settings
+from benchmarks.learning_rules import use_rules
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
@@ -42,11 +43,12 @@ def taught(pair):
     with pair.namespace("taught"):
 
         def _taught(variant, outcome, followed):
-            memory = pair.with_settings(Settings().replace(learning=VARIANTS[variant]))
+            memory = pair.memory
             question = next(iter(pair.dataset.queries.values()))
             answer = memory.retrieve(question, k=DOCUMENTS_READ, namespace="taught")
             nodes = [answer.documents[place].node.id for place in followed]
-            memory.record(Feedback(answer.turn.id, outcome, used=nodes))
+            with use_rules(*VARIANTS[variant]):
+                memory.record(Feedback(answer.turn.id, outcome, used=nodes))
             # Without its last word it is a similar question.
             similar = question.rsplit(" ", 1)[0]
             after = memory.retrieve(similar, k=4 * DOCUMENTS_READ, namespace="taught").turn
@@ -111,10 +113,9 @@ def test_a_failure_punishes_as_the_variant_says(pair, taught, variant, punished)
 def test_all_variants_are_told_wrong_in_the_same_turns(pair):
     """Whatever they returned: the noise is a draw per turn."""
     wrong = {}
-    for variant, learning in VARIANTS.items():
-        memory = pair.with_settings(Settings().replace(learning=learning))
-        with pair.namespace("paired") as namespace:
-            told = RecordingLearner(memory, pair.dataset.split, namespace)
+    for variant, rules in VARIANTS.items():
+        with pair.namespace("paired") as namespace, use_rules(*rules):
+            told = RecordingLearner(pair.memory, pair.dataset.split, namespace)
             simulator, schedule = (
                 FeedbackSimulator("followed", 0.4, DOCUMENTS_READ),
                 pair.schedule(EPOCHS, 1),

@@ -23,8 +23,3 @@ def test_only_the_first_ten_count():
     assert found["hits@4"] == [0.0, 0.0, 0.0]
     assert found["hits@10"] == [1.0, 0.0, 0.0]
     assert found["map@10"] == found["mrr@10"] == [0.2, 0.0, 0.0]
-
-
-def test_map_is_not_cumulative_precision():
-    """Facts at ranks 1 and 2 give (1/1 + 1/2) / 2, where average precision would give 1."""
-    assert score_chunks({"q": ["F1", "F2"]}, {"q": ["F1", "F2"]})["map@10"] == [0.75]

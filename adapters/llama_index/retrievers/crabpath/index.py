@@ -55,26 +55,19 @@ def read_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str
     """Read vectors by node id; those that cannot be read must be computed again."""
     found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     missing = [node.node_id for node in nodes if node.node_id not in found]
-    return found | _read_vectors(index.vector_store, missing)
+    return found | (_look_up(index.vector_store, missing, vectors=True) or {})
 
 
 def _find_held(store: Any, names: Sequence[str]) -> set[str] | None:
     """Return the nodes that a vector store holds; None if it cannot tell."""
-    held = getattr(getattr(store, "data", None), "embedding_dict", None)
-    if isinstance(held, Mapping):  # SimpleVectorStore
-        return {name for name in names if name in held}
-    collection: Any = getattr(store, "client", None)
     try:
-        if type(collection).__module__.startswith("chromadb"):
-            found: set[str] = set()
-            for start in range(0, len(names), _PAGE):
-                part = list(names[start : start + _PAGE])
-                found |= set(collection.get(ids=part, include=[])["ids"])
-            return found
-        nodes = store.get_nodes(list(names), None) if names else []
+        found = _look_up(store, names, vectors=False)
+        if found is None:
+            nodes = store.get_nodes(list(names), None) if names else []
+            found = {node.node_id: None for node in nodes}
     except Exception:  # few stores can look up ids
         return None
-    return {node.node_id for node in nodes} & set(names)
+    return found.keys() & set(names)
 
 
 def _list_nodes(store: Any) -> Sequence[BaseNode]:
@@ -89,19 +82,17 @@ def _list_nodes(store: Any) -> Sequence[BaseNode]:
     return nodes
 
 
-def _read_vectors(store: Any, names: Sequence[str]) -> dict[str, list[float]]:
+def _look_up(store: Any, names: Sequence[str], *, vectors: bool) -> dict[str, Any] | None:
+    """Look nodes up in a simple store or in Chroma, by id; None for any other store."""
     held = getattr(getattr(store, "data", None), "embedding_dict", None)
     if isinstance(held, Mapping):  # SimpleVectorStore
         return {name: held[name] for name in names if name in held}
-    collection = getattr(store, "client", None)
-    if type(collection).__module__.startswith("chromadb"):
-        return _read_chroma_vectors(collection, names)
-    return {}
-
-
-def _read_chroma_vectors(collection: Any, names: Sequence[str]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    collection: Any = getattr(store, "client", None)
+    if not type(collection).__module__.startswith("chromadb"):
+        return None
+    found: dict[str, Any] = {}
     for start in range(0, len(names), _PAGE):
-        page = collection.get(ids=list(names[start : start + _PAGE]), include=["embeddings"])
-        found |= zip(page["ids"], page["embeddings"], strict=True)
+        include = ["embeddings"] if vectors else []
+        page = collection.get(ids=list(names[start : start + _PAGE]), include=include)
+        found |= zip(page["ids"], page["embeddings"] if vectors else page["ids"], strict=True)
     return found

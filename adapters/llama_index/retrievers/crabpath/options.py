@@ -1,6 +1,5 @@
 """Options of the LlamaIndex retriever and of the memory behind it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,9 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from typing_extensions import TypedDict
 
-from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers import Settings
 from crabpath_retrievers.integration import RetrieverOptions, Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
-from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
 from llama_index.retrievers.crabpath.filters import Filters
 
 
@@ -50,26 +48,10 @@ class NewOptions(ExistingOptions, total=False):
     path: str | Path | None
 
 
-SplitOptions = tuple[dict[str, Any], dict[str, Any]]
-
-
-def split_options(options: NewOptions | ExistingOptions) -> SplitOptions:
+def split_options(options: NewOptions) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split options into those that open a memory and those of its retriever."""
     names = {"path", *OpenOptions.__annotations__}
     opening = {name: value for name, value in options.items() if name in names}
     if isinstance(router := opening.get("router"), LLM):
         opening["router"] = LlamaIndexChatModel(llm=router)
     return opening, {name: value for name, value in options.items() if name not in names}
-
-
-def open_filled(
-    embed_model: EmbedModel, opening: dict[str, Any], fill: Callable[[CrabPath], object]
-) -> CrabPath:
-    """Open a memory and fill it with documents; close it if that fails."""
-    memory = CrabPath.open(embeddings=resolve_embeddings(embed_model), **opening)
-    try:
-        fill(memory)
-    except BaseException:
-        memory.close()
-        raise
-    return memory

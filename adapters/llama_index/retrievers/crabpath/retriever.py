@@ -26,7 +26,12 @@ from crabpath_retrievers.integration import (
     is_blank,
     run,
 )
-from llama_index.retrievers.crabpath.documents import convert_documents, convert_nodes, require_kind
+from llama_index.retrievers.crabpath.documents import (
+    AddArguments,
+    convert_documents,
+    convert_nodes,
+    require_kind,
+)
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
 from llama_index.retrievers.crabpath.filters import to_where
 from llama_index.retrievers.crabpath.index import SourceIndex, read_nodes, read_vectors
@@ -35,7 +40,6 @@ from llama_index.retrievers.crabpath.options import (
     ExistingOptions,
     LlamaIndexOptions,
     NewOptions,
-    open_filled,
     split_options,
 )
 from llama_index.retrievers.crabpath.queries import retrieve_bundle
@@ -120,11 +124,7 @@ class CrabPathRetriever(BaseRetriever):
             EmbeddingMismatchError: The memory was built with another embedder.
         """
         given = convert_documents(require_kind(documents, Document), node_parser)
-        opening, fields = split_options(options)
-        memory = open_filled(
-            embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup)
-        )
-        return cls._make(memory, fields)
+        return cls._open(embed_model, options, given, cleanup=cleanup)
 
     @classmethod
     def from_nodes(
@@ -152,11 +152,7 @@ class CrabPathRetriever(BaseRetriever):
             EmbeddingMismatchError: An embedding has another dimension than the model's.
         """
         given = convert_nodes(require_kind(nodes, BaseNode), embeddings or {})
-        opening, fields = split_options(options)
-        memory = open_filled(
-            embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup)
-        )
-        return cls._make(memory, fields)
+        return cls._open(embed_model, options, given, cleanup=cleanup)
 
     @classmethod
     def from_index(
@@ -201,14 +197,25 @@ class CrabPathRetriever(BaseRetriever):
         Raises:
             NotFoundError: The memory does not exist; nothing is created.
         """
-        opening, fields = split_options(options)
-        embeddings = resolve_embeddings(embed_model)
-        memory = CrabPath.open(path, embeddings=embeddings, create=False, **opening)
-        return cls._make(memory, fields)
+        return cls._open(embed_model, {**options, "path": path}, create=False)
 
     @classmethod
-    def _make(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
+    def _open(
+        cls,
+        embed_model: EmbedModel,
+        options: NewOptions,
+        given: AddArguments | None = None,
+        *,
+        cleanup: Cleanup = None,
+        create: bool = True,
+    ) -> Self:
+        """Open a memory and add what is given; close it if that or the retriever fails."""
+        opening, fields = split_options(options)
+        embeddings = resolve_embeddings(embed_model)
+        memory = CrabPath.open(embeddings=embeddings, create=create, **opening)
         try:
+            if given is not None:
+                memory.add_documents(**given, cleanup=cleanup)
             return cls(memory, **fields)
         except BaseException:
             memory.close()
