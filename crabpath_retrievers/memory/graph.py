@@ -347,7 +347,7 @@ class MemoryGraph(Component):
         heads = {head.key: head for batch in batches for head in scope.heads(batch)}
         graph.add_nodes_from((head.id, {"title": head.title}) for head in heads.values())
         for batch in batches:
-            for edge in store.typed_edges.edges(batch, scope.clock, kinds):
+            for edge in scope.edges(batch, kinds):
                 if edge.near in heads and edge.key in heads:
                     kind = edge.kind.label
                     graph.add_edge(

@@ -83,7 +83,7 @@ async def test_learn_waiting_blocks_no_event_loop(open_memory, host_of):
 def test_another_process_learns_with_the_settings_of_the_server(
     open_memory, host_of, learn_beside, monkeypatch, sources, weight
 ):
-    """The server sees it at once, recalls it, and indexes it behind a query."""
+    """The server sees it at once, recalls it, and indexes it behind further feedback."""
     with open_memory(apply="external", **({"sources": sources} if sources else {})) as memory:
         host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
@@ -100,7 +100,7 @@ def test_another_process_learns_with_the_settings_of_the_server(
         assert recall() == (1, 1.0)
         monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
         memory._services.recorder._checked_at -= 1
-        host.ask()
+        memory.record(Feedback(host.ask(), 1.0))
         memory._services.recorder._worker.drain()
         assert recall() == (0, 1.0)
 

@@ -38,7 +38,7 @@ def test_levels_that_are_none(atlas, level, error, words):
 @pytest.mark.parametrize(
     ("vector", "error", "words"),
     [
-        ([1.0, 0.0], EmbeddingMismatchError, "a vector has 2 dimensions, this memory 16"),
+        ([1.0, 0.0], EmbeddingMismatchError, "has 2 dimensions, the memory 16"),
         ([float("nan")] * 16, InvalidInputError, "must be a finite vector"),
         ([0.0] * 16, InvalidInputError, "not all zero"),
         (np.ones((16, 16)), InvalidInputError, "must be a finite vector"),

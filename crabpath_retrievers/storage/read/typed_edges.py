@@ -1,7 +1,6 @@
 """Reads of edges by kind, structural and learned, as one namespace sees them."""
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -359,6 +358,6 @@ def _decode_learned_turn(row: Any) -> LearnedTurn:
         row.exponent,
         usage,
         Feedback.from_dict(json.loads(row.payload)),
-        Turn.from_dict(from_json(zlib.decompress(row.turn))),
+        Turn.from_dict(from_json(row.turn)),
         None if row.embedding is None else decode_vector(row.embedding),
     )
