@@ -31,7 +31,7 @@ def learn(memory, namespace, query="what is it?"):
 def count_near(memory, namespace, query="what is it?"):
     """How many episodes a query recalls."""
     clock = memory.store.walk.get_clock(namespace)
-    return len(memory._services.episodes.near(memory.embedder.query(query), clock.key))
+    return len(memory._services.episodes.near(memory.embedder.query(query), clock))
 
 
 def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
@@ -77,6 +77,7 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
 
 def test_feedback_searches_again_only_after_other_feedback(memory, monkeypatch):
     """Else what the retrieval recalled is still all that there is; a success is added to it."""
+    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._MAX_SMALL", 0)
     learn(memory, "default", "something else?")
     key = memory.store.walk.get_clock("default").key
     index = memory._services.episodes._collections.of(key)

@@ -167,7 +167,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     before = path.read_bytes()
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
-        patched.setattr("crabpath_retrievers.transfer.export._dump_store", _gone)
+        patched.setattr("crabpath_retrievers.storage.read.whole_store.Dump.rows", _gone)
         with pytest.raises(StoreError, match="gone"):
             learned.transfer.export(path)
     assert path.read_bytes() == before
@@ -182,7 +182,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
         learned.transfer.export(tmp_path / "no" / "such" / "folder")
 
 
-def _gone(_dump):
+def _gone(_dump, _selection):
     message = "the database is gone"
     raise StoreError(message)
     yield
