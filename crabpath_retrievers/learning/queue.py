@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
 from crabpath_retrievers.learning.credit import assign_feedback
@@ -124,7 +126,7 @@ class FeedbackQueue:
 
     @retry_on_conflict
     def _apply(self, stored: StoredFeedback) -> Receipt:
-        feedback_id = stored.feedback.feedback_id
+        feedback_id, begun = stored.feedback.feedback_id, time.perf_counter()
         try:
             with self._store.open_reader():
                 changes, receipt = self._compute_changes(stored)
@@ -140,7 +142,8 @@ class FeedbackQueue:
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
             self._after_lesson(consumed.namespace, consumed.version + 1)
-        _log.info("learned from feedback %r: %d changes", feedback_id, len(changes))
+        message = "learned from feedback %r: %d changes in %.1f ms"
+        _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
         return receipt
 
     def _read_receipt(self, feedback_id: str) -> Receipt:

@@ -172,10 +172,11 @@ def keep_trial(tx: Transaction, change: m.KeepTrial) -> None:
     name = build_trial_key(change.name)
     if change.before is None:
         new = tx.insert(s.meta).values(name=name, value=change.after)
-        done = tx.run(new.on_conflict_do_nothing()).rowcount
+        added = tx.run(new.on_conflict_do_nothing().returning(s.meta.c.name)).first()
+        done = added is not None
     else:
         expected = (s.meta.c.name == name, s.meta.c.value == change.before)
-        done = tx.update(s.meta, *expected, value=change.after)
+        done = tx.update(s.meta, *expected, value=change.after) > 0
     if not done:
         msg = f"trial {change.name!r} was changed by somebody else meanwhile: try again"
         raise ConflictError(msg)
