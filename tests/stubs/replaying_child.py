@@ -21,10 +21,11 @@ def main(place, sessions, checkpoint, step):
         apply, seen = memory.store.apply, count(1)
 
         def applied(changes):
-            apply(changes)
+            results = apply(changes)
             for change in changes:
                 if type(change).__name__ == kind and next(seen) == int(number):
                     os.kill(os.getpid(), signal.SIGKILL)
+            return results
 
         memory.store.apply = memory.store._recorder._write = applied
         memory.learning.replay(sessions, checkpoint=checkpoint or None)

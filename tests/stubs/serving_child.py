@@ -31,9 +31,10 @@ def die_after(memory, kind, number):
     apply, seen = memory.store.apply, count(1)
 
     def applied(changes):
-        apply(changes)
+        results = apply(changes)
         if any(isinstance(change, kind) for change in changes) and next(seen) == number:
             die()
+        return results
 
     memory.store.apply = applied
 
