@@ -120,7 +120,7 @@ def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
     memory.store.flush()
     proxy.silent.set()
     memory.store.record(turn)
-    with within(2.0):
+    with within(3.5):  # its background thread may be connecting
         memory.close()
     assert "turn records are lost" in caplog.text
     proxy.silent.clear()
