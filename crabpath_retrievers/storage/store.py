@@ -142,7 +142,7 @@ class GraphStore:
         self._fulltext = get_fulltext_index(self._engine.dialect.name)
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
-        self._ingesting = False
+        self._ingesting = self._closed = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
@@ -230,8 +230,12 @@ class GraphStore:
             return [apply_change(tx, change) for change in changes]
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
-        with limit_waiting(self._time_limit):
-            self.apply(records)
+        try:
+            with limit_waiting(self._time_limit):
+                self.apply(records)
+        finally:
+            if self._closed:  # meanwhile, while the database did not answer
+                self._engine.dispose()
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
@@ -279,6 +283,7 @@ class GraphStore:
                 self.flush()
         except StoreError as error:
             _log.warning("turn records are lost: %s", error)
+        self._closed = True
         self._recorder.close()
         self._reader.dispose()
         self._engine.dispose()

@@ -96,6 +96,8 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
     store.close()
 
 
+# A connection that was given up while the network was silent is closed by garbage collection.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
     """A query, feedback, and closing, which gives a turn record up; in between all is as before."""
     url, proxy = far
