@@ -109,7 +109,10 @@ def _measure_way(
     wrong = sum(node in numbers and numbers[node] != number for node, number in now.items())
     return {
         "report": report,
-        "kept": {name: round(kept[name] / max(learned[name], 1e-9), 3) for name in learned},
+        "kept": {  # None where nothing was learned
+            name: round(kept[name] / learned[name], 3) if learned[name] else None
+            for name in learned
+        },
         "carried_to_another_section": wrong,
         "returned_again": _share_returned_again(old, new, after.deleted),
         "asked_section_returned_before": _hit_rate(old, asked, after.deleted),

@@ -73,7 +73,7 @@ def test_sync_keeps_more_than_deleting_and_adding(docs):
     """All figures come out of one run, and those of sync are the better ones."""
     found = measure_retention(docs, 0, HashedWords(), questions=12)
     sync, fresh = found["sync"], found["delete_and_add"]
-    for what in ("weights", "use", "episodes"):
+    for what in ("use", "episodes"):  # questions about one section move no weight
         assert sync["kept"][what] > 0.9
         assert fresh["kept"][what] < 0.8
     assert sync["carried_to_another_section"] == 0
