@@ -5,6 +5,7 @@ The documents that similar queries used gain evidence. Only successes count for 
 without attribution. Near-duplicate queries share one episode.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -84,6 +85,7 @@ class EpisodeMemory:
         self._collections = NamespaceCollections(index, "episodes")
         self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
         self._vectors: dict[int, _CachedVectors] = {}
+        self._lock = threading.Lock()
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Evidence about documents by node id; of several episodes the strongest counts."""
@@ -146,7 +148,8 @@ class EpisodeMemory:
     def _read_vectors(self, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""
         version = (clock.learned, clock.notes)
-        cached = self._vectors.pop(clock.key, _NO_VECTORS)
+        with self._lock:
+            cached = self._vectors.pop(clock.key, _NO_VECTORS)
         if cached.version != version:
             ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
             new = [episode for episode in ids if episode not in cached.rows]
@@ -156,11 +159,11 @@ class EpisodeMemory:
                 cached = cached._replace(version=version)
             else:
                 cached = self._extend(cached, version, clock.key, ids, new)
-        self._vectors[clock.key] = cached  # the last is the one used last
-        while (
-            len(self._vectors) > 1 and sum(len(c.rows) for c in self._vectors.values()) > _MAX_ALL
-        ):
-            self._vectors.pop(next(iter(self._vectors)))
+        with self._lock:
+            self._vectors[clock.key] = cached  # the last is the one used last
+            total = sum(len(each.rows) for each in self._vectors.values())
+            while len(self._vectors) > 1 and total > _MAX_ALL:
+                total -= len(self._vectors.pop(next(iter(self._vectors))).rows)
         return cached
 
     def _extend(

@@ -123,7 +123,7 @@ class RetrievalPipeline:
         """
         query = Query.from_options(text, **options)
         begin = time.perf_counter()
-        query, vector = yield from self._prepare(query)
+        vector = yield from self._embed(query)
         latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
         explore = None
         if query.explore is not False:  # True takes a new seed every time
@@ -137,12 +137,13 @@ class RetrievalPipeline:
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
-        query, vector = yield from self._prepare(Query.from_options(text, **options))
+        query = Query.from_options(text, **options)
+        vector = yield from self._embed(query)
         found = yield from self._find(query, vector, None, {})
         return found.evidence
 
-    def _prepare(self, query: Query) -> Operations[tuple[Query, Vector]]:
-        """The checked query, and its unit vector ``[d]``."""
+    def _embed(self, query: Query) -> Operations[Vector]:
+        """Unit vector ``[d]`` of the query, of the embedder that the store was built with."""
         vector = None if query.vector is None else to_unit_vector(query.vector)
         if not self.fingerprint.fits(vector):
             yield from perform(self.fingerprint.verify, vector)
@@ -150,7 +151,7 @@ class RetrievalPipeline:
             vector = yield from perform_sync_or_async(
                 lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
             )
-        return query, vector
+        return vector
 
     def _run_at_once(self, steps: Operations[Answer]) -> Answer:
         with self.store.open_reader():
@@ -331,7 +332,8 @@ class RetrievalPipeline:
         found: _Candidates,
     ) -> set[str]:
         """Ids of documents that say what one ranked before them says."""
-        vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
+        pool = found.evidence.pool
+        vectors = {hit.head.id: hit.head.vector for hit in pool if hit.head.id in documents}
         return find_repeats([documents[r.node] for r in ranked if r.node in documents], vectors)
 
     def _leave_out(self, gone: AbstractSet[str], found: _Candidates) -> _Candidates:
