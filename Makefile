@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check bench bench-hosts bench-health bench-maintenance bench-sync experiments prior soak env clean
+.PHONY: demo test test-all check docs bench bench-hosts bench-health bench-maintenance bench-sync experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,6 +26,10 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(MAKE) --no-print-directory docs
+
+docs: $(STAMP)  ## the documentation site, in site/; every broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folder in BEIR format, NODES=100000 the large store
 	$(BIN)/python -m benchmarks speed $(if $(DATA),--data $(DATA)) $(if $(NODES),--nodes $(NODES))

@@ -19,14 +19,14 @@ def written(request):
     given["memory"].close()
 
 
-@pytest.mark.parametrize("written", ["closed_loop.md"], indirect=True)
+@pytest.mark.parametrize("written", ["tutorials/closed-loop.md"], indirect=True)
 def test_the_closed_loop(written):
     assert "Refunds go back" in written["context"]
     assert written["receipt"].status == "applied"
     assert written["answer"].turn.task_type == "refund"
 
 
-@pytest.mark.parametrize("written", ["sync.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/sync.md"], indirect=True)
 def test_sync(written):
     assert written["section"].fate == "edited"
     assert written["section"].similarity > 0.92
@@ -35,13 +35,13 @@ def test_sync(written):
     assert written["memory"].info()["sources"] == 2
 
 
-@pytest.mark.parametrize("written", ["migration.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/move-and-replay.md"], indirect=True)
 def test_migration(written):
     assert written["undone"].status == "undone"
     assert (written["imported"].namespace, written["imported"].missing) == ("alice", 0)
 
 
-@pytest.mark.parametrize("written", ["wrapping.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/wrap-your-store.md"], indirect=True)
 def test_wrapping(written):
     assert sorted(written["before"]) == ["hydra", "tests"]
     assert written["after"] == ["tests"]
@@ -51,7 +51,7 @@ def test_wrapping(written):
     assert written["memory"].info()["nodes"] == 2
 
 
-@pytest.mark.parametrize("written", ["regions.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/agent-episodes.md"], indirect=True)
 def test_regions(written):
     assert written["here"] in written["of_each"].values()
     assert len(written["of_each"]) == 64
@@ -60,20 +60,20 @@ def test_regions(written):
     assert written["worth"]
 
 
-@pytest.mark.parametrize("written", ["health.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/monitor.md"], indirect=True)
 def test_health(written):
     assert written["fired"].sampled == 1
     assert written["before"] == [written["report"]]
     assert "orphan_nodes" not in written["ill"]
 
 
-@pytest.mark.parametrize("written", ["maintenance.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/maintain.md"], indirect=True)
 def test_maintenance(written):
     assert (written["report"].dry_run, written["report"].run) == (True, "")
     assert written["memory"].info()["nodes"] == 1
 
 
-@pytest.mark.parametrize("written", ["ab.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/ab-test.md"], indirect=True)
 def test_ab(written):
     trial, report = written["trial"], written["report"]
     arm = trial.arm(written["session"])
@@ -83,7 +83,7 @@ def test_ab(written):
     assert getattr(report, arm).success_rate == 1.0
 
 
-@pytest.mark.parametrize("written", ["autotuner.md"], indirect=True)
+@pytest.mark.parametrize("written", ["how-to/autotune.md"], indirect=True)
 def test_the_autotuner(written):
     assert (written["report"].dry_run, written["report"].run) == (True, "")
     assert written["knobs"].half_life == 500.0

@@ -1,4 +1,4 @@
-"""A/B trials of two configurations of a memory in production; see docs/ab.md."""
+"""A/B trials of two configurations of a memory in production; see docs/how-to/ab-test.md."""
 
 from crabpath_retrievers.ab.comparison import TrialReport
 from crabpath_retrievers.ab.trial import Trial, aretrieve_nearest, retrieve_nearest

@@ -1,4 +1,4 @@
-"""Turns of a trial with their feedback, and the metrics of one arm; see docs/ab.md."""
+"""Turns of a trial with their feedback, and the metrics of one arm; see docs/how-to/ab-test.md."""
 
 from bisect import bisect_right
 from collections import defaultdict

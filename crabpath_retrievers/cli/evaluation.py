@@ -10,7 +10,9 @@ from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 
 def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
-    dataset: Annotated[str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique or beir.")],
+    dataset: Annotated[
+        str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique, hipporag, beir.")
+    ],
     data: Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")],
     methods: Annotated[str, typer.Option(help="Which to compare.")] = "dense,lexical,hybrid,cold",
     k: Annotated[str, typer.Option("--k", "-k", help="Cut-offs.")] = "2,5,10",
@@ -50,7 +52,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         Path | None, typer.Option(help="Directory for a report with tables and plots.")
     ] = None,
 ) -> None:
-    """Measure retrieval on a data set with labels; see docs/evaluation.md."""
+    """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
     require_eval_extra()
     from crabpath_retrievers.evaluation.plan import (
         EvaluationPlan,

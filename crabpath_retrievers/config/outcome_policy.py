@@ -59,9 +59,9 @@ class Rule(ValidatedSettings):
 class OutcomePolicy(ValidatedSettings):
     """How the events of a host count as feedback.
 
-    One policy serves LangChain, LangGraph and LlamaIndex; ``docs/callbacks.md`` lists the events
-    that each of them reports. A chain is whatever the host runs around the retrieval: a chain, a
-    graph, an agent, a query.
+    One policy serves LangChain, LangGraph and LlamaIndex; docs/how-to/feedback-callbacks.md lists
+    the events that each of them reports. A chain is whatever the host runs around the retrieval: a
+    chain, a graph, an agent, a query.
 
     ================ ======= ========= === ====================================================
     Event            Outcome Source    On  When

@@ -17,6 +17,7 @@ DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
         "multihoprag": datasets.load_multihoprag,
         "2wiki": datasets.load_hotpotqa,
         "musique": datasets.load_musique,
+        "hipporag": datasets.load_hipporag,
         "beir": datasets.load_beir,
     }
 )

@@ -15,7 +15,7 @@ from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
 from crabpath_retrievers.config.outcome_policy import EventKind
 
-PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."
 DOCUMENTS = [Document("The sky is blue.", id="b")]
 CALL = {"name": "search", "args": {}, "id": "1", "type": "tool_call"}

@@ -39,6 +39,18 @@ def test_examples_are_short_and_numbered(script):
     assert script.stem[:2].isdecimal()
 
 
+def test_00_what_helped_comes_first_afterwards(run_example):
+    printed = run_example("00")
+    before, after = printed.index("found:"), printed.index("found after feedback:")
+    assert printed[before + 1] == "  Release checklist"
+    assert printed[after + 1] == "  Change log"
+
+
+def test_every_example_is_described():
+    described = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{script.name}`" in described for script in EXAMPLES.glob("*.py"))
+
+
 @pytest.mark.slow
 def test_01_swap_into_a_chain(run_example, chat_server):
     """The chain answers from the pages; what was used comes first afterwards."""

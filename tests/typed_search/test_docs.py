@@ -6,7 +6,7 @@ from markdown_it import MarkdownIt
 
 from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
 
-PAGE = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "typed-edges.md").read_text()
 
 
 def test_the_page_names_every_type_and_runs_as_it_stands():

@@ -1,7 +1,8 @@
 """Decides which knobs to change: a pure function of health reports, knobs and tuning history.
 
 At most a few steps at a time, within guard rails; changes that helped before come first. A memory
-that got much worse goes back to its last good knobs (the brake). docs/autotuner.md gives reasons.
+that got much worse goes back to its last good knobs (the brake). docs/how-to/autotune.md gives
+reasons.
 """
 
 import json

@@ -105,7 +105,7 @@ _DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One health metric, see docs/health.md.
+    """One health metric, see docs/how-to/monitor.md.
 
     Attributes:
         name: Name of the metric.
