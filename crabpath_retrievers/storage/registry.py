@@ -44,11 +44,11 @@ COUNTERS: Mapping[str, tuple[str, ...]] = {
 """Columns that count, by table: values start at 0, and rows of zeros are deleted."""
 
 NAMESPACE_TABLES = (
-    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
-    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
-    "feedback_effects",
+    *("namespaces", "nodes", "contents", "episodes", "turns", "feedback", "consumed_turns"),
+    *("feedback_effects", "notes", "overlay", "weight_changes", "pair_counts", "usage"),
+    "transitions",
 )
-"""Tables in the archive of a namespace, each after those that it refers to.
+"""Tables in the archive of a namespace, each after those that it refers to by key or id.
 
 Snapshots, health reports and the journal are left out: they describe their own store.
 """
@@ -70,7 +70,7 @@ KEYED_BY_NAMESPACE = tuple(
 """Tables with the key of a namespace in each row."""
 
 LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
-"""Columns that depend on the store, so that the archive of a namespace lacks them."""
+"""Columns that depend on the store, so that a row of a namespace gets others elsewhere."""
 
 LOCAL_META = ("schema_version", "origin", "vectors")
 """Metadata that is not copied to another store."""

@@ -14,7 +14,6 @@ from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
     KEYED_BY_NAMESPACE,
-    NODE_COLUMNS,
     NOTE_TABLES,
     SNAPSHOT_TABLES,
     TABLES,
@@ -28,10 +27,13 @@ from crabpath_retrievers.storage.write.learned import (
     require_unchanged,
 )
 from crabpath_retrievers.storage.write.notes import restore_notes, undo_notes
-from crabpath_retrievers.storage.write.snapshots import (
+from crabpath_retrievers.storage.write.rows import (
+    NodeCollector,
     SnapshotRows,
     decode_snapshot,
+    insert_rows,
     read_snapshot,
+    translate_rows,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
@@ -143,7 +145,9 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
 
 def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
     """Replace the learned state of a namespace by that of a snapshot."""
-    kept = tx.run(sa.select(s.snapshots).where(s.snapshots.c.id == change.id)).one_or_none()
+    query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
+    query = query.join(s.namespaces, s.namespaces.c.key == s.snapshots.c.namespace)
+    kept = tx.run(query.where(s.snapshots.c.id == change.id)).one_or_none()
     require_unchanged(kept, change.id)
     assert kept is not None  # noqa: S101
     key, rows = kept.namespace, decode_snapshot(kept.content)
@@ -156,28 +160,24 @@ def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
         (s.feedback_effects, kept.last_feedback_effect),
     ):
         tx.delete(table, table.c.namespace == key, table.c.sequence > known)
-    _restore_learned(tx, key, rows)
+    _restore_learned(tx, key, kept.space, rows)
     insert_unattributed_changes(tx, key)
 
 
-def _restore_learned(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
+def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
     """Replace the rows of tables of learned state; those of deleted nodes are skipped."""
     learned = [
-        name
-        for name in SNAPSHOT_TABLES
-        if TABLES[name] in KEYED_BY_NAMESPACE and name not in NOTE_TABLES
+        table
+        for table in SNAPSHOT_TABLES
+        if TABLES[table] in KEYED_BY_NAMESPACE and table not in NOTE_TABLES
     ]
-    nodes = {n: NODE_COLUMNS.get(n, ()) for n in learned}
-    asked = {row[column] for n in learned for row in rows[n] for column in nodes[n]}
-    alive = find_existing_keys(tx.connection, asked) | {0}  # the target of STOP
-    for name in learned:
-        table = TABLES[name]
-        own = {"namespace": namespace, **({"indexed": 0} if "indexed" in table.c else {})}
-        tx.delete(table, table.c.namespace == namespace)
-        tx.add(
-            table,
-            [{**row, **own} for row in rows[name] if all(row[c] in alive for c in nodes[name])],
-        )
+    asked = NodeCollector()
+    for table in learned:
+        translate_rows(table, rows[table], asked)
+    keys = {key: key for key in (*find_existing_keys(tx.connection, asked), 0)}
+    for table in learned:
+        tx.delete(TABLES[table], TABLES[table].c.namespace == namespace)
+        insert_rows(tx, table, translate_rows(table, rows[table], keys), namespace, name)
 
 
 def drop_snapshot(tx: Transaction, change: h.DeleteSnapshot) -> None:

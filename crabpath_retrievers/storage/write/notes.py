@@ -24,7 +24,7 @@ from crabpath_retrievers.storage.write.nodes import (
     put_meta,
     remove_nodes,
 )
-from crabpath_retrievers.storage.write.snapshots import SnapshotRows, remove_notes_from_snapshot
+from crabpath_retrievers.storage.write.rows import SnapshotRows, remove_notes_from_snapshot
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import (
     adjust_weights,
