@@ -79,24 +79,17 @@ class Manifest:
 
         Raises:
             InvalidInputError: It is not the manifest of an archive.
-            SchemaVersionError: A newer release has written it, or one before the first.
+            SchemaVersionError: A newer release has written it.
         """
         try:
             found = from_json(data, allow_inf_nan=False)
             foreign = found["format"] != FORMAT
-            unreleased = "schema" in found and "schema_version" not in found
-            versions = found["version"], SCHEMA if unreleased else found["schema_version"]
+            versions = found["version"], found["schema_version"]
             newer = versions[0] > VERSION or versions[1] > SCHEMA
         except MALFORMED as error:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name)) from error
         if foreign:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name))
-        if unreleased:
-            msg = (
-                f"{name} was written before the first release and its schema is not supported: "
-                "add the documents to a new store"
-            )
-            raise SchemaVersionError(msg)
         if newer:
             msg = (
                 f"{name} has archive version {versions[0]} and schema version {versions[1]}, but "

@@ -2,17 +2,17 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from crabpath_retrievers.core.changes import Change, ForgetNamespace, PutMeta
-from crabpath_retrievers.core.changes.archive import Block, FillNamespace, ImportResult, Row
+from crabpath_retrievers.core.changes.archive import Block, FillNamespace, ImportResult
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.registry import NAMESPACE_TABLES
+from crabpath_retrievers.storage.registry import OWNER_COLUMNS
 from crabpath_retrievers.transfer.archive_reader import DOCUMENTS, Archive
 from crabpath_retrievers.vectors.embedder import require_same_embedder
 
@@ -37,22 +37,17 @@ def select_namespace(archive: Archive, namespace: str | None) -> str | None:
 def _read_namespace(archive: Archive, namespace: str) -> Iterator[Block]:
     """Yield the rows of one of the namespaces of an archive."""
     key = next(row["key"] for row in archive.rows("namespaces") if row["name"] == namespace)
-    own_nodes = {row["key"] for row in archive.rows("nodes") if row["owner"] == key}
-    own_feedback = {row["id"] for row in archive.rows("feedback") if row["namespace"] == namespace}
-    # As ``registry.find_own_rows`` selects them in a store; other tables have the key.
-    is_own: dict[str, Callable[[Row], bool]] = {
-        "namespaces": lambda row: row["key"] == key,
-        "nodes": lambda row: row["owner"] == key,
-        "contents": lambda row: row["node"] in own_nodes,
-        "feedback": lambda row: row["namespace"] == namespace,
-        "consumed_turns": lambda row: row["feedback"] in own_feedback,
+    own = {
+        "key": {key},
+        "name": {namespace},
+        "note": {row["key"] for row in archive.rows("nodes") if row["owner"] == key},
+        "feedback": {
+            row["id"] for row in archive.rows("feedback") if row["namespace"] == namespace
+        },
     }
-
-    def has_key(row: Row) -> bool:
-        return bool(row["namespace"] == key)
-
-    for table, rows in archive.blocks(list(NAMESPACE_TABLES)):
-        yield table, [row for row in rows if is_own.get(table, has_key)(row)]
+    for table, (column, what) in OWNER_COLUMNS.items():
+        for _, rows in archive.blocks([table]):
+            yield table, [row for row in rows if row[column] in own[what]]
 
 
 def fill_namespace(

@@ -1,9 +1,7 @@
 """A node's way into the store and out of it, on both databases."""
 
 import pytest
-import sqlalchemy as sa
 import tables
-from tables import overlay
 
 from crabpath_retrievers.core.changes import (
     AdjustWeights,
@@ -137,15 +135,3 @@ def test_the_journal_never_holds_text(store, graph, make):
     store.apply([RemoveNodes(("a",))])
     assert {entry["change"] for entry in store.turns.journal()} == {"publish", "remove"}
     assert "ecret" not in str(store.turns.journal())
-
-
-def test_overlay_of_a_removed_node_does_not_come_back(store, graph, make):
-    """A node that returns under its old id starts without learned weights."""
-    a, b = graph.publish(make("a"), make("b"))
-    graph.join(a, b)
-    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.LINK, 0.2),))])
-    store.apply([RemoveNodes(("b",))])
-    (again,) = graph.publish(make("b"))
-    assert again != b
-    with store.open_reader() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(overlay)) == 0

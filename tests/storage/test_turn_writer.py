@@ -121,16 +121,6 @@ def test_a_long_outage_keeps_the_latest_and_is_logged_once(caplog):
     assert len(database.written) == 256
 
 
-def test_a_full_queue_lets_the_writer_catch_up(caplog):
-    """Whoever adds to it waits; in an outage the oldest records are given up."""
-    database = Database(refuse([AWAY]))
-    database.gate.set()
-    database.add(*range(300))
-    with pytest.raises(StoreUnavailableError):
-        database.writer.settle()
-    assert "are lost" in caplog.text
-
-
 def test_a_record_that_cannot_be_written_loses_only_itself(caplog):
     """When a batch fails its records are written one by one."""
 

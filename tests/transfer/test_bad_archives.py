@@ -1,26 +1,18 @@
 """What is no archive, or one with odd contents, is refused in a sentence, and nothing is read in.
 
-Checks with thousands of mutations: ``make soak ONLY=archives``.
+Checks with thousands of mutations, and with a bomb: ``make soak ONLY=archives,bomb``, a few of
+which ``tests/benchmarks/test_soak.py`` runs.
 """
 
 import json
-import random
-import subprocess
-import sys
 import zipfile
 
 import pytest
-from learned_memory import corpus
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPathError, Feedback, InvalidInputError, StoreError
+from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import SchemaVersionError
-
-ODD = [
-    *(None, -1, 2**31, 2**63, 2**70, 1.5, float("nan"), float("inf"), True, [], {}, {"a": 1}),
-    *("x", "", "\ud83d", "\x00", "../../x", "'; DROP TABLE crabpath_nodes;--", "a" * 3000),
-]
 
 
 @pytest.fixture(params=["whole", "mind"])
@@ -132,21 +124,6 @@ def test_manifests_that_do_not_fit(refused, write, manifest, error, sentence):
     raised.match(sentence)
 
 
-@pytest.mark.parametrize("version", [1, 8])
-def test_archives_from_before_the_first_release(refused, write, version):
-    """They say what to do, whatever their version of the schema was called."""
-
-    def spoil(path, held):
-        said = json.loads(held["manifest.json"])
-        del said["schema_version"]
-        held["manifest.json"] = json.dumps({**said, "schema": version}).encode()
-        write(path, held)
-
-    raised = refused(spoil)
-    assert raised.type is SchemaVersionError
-    raised.match(r"add the documents to a new store$")
-
-
 def member(name, change):
     """Changes a member."""
     return lambda held: held.update({name: change(held.get(name, b""))})
@@ -253,81 +230,3 @@ def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
     assert result.exit_code == 2
     assert "is not a CrabPath archive" in " ".join(result.stderr.split())
     assert not there.exists()
-
-
-def mutated(held, rng):
-    """Members of which one value, also within JSON that a row holds, is odd."""
-    name = rng.choice(sorted(n for n, data in held.items() if n.endswith(".jsonl") and data))
-    rows = held[name].splitlines()
-    place = rng.randrange(len(rows))
-    row = json.loads(rows[place])
-    column = rng.choice(list(row))
-    inner = row[column]
-    if isinstance(inner, str) and inner[:1] == "{" and rng.random() < 0.8:
-        inner = json.loads(inner)
-        inner[rng.choice(list(inner) or ["x"])] = rng.choice(ODD)
-        row[column] = json.dumps(inner)
-    else:
-        row[column] = rng.choice(ODD)
-    rows[place] = json.dumps(row).encode()
-    return {**held, name: b"".join(row + b"\n" for row in rows)}
-
-
-def test_whatever_an_archive_says(sound, open_memory, location, write, tmp_path):
-    """Reading it raises nothing of others' making, and neither does what follows."""
-    rng, came, refused = random.Random(1), 0, []  # noqa: S311  no secret
-    target = open_memory(location, documents=len(corpus()))
-    for number in range(8):
-        kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
-        write(tmp_path / "archive", mutated(sound[kind], rng))
-        try:
-            target.transfer.import_archive(tmp_path / "archive", namespace="default", rename=name)
-        except CrabPathError as error:
-            refused.append(str(error))
-            assert name not in target.info()["namespaces"]
-            continue
-        came += 1
-        for snapshot in target.namespaces.snapshots(name):
-            target.namespaces.restore(snapshot.id, namespace=name)
-        answer = target.retrieve("How is the harbour?", namespace=name, k=9)
-        target.record(Feedback(answer.turn.id, 1.0, user="ann"))
-        target.maintenance.health(namespace=name)
-        target.learning.undo_all(user="eve", namespace=name)
-    assert came
-    assert refused
-    assert not any("\n" in sentence for sentence in refused)
-
-
-BOMB = 128 << 20
-MEASURE = """
-import resource, sys
-from crabpath_retrievers.transfer.archive_reader import open_archive
-from crabpath_retrievers import InvalidInputError
-from pathlib import Path
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    with open_archive(Path(sys.argv[1])) as archive:
-        list(archive.blocks(["turns"]))
-except InvalidInputError as error:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
-"""
-
-
-@pytest.mark.slow
-def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
-    """A line of 128 MiB in an archive of one: little of it is ever held."""
-    piece = b" " * (1 << 20)
-    path = tmp_path / "archive"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for name, data in sound["whole"].items():
-            if name != "turns.jsonl":
-                file.writestr(name, data)
-        with file.open("turns.jsonl", "w") as member:
-            for _ in range(BOMB >> 20):
-                member.write(piece)
-    assert path.stat().st_size < 2 << 20
-    command = [sys.executable, "-c", MEASURE, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    grown, _, sentence = told.partition(" ")
-    assert "turns.jsonl" in sentence
-    assert int(grown) * (1024 if sys.platform != "darwin" else 1) < 100 << 20

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.changes.archive import Row
-from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.registry import (
+    COUNTERS,
     LOCAL_COLUMNS,
     NOTE_TABLES,
     OPTIONAL_NODE,
@@ -25,12 +25,13 @@ from crabpath_retrievers.storage.registry import (
     TABLES,
     find_own_rows,
 )
-from crabpath_retrievers.storage.write.learned import add_transitions
+from crabpath_retrievers.storage.sql_tools import CounterTable
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 SnapshotRows = dict[str, list[dict[str, Any]]]
 """Rows by table."""
 
+_COUNTERS = {table: CounterTable(TABLES[table], names) for table, names in COUNTERS.items()}
 _COMPRESSION_LEVEL = 1  # of zlib: the highest level is six times slower and saves a tenth
 # Lists in the record of ``feedback_effects``: positions of node keys in their items.
 _NODES_IN_EFFECTS = {"usage": (0,), "pair_counts": (0, 1), "transitions": (1, 4)}
@@ -137,11 +138,17 @@ def insert_rows(
     own = {column: value for column, value in here.items() if column in columns}
     kept = [column.name for column in columns if column.name not in LOCAL_COLUMNS]
     new = [{**{column: row[column] for column in kept}, **own} for row in rows]
-    if table == "transitions":  # keys may coincide where regions are missing
-        steps = (TransitionCount(*(row[n] for n in TransitionCount._fields)) for row in new)
-        add_transitions(tx, AddTransitions(name, tuple(steps)))
+    if table in COUNTERS:  # keys may coincide where regions are missing
+        add_counts(tx, table, namespace, new)
     else:
         tx.add(TABLES[table], new)
+
+
+def add_counts(
+    tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Add to the counters of a namespace in one of the tables of ``COUNTERS``."""
+    _COUNTERS[table].add(tx.connection, [{**row, "namespace": namespace} for row in rows])
 
 
 def read_snapshot(tx: Transaction, namespace: int, name: str) -> bytes:
