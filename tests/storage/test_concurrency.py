@@ -13,19 +13,6 @@ from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.storage import GraphStore
 
 STEP = 0.0078125  # 2⁻⁷: sums of it are exact
-ADJUST = f"""
-import sys
-from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.storage import GraphStore
-store = GraphStore(sys.argv[1])
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(20):
-    delta = WeightDelta(int(sys.argv[2]), int(sys.argv[3]), EdgeKind.LINK, {STEP})
-    store.apply([AdjustWeights("default", (delta,))])
-store.close()
-"""
 HOLD = """
 import sys
 from crabpath_retrievers.storage import GraphStore
@@ -41,14 +28,6 @@ def pair(graph, make) -> tuple[int, int]:
     a, b = graph.publish(make("a"), make("b"))
     graph.join(a, b)
     return a, b
-
-
-def start_process(code: str, *arguments: object) -> subprocess.Popen:
-    """A process that runs code and talks through its pipes."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
 
 
 def test_threads_lose_no_delta_and_do_not_lock_each_other_out(store, graph, make, pair):
@@ -67,17 +46,6 @@ def test_threads_lose_no_delta_and_do_not_lock_each_other_out(store, graph, make
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(adjust, range(8)))
     assert [graph.weight(*edge) for edge in edges] == [0.5 + 40 * STEP] * 2
-
-
-@pytest.mark.slow
-def test_processes_lose_no_delta(location, store, graph, pair):
-    children = [start_process(ADJUST, location, *pair) for _ in range(2)]
-    for process in children:
-        assert process.stdout.readline() == "ready\n"
-    for process in children:
-        process.communicate("go\n", timeout=60)
-        assert process.returncode == 0
-    assert graph.weight(*pair) == 0.5 + 40 * STEP
 
 
 def test_turns_of_many_threads_get_distinct_clocks(store):
@@ -100,7 +68,8 @@ def test_turns_of_many_threads_get_distinct_clocks(store):
 @pytest.mark.slow
 def test_one_process_ingests_at_a_time(location, store):
     """While another process ingests, the right is refused; when that process dies, it is free."""
-    other = start_process(HOLD, location)
+    command = [sys.executable, "-c", HOLD, str(location)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "True\n"
     with store.hold_ingest_lock(wait=False) as right:
         assert not right

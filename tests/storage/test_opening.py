@@ -4,12 +4,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-import tables
-from proxy import Proxy
 
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
@@ -106,53 +103,3 @@ def test_a_database_that_is_down_is_unavailable():
     with pytest.raises(StoreUnavailableError, match="cannot be reached") as error:
         GraphStore(f"postgresql://user:secret@127.0.0.1:{port}/x")
     assert "secret" not in str(error.value)
-
-
-@pytest.fixture
-def proxied(postgres_url) -> Iterator[tuple[GraphStore, Proxy]]:
-    """A store on PostgreSQL whose network can be cut."""
-    url = sa.make_url(postgres_url)
-    proxy = Proxy((url.host, url.port or 5432))
-    store = GraphStore(url.set(port=proxy.port).render_as_string(hide_password=False))
-    yield store, proxy
-    store.close()
-    proxy.cut()
-
-
-def test_a_store_works_again_after_its_database_was_away(proxied):
-    """Reads and writes fail with a clear error while it is gone, and then go on as before."""
-    store, proxy = proxied
-    store.apply([PutMeta((("a", "before"),))])
-    proxy.cut()
-    with pytest.raises(StoreUnavailableError, match="is the database running"):
-        store.catalog.meta()
-    with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("a", "lost"),))])
-    with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
-        pass
-    proxy.mend()
-    assert store.catalog.meta()["a"] == "before"
-    store.apply([PutMeta((("a", "after"),))])
-    assert store.catalog.meta()["a"] == "after"
-
-
-def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url, monkeypatch):
-    """When the server ends the session in the middle of an apply, nothing of it is kept."""
-    store = GraphStore(postgres_url)
-    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
-
-    @sa.event.listens_for(store._engine, "after_cursor_execute")
-    def _end(connection, cursor, statement, *_rest) -> None:
-        if f"INSERT INTO {tables.meta}" in statement:
-            session = connection.connection.driver_connection.info.backend_pid
-            with admin.connect() as other:
-                other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
-
-    with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("first", "1"), ("second", "2")))])
-    sa.event.remove(store._engine, "after_cursor_execute", _end)
-    assert "first" not in store.catalog.meta()
-    store.apply([PutMeta((("first", "1"),))])
-    assert store.catalog.meta()["first"] == "1"
-    store.close()
-    admin.dispose()

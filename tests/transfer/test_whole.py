@@ -27,17 +27,6 @@ def test_it_answers_as_before(learned, archive, open_memory, location, tmp_path)
     assert answered(back) == answered(learned)
 
 
-def test_it_can_be_undone_and_explained_there(learned, archive, open_memory, tmp_path):
-    """What stands behind the answers has come, too."""
-    there = open_memory(tmp_path / "there")
-    there.transfer.import_archive(archive)
-    for memory in (learned, there):
-        assert memory.undo("n3").status == "undone"
-    assert answered(there) == answered(learned)
-    turn = learned.store.turns.latest("default")
-    assert there.explain(turn).to_dict() == learned.explain(turn).to_dict()
-
-
 def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path):
     """Not even that of a document, namespace or feedback which was gone before it was exported."""
     learned.retrieve("What?", namespace="alice")
@@ -54,28 +43,6 @@ def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path)
     assert there.store.learned.keys(["new"])["new"] == 43
     there.store.flush()
     assert there.store.walk.get_clock("bob").key == 3
-
-
-def test_vectors_of_chroma(tmp_path):
-    """Documents, episodes and notes are found by an embedded Chroma that was never told of them."""
-    with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS) as memory:
-        memory.add_documents(corpus(), split=False)
-        teach(memory)
-        before = answered(memory)
-        memory.transfer.export(tmp_path / "all")
-    with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
-        there.transfer.import_archive(tmp_path / "all")
-        assert answered(there) == before
-        assert there.index.count() == 40
-        assert there.index.beside("notes-1").count() == 1
-        assert (
-            there.index.beside("episodes-1").count() == 21
-        )  # twenty questions, and that of a note
-        assert (
-            there.store.learned.count_unindexed_episodes()
-            == there.store.notes.count_unindexed()
-            == 0
-        )
 
 
 def test_an_interrupted_index_is_made_up_for(archive, learned, open_memory, tmp_path):

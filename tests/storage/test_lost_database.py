@@ -1,4 +1,4 @@
-"""A database that accepts and says nothing is given up after the time limit, and taken up again."""
+"""A database that is away, or accepts and says nothing, is given up, and taken up again."""
 
 import asyncio
 import time
@@ -19,8 +19,6 @@ from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.sql_tools import CompiledSelect
-
-pytestmark = pytest.mark.slow
 
 SLEEP = CompiledSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
@@ -53,6 +51,48 @@ def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1
                 connection.execute(sa.select(sa.func.pg_sleep(seconds)))
 
 
+def test_a_store_works_again_after_its_database_was_away(far):
+    """Reads and writes fail with a clear error while it is gone, and then go on as before."""
+    url, proxy = far
+    store = GraphStore(url)
+    store.apply([PutMeta((("a", "before"),))])
+    proxy.cut()
+    with pytest.raises(StoreUnavailableError, match="is the database running"):
+        store.catalog.meta()
+    with pytest.raises(StoreUnavailableError):
+        store.apply([PutMeta((("a", "lost"),))])
+    with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
+        pass
+    proxy.mend()
+    assert store.catalog.meta()["a"] == "before"
+    store.apply([PutMeta((("a", "after"),))])
+    assert store.catalog.meta()["a"] == "after"
+    store.close()
+
+
+def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
+    """When the server ends the session in the middle of an apply, nothing of it is kept."""
+    store = GraphStore(postgres_url)
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+
+    @sa.event.listens_for(store._engine, "after_cursor_execute")
+    def _end(connection, cursor, statement, *_rest) -> None:
+        if f"INSERT INTO {tables.meta}" in statement:
+            session = connection.connection.driver_connection.info.backend_pid
+            with admin.connect() as other:
+                other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
+
+    with pytest.raises(StoreUnavailableError):
+        store.apply([PutMeta((("first", "1"), ("second", "2")))])
+    sa.event.remove(store._engine, "after_cursor_execute", _end)
+    assert "first" not in store.catalog.meta()
+    store.apply([PutMeta((("first", "1"),))])
+    assert store.catalog.meta()["first"] == "1"
+    store.close()
+    admin.dispose()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("hot", [True, False])
 def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
     """On the driver's own cursor as well; the next statement has a connection that works."""
@@ -68,6 +108,7 @@ def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
     store.close()
 
 
+@pytest.mark.slow
 def test_the_limit_counts_for_all_statements_together(postgres_url):
     """Three that each stay below it do not."""
     store = GraphStore(postgres_url)
@@ -76,6 +117,7 @@ def test_the_limit_counts_for_all_statements_together(postgres_url):
     store.close()
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_url):
     """A write behind somebody's transaction fails in time and is taken back."""
     store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
@@ -89,6 +131,7 @@ def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_u
     other.dispose()
 
 
+@pytest.mark.slow
 def test_work_without_a_limit_is_not_cut(postgres_url):
     """Ingest and maintenance may wait longer than a call: nothing limits them."""
     store = GraphStore(postgres_url, time_limit=0.1)
@@ -96,6 +139,7 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
     store.close()
 
 
+@pytest.mark.slow
 # A connection that was given up while the network was silent is closed by garbage collection.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
@@ -129,6 +173,7 @@ def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
     time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_silent_from_the_start_is_unavailable(far):
     """Opening says so within the limit."""
     url, proxy = far

@@ -1,29 +1,32 @@
-"""What a namespace learns on top of the shared graph, and how it forgets; on both databases."""
+"""Weights that a namespace learns on top of the shared graph, and how they fade."""
 
 import math
-import uuid
 from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers.core.changes import (
     AdjustWeights,
     AdvanceClock,
+    ConsumeFeedback,
     ForgetNamespace,
+    KeepFeedback,
     PutEdges,
     RemoveNodes,
     WeightDelta,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind
+from crabpath_retrievers.core.changes.history import UndoFeedback
+from crabpath_retrievers.core.changes.notes import SetAuthority
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.graph import Authority, Edge, EdgeKind
 from crabpath_retrievers.storage import sql_tools
 from crabpath_retrievers.storage.read.walk import Clock
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 LINK, CO_USED = EdgeKind.LINK, EdgeKind.CO_USED
+LEFT = {Authority.OVERLAY: 0.5, Authority.CANONICAL: 0.5**0.25, Authority.CONSTITUTIONAL: 1.0}
 
 
 @pytest.fixture
@@ -53,33 +56,23 @@ def read_moves(store):
         return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
 
 
-@pytest.fixture
-def count_statements(store, monkeypatch):
-    """Runs something; returns how many statements it took, on both ways to the database."""
+@contextmanager
+def list_statements(monkeypatch):
+    """A list of the statements that run meanwhile, on both ways to the database."""
+    statements, plain = [], sql_tools.open_driver_cursor
 
-    def count(action):
-        statements, plain = [], sql_tools.open_driver_cursor
+    def open_cursor(connection):
+        statements.append("on the cursor of the driver")
+        return plain(connection)
 
-        @contextmanager
-        def counted(connection):
-            with plain(connection) as cursor:
-                statements.append(cursor)
-                yield cursor
+    def listen(*values):
+        statements.append(values[2])
 
-        def listen(*values):
-            statements.append(values[2])
-
-        engines = {store._engine, store._reader}
-        for engine in engines:
-            sa.event.listen(engine, "before_cursor_execute", listen)
-        with monkeypatch.context() as counting:
-            counting.setattr(sql_tools, "open_driver_cursor", counted)
-            action()
-        for engine in engines:
-            sa.event.remove(engine, "before_cursor_execute", listen)
-        return len(statements)
-
-    return count
+    sa.event.listen(sa.Engine, "before_cursor_execute", listen)
+    with monkeypatch.context() as counting:
+        counting.setattr(sql_tools, "open_driver_cursor", open_cursor)
+        yield statements
+    sa.event.remove(sa.Engine, "before_cursor_execute", listen)
 
 
 def test_weights_belong_to_a_namespace_and_go_with_it(store, graph, pair):
@@ -145,17 +138,6 @@ def test_deltas_add_up_within_the_bounds(store, graph, pair, deltas, moved, weig
     assert [row.delta for row in read_moves(store)] == pytest.approx(moved * 2)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(deltas=st.lists(st.floats(-0.05, 0.05), min_size=1, max_size=8), data=st.data())
-def test_deltas_commute(store, graph, pair, deltas, data):
-    """Away from the clip the order of adjustments does not matter: they add up."""
-    orders = {uuid.uuid4().hex: deltas, uuid.uuid4().hex: data.draw(st.permutations(deltas))}
-    for namespace, order in orders.items():
-        adjust(store, pair, *order, namespace=namespace)
-    first, second = (graph.weight(*pair, namespace) for namespace in orders)
-    assert first == pytest.approx(second) == pytest.approx(0.5 + sum(deltas))
-
-
 def test_the_weight_of_stop_is_learned_per_node_and_namespace(store, pair):
     """STOP is an edge to nowhere that starts at 0 and is reported apart from the pointers."""
 
@@ -170,23 +152,23 @@ def test_the_weight_of_stop_is_learned_per_node_and_namespace(store, pair):
     assert read("other").stops == {}
 
 
-def test_statements_do_not_grow_with_the_number_of_edges(
-    store, graph, make, pair, count_statements
-):
+def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pair, monkeypatch):
     """A whole frontier is read in one; many weights move with as many as two do."""
     nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
     store.apply([PutEdges(tuple(Edge(n, pair[0], LINK, 0.5, 0.25) for n in nodes))])
-    clock, frontiers = store.walk.get_clock("default"), []
-    read = store.walk.get_outgoing_edges
-    assert count_statements(lambda: frontiers.append(read([*nodes, *pair], clock))) == 1
-    assert len(frontiers[0].pointers) == 41
+    clock = store.walk.get_clock("default")
+    with list_statements(monkeypatch) as statements:
+        found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
+    assert (len(statements), len(found.pointers)) == (1, 41)
     adjust(store, pair, 0.1)
 
-    def move(targets):
+    def count_moving(targets):
         deltas = tuple(WeightDelta(pair[0], n, CO_USED, 0.1) for n in targets)
-        return count_statements(lambda: store.apply([AdjustWeights("default", deltas, "test")]))
+        with list_statements(monkeypatch) as statements:
+            store.apply([AdjustWeights("default", deltas, "test")])
+        return len(statements)
 
-    assert move(nodes[:2]) == move(nodes)
+    assert count_moving(nodes[:2]) == count_moving(nodes)
 
 
 def test_more_edges_than_fit_into_one_statement_all_move(store, graph, make):
@@ -207,3 +189,89 @@ def test_moves_of_a_removed_node_go_with_it_and_unknown_edges_are_harmless(store
     adjust(store, (pair[1], pair[0]), 0.1, kind=CO_USED)
     store.apply([RemoveNodes(("b",))])
     assert read_moves(store) == []
+
+
+@pytest.fixture
+def pairs(graph, make) -> dict[Authority, tuple[int, int]]:
+    """Two nodes without an edge for each rank, which the second of them has."""
+    found = {}
+    for rank in Authority:
+        a, b = graph.publish(make(f"a{rank}"), make(f"b{rank}"))
+        graph.store.apply([SetAuthority((b,), rank)])
+        found[rank] = (a, b)
+    return found
+
+
+def learn(store, pairs, delta, kind=EdgeKind.CO_USED, cause=""):
+    """Change weights of the default namespace."""
+    deltas = tuple(WeightDelta(*pair, kind, delta) for pair in pairs.values())
+    store.apply([AdjustWeights("default", deltas, cause)])
+
+
+@pytest.mark.parametrize("kind", [EdgeKind.CO_USED, EdgeKind.TAUGHT, EdgeKind.INHIBITS])
+def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pairs, kind):
+    """The walk and learning read the same weight; deltas are added to what is left of it."""
+    sign = -1 if kind is EdgeKind.INHIBITS else 1
+    learn(store, pairs, 0.6 * sign, kind)
+    age(store)
+    for rank, pair in pairs.items():
+        expected = pytest.approx(0.6 * sign * LEFT[rank])
+        assert graph.weight(*pair) == expected
+        assert store.learned.weights("default", list(pair)) == {(*pair, kind): expected}
+    learn(store, pairs, 0.1 * sign, kind)
+    age(store)
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(sign * (0.6 * LEFT[rank] + 0.1) * LEFT[rank])
+
+
+def test_structure_fades_by_it_too(store, graph, pairs):
+    """A sibling edge that nobody touched."""
+    edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
+    store.apply([PutEdges(tuple(edges))])
+    age(store)
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
+
+
+def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
+    """Neither what leads from it, nor the weight of STOP, which leads nowhere."""
+    a, b = pairs[Authority.CONSTITUTIONAL]
+    learn(store, {0: (b, a)}, 0.8)
+    learn(store, {0: (b, 0)}, 0.4, EdgeKind.STOP)
+    age(store)
+    learn(store, {0: (b, 0)}, 0.0, EdgeKind.STOP)
+    assert graph.weight(b, a) == pytest.approx(0.4)
+    stops = store.walk.get_outgoing_edges([b], store.walk.get_clock("default")).stops
+    assert stops == {b: pytest.approx(0.2)}
+
+
+@pytest.mark.parametrize("rank", Authority)
+def test_a_change_of_authority_moves_no_learned_weight(store, graph, pairs, rank):
+    """It goes on from where it stands, with its floor."""
+    store.apply([PutEdges(tuple(Edge(*p, EdgeKind.LINK, 0.5, 0.25) for p in pairs.values()))])
+    learn(store, pairs, 0.3, EdgeKind.LINK)
+    age(store)
+    before = {pair: graph.weight(*pair) for pair in pairs.values()}
+    store.apply([SetAuthority(tuple(target for _, target in before), rank)])
+    assert {pair: graph.weight(*pair) for pair in before} == pytest.approx(before)
+    age(store)
+    for pair, weight in before.items():
+        assert graph.weight(*pair) == pytest.approx(0.25 + (weight - 0.25) * LEFT[rank])
+
+
+def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
+    """What others moved is left; also where the target got its authority after the move."""
+    store.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="default"))])
+    store.apply([ConsumeFeedback("default", "f", (), 0, "{}")])
+    learn(store, pairs, 0.25)
+    age(store)
+    learn(store, pairs, 0.5, cause="f")
+    _, late = pairs[Authority.OVERLAY]
+    age(store)
+    store.apply([SetAuthority((late,), Authority.CONSTITUTIONAL)])
+    age(store)
+    store.apply([UndoFeedback("default", "f", 1, "{}", "note")])
+    left = {**{rank: LEFT[rank] ** 3 for rank in pairs}, Authority.OVERLAY: 0.5**2}
+    for rank, pair in pairs.items():
+        assert graph.weight(*pair) == pytest.approx(0.25 * left[rank])
+    assert len(read_moves(store)) == 3
