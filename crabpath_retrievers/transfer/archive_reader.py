@@ -267,9 +267,8 @@ def _require_undamaged(file: ZipFile, name: str) -> None:
     """Refuse members whose bytes do not agree with their check sums."""
     try:
         damaged = file.testzip()
-    except _DAMAGE as error:
-        msg = f"{name} is damaged: it cannot be read to its end; copy it again, or export again"
-        raise InvalidInputError(msg) from error
+    except _DAMAGE:
+        damaged = "a member"
     if damaged is not None:
         msg = f"{name} is damaged: {damaged} cannot be read; copy it again, or export again"
         raise InvalidInputError(msg)

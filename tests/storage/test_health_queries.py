@@ -101,16 +101,6 @@ def test_edges_of_the_text_and_those_that_were_learned(store, keys):
     assert [r.weight for r in edges.sample_learned(bob, ALL).found] == [0.9]
 
 
-def test_pairs_that_became_edges(store, keys):
-    """One of two; counts of blame are none."""
-    ann = learn(store, keys, ("a", "b", CO_USED, 0.4))
-    pairs = ((keys["a"], keys["b"], CO_USED, 2.0), (keys["a"], keys["c"], CO_USED, 1.0))
-    blame = ((keys["a"], keys["c"], EdgeKind.INHIBITS, 3.0),)
-    store.apply([AddPairCounts("ann", pairs + blame), AddPairCounts("bob", blame)])
-    assert store.health.count_pairs(ann, ALL).found == (2, 1)
-    assert store.health.count_pairs(store.walk.get_clock("bob").key, ALL).found == (0, 0)
-
-
 def test_the_latest_turns_of_one_namespace(store, keys):
     """Two nodes were entered by pointers; documents of two words came back."""
 

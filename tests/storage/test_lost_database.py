@@ -1,6 +1,7 @@
-"""A database that is away, or accepts and says nothing, is given up, and taken up again."""
+"""A database that is away, silent or full says so, loses nothing, and is taken up again."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,16 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import CrabPath, Feedback, Settings, StoreFullError
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import translate_database_errors
 from crabpath_retrievers.storage.sql_tools import CompiledSelect
 
+# A connection that was given up while the network was silent is closed by garbage collection.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 SLEEP = CompiledSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
 
@@ -39,6 +43,7 @@ def far(postgres_url) -> Iterator[tuple[str, Proxy]]:
     yield url.set(port=proxy.port).render_as_string(hide_password=False), proxy
     proxy.silent.clear()
     proxy.cut()
+    gc.collect()
 
 
 def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1) -> None:
@@ -93,27 +98,17 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hot", [True, False])
-def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
-    """On the driver's own cursor as well; the next statement has a connection that works."""
+@pytest.mark.parametrize(
+    "statements", [{"seconds": 5.0}, {"seconds": 5.0, "hot": False}, {"seconds": 0.25, "times": 3}]
+)
+def test_statements_that_are_not_answered_in_time_fail(postgres_url, statements):
+    """On the driver's own cursor as well, and several together; the next one works."""
     store = GraphStore(postgres_url)
-    with (
-        within(2.0),
-        limit_waiting(0.3),
-        pytest.raises(StoreUnavailableError, match="no answer within"),
-    ):
-        sleep(store, 5.0, hot=hot)
+    late = pytest.raises(StoreUnavailableError, match="no answer within")
+    with within(2.0), limit_waiting(0.6), late:
+        sleep(store, **statements)
     with limit_waiting(5.0):
         assert "schema_version" in store.catalog.meta()
-    store.close()
-
-
-@pytest.mark.slow
-def test_the_limit_counts_for_all_statements_together(postgres_url):
-    """Three that each stay below it do not."""
-    store = GraphStore(postgres_url)
-    with within(2.0), limit_waiting(0.6), pytest.raises(StoreUnavailableError):
-        sleep(store, 0.25, times=3)
     store.close()
 
 
@@ -140,8 +135,6 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
 
 
 @pytest.mark.slow
-# A connection that was given up while the network was silent is closed by garbage collection.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_calls_of_a_memory_fail_in_time_and_work_again(far, caplog):
     """A query, feedback, and closing, which gives a turn record up; in between all is as before."""
     url, proxy = far
@@ -180,3 +173,49 @@ def test_a_server_that_is_silent_from_the_start_is_unavailable(far):
     proxy.silent.set()
     with within(3.5), pytest.raises(StoreUnavailableError, match="cannot be reached"):
         GraphStore(url, time_limit=0.5)
+
+
+class Disk:
+    """A disk that SQLite finds full while it is told so: the database may not grow by a page."""
+
+    def __init__(self, store: GraphStore) -> None:
+        """Of this store."""
+        self.full = False
+        sa.event.listen(store._engine, "begin", self._limit)
+
+    def _limit(self, connection: sa.Connection) -> None:
+        pages = 1 if self.full else 2**30  # never fewer than there are
+        connection.connection.dbapi_connection.execute(f"PRAGMA max_page_count={pages}")
+
+
+@pytest.mark.slow
+def test_what_is_acknowledged_is_kept_and_goes_on_once_there_is_room(tmp_path):
+    """Answers still come; feedback is refused with what to do; turns wait and are written later."""
+    embeddings = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": embeddings, "vectors": InMemoryVectorStore(embeddings)}
+    with CrabPath.open(tmp_path, **given) as memory:
+        memory.add_documents([Document(f"The sky is blue {n}.", id=f"d{n}") for n in range(20)])
+        kept = memory.record(Feedback(memory.retrieve("sky").turn.id, 1.0, feedback_id="one"))
+        disk = Disk(memory.store)
+        disk.full = True
+        turns = [memory.retrieve("sky", k=20).turn.id for _ in range(5)]
+        with pytest.raises(StoreFullError, match=r"the disk of .* is full: make room"):
+            memory.record(Feedback(turns[0], 1.0, correction="word " * 3000))
+        with pytest.raises(StoreFullError, match="is full"):
+            memory.add_documents([Document("word " * 3000, id="long")])
+        disk.full = False
+        assert [memory.explain(turn).turn.id for turn in turns] == turns
+        assert memory.record(Feedback(turns[0], 1.0)).status == "applied"
+    with CrabPath.open(tmp_path, **given) as memory:
+        assert memory.store.learned.get_feedback("one").status == kept.status == "applied"
+
+
+@pytest.mark.slow
+def test_a_full_disk_of_postgresql_is_named(postgres_url):
+    """Its own code for it, raised by a function as the server would."""
+    engine = sa.create_engine(postgres_url)
+    full = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+    full_disk = pytest.raises(StoreFullError, match="make room")
+    with full_disk, translate_database_errors(engine), engine.begin() as connection:
+        connection.exec_driver_sql(full)
+    engine.dispose()

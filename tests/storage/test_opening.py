@@ -1,21 +1,25 @@
-"""Opening a store: private files, places that cannot be written, databases that go away."""
+"""Opening a store: private files, unwritable places, versions, the right to ingest."""
 
 import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
+from tables import meta
 
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    SchemaVersionError,
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.store import SCHEMA_VERSION
 
 # Root may write everywhere, so the attempt is made as nobody; imports come first.
 AS_NOBODY = """
@@ -31,6 +35,15 @@ for place in sys.argv[1:]:
         GraphStore(place).apply([PutMeta((("a", "b"),))])
     except StoreReadOnlyError as error:
         print(error)
+"""
+
+
+HOLD = """
+import sys
+from crabpath_retrievers.storage import GraphStore
+with GraphStore(sys.argv[1]).hold_ingest_lock() as held:
+    print(held, flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -103,3 +116,61 @@ def test_a_database_that_is_down_is_unavailable():
     with pytest.raises(StoreUnavailableError, match="cannot be reached") as error:
         GraphStore(f"postgresql://user:secret@127.0.0.1:{port}/x")
     assert "secret" not in str(error.value)
+
+
+def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):
+    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "1"
+    graph.publish(make("a"))
+    before = graph.contents()
+    GraphStore(location).close()
+    assert graph.contents() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "sentence"),
+    [
+        ("schema_version", SCHEMA_VERSION + 1, r"version 2, .* upgrade crabpath-retrievers$"),
+        ("schema", 1, r"add the documents to a new store$"),
+        ("schema", 8, r"add the documents to a new store$"),
+    ],
+)
+def test_another_version_is_refused(location, store, graph, make, name, version, sentence):
+    """A newer one, and those from before the first release; nothing is changed or added."""
+    graph.publish(make("a"))
+    with store._engine.begin() as connection:
+        connection.execute(meta.delete().where(meta.c.name == "schema_version"))
+        connection.execute(meta.insert().values(name=name, value=str(version)))
+        connection.execute(sa.text("DROP TABLE crabpath_health_reports"))
+    with pytest.raises(SchemaVersionError, match=sentence):
+        GraphStore(location)
+    assert "crabpath_health_reports" not in sa.inspect(store._engine).get_table_names()
+    assert store.catalog.all_ids() == ["a"]
+
+
+@pytest.mark.slow
+def test_one_process_ingests_at_a_time(location, store):
+    """While another process ingests, the right is refused; when that process dies, it is free."""
+    command = [sys.executable, "-c", HOLD, str(location)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "True\n"
+    with store.hold_ingest_lock(wait=False) as right:
+        assert not right
+    GraphStore(location).close()  # opening does not wait for the ingest
+    other.kill()
+    other.communicate()
+    with store.hold_ingest_lock() as right:
+        assert right
+
+
+def test_the_thread_that_ingests_may_ask_again_and_others_may_not(store):
+    """The right to ingest is re-entrant within its thread and exclusive between threads."""
+
+    def take():
+        with store.hold_ingest_lock(wait=False) as right:
+            return right
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.hold_ingest_lock(), store.hold_ingest_lock() as again:
+            assert again
+            assert pool.submit(take).result() is False
+        assert pool.submit(take).result() is True

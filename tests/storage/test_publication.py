@@ -72,17 +72,6 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     assert store.fulltext.find_phrases([["three"]], 5)[0] == []
 
 
-def test_removed_ids_wait_in_the_trash_for_their_vectors(store, graph, make):
-    """A removed id stays on the trash list until its vector is reported gone."""
-    graph.publish(make("a"), make("b"))
-    graph.publish(make("c"), removed=("a",))
-    store.apply([RemoveNodes(("b", "never there"))])
-    assert sorted(store.catalog.get_index_deletions()) == ["a", "b", "never there"]
-    store.apply([ConfirmIndexDeletions(("a", "b", "never there"))])
-    assert store.catalog.get_index_deletions() == []
-    assert not store.catalog.has_unfinished_ingest()
-
-
 def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph, make):
     """Whoever got another neighbour is linked again."""
     nodes = [make(i, i, source="s", document="s", position=p) for p, i in enumerate("abc")]
@@ -114,19 +103,6 @@ def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
     store.apply([PutEdges(tuple(loose))])
     pointers = store.walk.get_outgoing_edges([a], store.walk.get_clock("default")).pointers
     assert [p.target.key for p in pointers] == [b]
-
-
-def test_mentions_count_the_nodes_that_name_a_node(store, graph, make):
-    """The counter follows mention edges as they are added and as their nodes go."""
-    a, b, c = graph.publish(make("a"), make("b"), make("c"))
-    graph.join(a, c, EdgeKind.MENTION)
-    graph.join(b, c, EdgeKind.MENTION)
-    graph.join(a, b, EdgeKind.LINK)
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [2]
-    store.apply([RemoveNodes(("a",))])
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [1]
-    store.apply([RemoveNodes(("b",))])
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [0]
 
 
 def test_the_journal_never_holds_text(store, graph, make):

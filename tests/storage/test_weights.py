@@ -1,6 +1,8 @@
 """Weights that a namespace learns on top of the shared graph, and how they fade."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -110,17 +112,6 @@ def test_weights_decay_towards_the_floor_and_moves_are_kept(store, graph, pair):
     ]
 
 
-def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, make):
-    """A sibling edge fades from its prior to 0 with the turns since it was put there."""
-    a, b = graph.publish(make("a"), make("b"))
-    store.apply([AdvanceClock("default", exponent=5.0)])
-    store.apply([PutEdges((Edge(a, b, EdgeKind.SIBLING, 0.4, 0.0),))])
-    assert graph.weight(a, b) == pytest.approx(0.4)
-    age(store)
-    assert graph.weight(a, b) == pytest.approx(0.2)
-    assert graph.weight(a, b, "younger") == pytest.approx(0.4)  # its own clock stands still
-
-
 @pytest.mark.parametrize(
     ("deltas", "moved", "weight"),
     [
@@ -136,20 +127,6 @@ def test_deltas_add_up_within_the_bounds(store, graph, pair, deltas, moved, weig
         adjust(store, pair, delta, namespace="other")
     assert graph.weight(*pair) == graph.weight(*pair, "other") == pytest.approx(weight)
     assert [row.delta for row in read_moves(store)] == pytest.approx(moved * 2)
-
-
-def test_the_weight_of_stop_is_learned_per_node_and_namespace(store, pair):
-    """STOP is an edge to nowhere that starts at 0 and is reported apart from the pointers."""
-
-    def read(namespace="default"):
-        return store.walk.get_outgoing_edges(pair, store.walk.get_clock(namespace))
-
-    adjust(store, (pair[0], 0), 0.25, kind=EdgeKind.STOP)
-    assert read().stops == {pair[0]: pytest.approx(0.25)}
-    assert [p.target.key for p in read().pointers] == [pair[1]]
-    age(store)
-    assert read().stops == {pair[0]: pytest.approx(0.125)}
-    assert read("other").stops == {}
 
 
 def test_statements_do_not_grow_with_the_number_of_edges(store, graph, make, pair, monkeypatch):
@@ -224,13 +201,15 @@ def test_learned_weights_fade_by_the_authority_of_their_target(store, graph, pai
         assert graph.weight(*pair) == pytest.approx(sign * (0.6 * LEFT[rank] + 0.1) * LEFT[rank])
 
 
-def test_structure_fades_by_it_too(store, graph, pairs):
-    """A sibling edge that nobody touched."""
+def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, pairs):
+    """A sibling edge fades from its prior to 0 with the turns since it was put there."""
+    store.apply([AdvanceClock("default", exponent=5.0)])
     edges = [Edge(*pair, EdgeKind.SIBLING, 0.4, 0.0) for pair in pairs.values()]
     store.apply([PutEdges(tuple(edges))])
     age(store)
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.4 * LEFT[rank])
+        assert graph.weight(*pair, "younger") == pytest.approx(0.4)  # its own clock stands still
 
 
 def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
@@ -241,8 +220,10 @@ def test_only_what_leads_to_a_node_is_kept(store, graph, pairs):
     age(store)
     learn(store, {0: (b, 0)}, 0.0, EdgeKind.STOP)
     assert graph.weight(b, a) == pytest.approx(0.4)
-    stops = store.walk.get_outgoing_edges([b], store.walk.get_clock("default")).stops
-    assert stops == {b: pytest.approx(0.2)}
+    found = store.walk.get_outgoing_edges([b], store.walk.get_clock("default"))
+    assert found.stops == {b: pytest.approx(0.2)}
+    assert [edge.target.key for edge in found.pointers] == [a]
+    assert store.walk.get_outgoing_edges([b], store.walk.get_clock("other")).stops == {}
 
 
 @pytest.mark.parametrize("rank", Authority)
@@ -275,3 +256,46 @@ def test_an_undone_move_is_subtracted_as_its_target_fades(store, graph, pairs):
     for rank, pair in pairs.items():
         assert graph.weight(*pair) == pytest.approx(0.25 * left[rank])
     assert len(read_moves(store)) == 3
+
+
+def test_threads_lose_no_delta_and_do_not_lock_each_other_out(store, graph, make, pair):
+    """They start together on untouched edges, and change them in opposite orders."""
+    (c,) = graph.publish(make("c"))
+    graph.join(pair[0], c)
+    edges, start, step = [pair, (pair[0], c)], threading.Barrier(8), 2**-7  # its sums are exact
+
+    def adjust(number):
+        start.wait()
+        for _ in range(5):
+            order = edges[:: 1 if number % 2 else -1]
+            deltas = tuple(WeightDelta(*edge, LINK, step) for edge in order)
+            store.apply([AdjustWeights("default", deltas)])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(adjust, range(8)))
+    assert [graph.weight(*edge) for edge in edges] == [0.5 + 40 * step] * 2
+
+
+def test_edges_are_read_by_kind_in_both_directions(store, graph, make, pair):
+    """Each once with what was learned; not at weight 0, and not those of removed nodes."""
+    (a, b), (c, gone) = pair, graph.publish(make("c"), make("gone"))
+    graph.join(b, c)
+    store.apply([PutEdges((Edge(a, b, EdgeKind.SIMILAR, 0.4, 0.4),))])
+    adjust(store, pair, 0.2)
+    for edge, delta in ((a, c), 0.4), ((b, c), -0.3), ((a, gone), 0.4):
+        adjust(store, edge, delta, kind=CO_USED)
+    adjust(store, (c, a), 0.4, -0.4, kind=CO_USED)
+    graph.publish(removed=("gone",))
+
+    def read(keys, kinds, direction="out", namespace="default"):
+        found = store.typed_edges.edges(keys, store.walk.get_clock(namespace), kinds, direction)
+        return sorted((e.near, e.id, e.kind.label, pytest.approx(e.weight)) for e in found)
+
+    used, similar = [(a, "c", "co_used", 0.4), (b, "c", "co_used", -0.3)], (a, "b", "similar", 0.4)
+    assert read([a], list(EdgeKind)) == sorted([(a, "b", "link", 0.7), similar, used[0]])
+    assert read([a], list(EdgeKind), namespace="ada") == [(a, "b", "link", 0.5), similar]
+    unknown = range(10_000, 13_000)  # more than one statement takes
+    assert read([*unknown, a, b, c], [CO_USED]) == used
+    entering = [(c, "a", "co_used", 0.4), (c, "b", "co_used", -0.3), (c, "b", "link", 0.5)]
+    assert read([c], [CO_USED, LINK], "in") == entering
+    assert read([a, b], [EdgeKind.TEMPORAL]) == read([], [CO_USED]) == read([a], []) == []

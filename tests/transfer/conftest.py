@@ -66,18 +66,6 @@ def learned(taught, open_memory, tmp_path) -> CrabPath:
     return open_memory(shutil.copytree(taught.place, tmp_path / "learned"), vectors=vectors)
 
 
-@pytest.fixture
-def archive(taught) -> Path:
-    """All of it, in a file."""
-    return taught.whole
-
-
-@pytest.fixture
-def mind(taught) -> Path:
-    """What its namespace has learned, in a file."""
-    return taught.mind
-
-
 @pytest.fixture(scope="session")
 def sound(taught) -> dict[str, dict[str, bytes]]:
     """The members of both archives, to be spoilt."""

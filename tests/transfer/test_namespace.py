@@ -47,13 +47,13 @@ def answers(memory: CrabPath, namespace: str) -> list:
     return [[(i if i[0] == "d" else "note", score) for i, score in answer] for answer in found]
 
 
-def test_into_the_same_corpus(learned, mind, open_memory, location):
+def test_into_the_same_corpus(learned, taught, open_memory, location):
     """Added elsewhere, with other keys: the same numbers and results, and none for others."""
     there = open_memory(location, documents=3)
     there.forget(["d0", "d1", "d2"])
     there.add_documents(corpus(), split=False)
     cold = answered(there, "bob")
-    found = there.transfer.import_archive(mind)
+    found = there.transfer.import_archive(taught.mind)
     assert (found.namespace, found.left_out, found.missing) == ("default", {}, 0)
     assert numbers(there, "default") == numbers(learned, "default")
     if there.store.dialect == "sqlite":  # full text ranks otherwise on PostgreSQL
@@ -61,10 +61,10 @@ def test_into_the_same_corpus(learned, mind, open_memory, location):
     assert answered(there, "bob") == cold
 
 
-def test_it_goes_on_learning_alike(learned, mind, open_memory, tmp_path):
+def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
     """The same feedback afterwards, and the same one undone, come to the same numbers."""
     there = open_memory(tmp_path / "there", documents=PAGES)
-    there.transfer.import_archive(mind)
+    there.transfer.import_archive(taught.mind)
     for memory in (learned, there):
         answer = memory.retrieve(QUESTIONS[7])
         assert memory.record(Feedback(answer.turn.id, -1.0, feedback_id="last")).status == "applied"
@@ -90,10 +90,10 @@ def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     assert there.store.walk.get_clock("default").learned == 23
 
 
-def test_documents_that_are_not_there(learned, mind, open_memory, location):
+def test_documents_that_are_not_there(learned, taught, open_memory, location):
     """What speaks of them is left out and counted; the rest is as it was."""
     there = open_memory(location, documents=PAGES // 2)
-    found = there.transfer.import_archive(mind)
+    found = there.transfer.import_archive(taught.mind)
     held = {f"d{n}" for n in range(PAGES // 2)}
     assert 0 < found.missing <= PAGES // 2
     here, then = numbers(there, "default"), numbers(learned, "default")
@@ -108,17 +108,17 @@ def test_documents_that_are_not_there(learned, mind, open_memory, location):
     assert there.explain(there.store.turns.latest("default")).documents
 
 
-def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
+def test_a_namespace_that_has_learned_is_not_lost(taught, open_memory, tmp_path):
     """It is replaced when told so, and its vectors with it; another name keeps both."""
     with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
         there.add_documents(corpus(), split=False)
         teach(there, name="other", turns=3)
         before = numbers(there, "default")
         with pytest.raises(InvalidInputError, match="already: replace it, or import it under"):
-            there.transfer.import_archive(mind)
-        there.transfer.import_archive(mind, rename="guest")
+            there.transfer.import_archive(taught.mind)
+        there.transfer.import_archive(taught.mind, rename="guest")
         assert numbers(there, "default") == before
-        assert there.transfer.import_archive(mind, replace=True).namespace == "default"
+        assert there.transfer.import_archive(taught.mind, replace=True).namespace == "default"
         assert numbers(there, "default") == numbers(there, "guest") != before
         assert answers(there, "default") == answers(there, "guest")
         with pytest.raises(NotFoundError):
@@ -128,18 +128,16 @@ def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
         assert names == {"crabpath", *beside}
 
 
-def test_a_copy_beside_the_original(learned, mind):
+def test_a_copy_beside_the_original(learned, taught):
     """Ids that are taken get new ones: what the copy learns and undoes is its own alone."""
-    found = learned.transfer.import_archive(mind, rename="copy")
+    found = learned.transfer.import_archive(taught.mind, rename="copy")
     assert found.left_out == {}
     assert numbers(learned, "copy") == numbers(learned, "default")
     assert answers(learned, "copy") == answers(learned, "default")
     before = numbers(learned, "default")
-    (again,) = {
-        feedback
-        for feedback in _of(learned, "copy", "feedback")
-        if _payload(learned, feedback) == _payload(learned, "n6")
-    }
+    (created,) = [f.created for f in learned.learning.feedback() if f.feedback_id == "n6"]
+    given = learned.learning.feedback(namespace="copy")
+    (again,) = [f.feedback_id for f in given if f.created == created]
     assert learned.undo(again).status == "undone"
     turn = learned.retrieve(QUESTIONS[3], namespace="copy").turn.id
     assert learned.record(Feedback(turn, 1.0)).status == "applied"
@@ -147,18 +145,6 @@ def test_a_copy_beside_the_original(learned, mind):
     learned.forget(namespace="copy")
     assert numbers(learned, "default") == before
     assert learned.undo("n6").status == "undone"
-
-
-def _of(memory, namespace, table):
-    query = f"SELECT id FROM crabpath_{table} WHERE namespace = '{namespace}'"
-    with memory.store.open_reader() as connection:
-        return [identity for (identity,) in connection.exec_driver_sql(query)]
-
-
-def _payload(memory, feedback):
-    kept = memory.store.learned.get_feedback(feedback)
-    turn = memory.store.turns.get(kept.feedback.turn_id)
-    return turn.query, turn.clock, kept.feedback.outcome
 
 
 def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
@@ -185,11 +171,11 @@ def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_another_embedder(mind, tmp_path):
+def test_another_embedder(taught, tmp_path):
     """Its vectors would mean something else here."""
     other = DeterministicFakeEmbedding(size=8)
     with CrabPath.open(tmp_path / "there", embeddings=other) as there:
         there.add_documents(corpus(), split=False)
         with pytest.raises(EmbeddingMismatchError):
-            there.transfer.import_archive(mind)
+            there.transfer.import_archive(taught.mind)
         assert there.info()["namespaces"] == {}

@@ -309,10 +309,9 @@ class TypedQueries(Queries):
             .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
             .order_by(of_feedback.c.clock)
         )
-        with self._store.open_reader():
-            rows = self._rows(query)
-            used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
-            named = self._get_sources({key for _, key, *_ in used})
+        rows = self._rows(query)
+        used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
+        named = self._get_sources({key for _, key, *_ in used})
         return [
             (number, named[key], won - decay)
             for number, key, won, _, decay in used
