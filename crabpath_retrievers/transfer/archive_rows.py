@@ -36,14 +36,9 @@ from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_META, SNAPSHOT_
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
-# Columns, in all tables, of numbers that are at least 0, and of weights.
-_COUNT_COLUMNS = frozenset(
-    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
-    | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
-    | {"outcome_count", "position", "sequence", "version"}
-    | {"trials", "turn", "turns", "uses", "wins", "key"}
-)
+# Columns of weights, and of other numbers that may be below 0; all others are at least 0.
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
+_SIGNED_COLUMNS = frozenset({"delta", "owner"})
 # Allowed values of columns of integers, and of texts.
 _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],
@@ -141,7 +136,7 @@ def _make_schema(column: sa.Column[Any]) -> CoreSchema:
         schema = core_schema.bytes_schema(strict=True)
     elif isinstance(kind, sa.Integer):
         most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
-        least = 0 if column.name in _COUNT_COLUMNS else -most
+        least = -most if column.name in _SIGNED_COLUMNS else 0
         schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
     elif isinstance(kind, sa.Float):
         low, high = _get_bounds(column.name)
@@ -157,7 +152,7 @@ def _get_bounds(column: str) -> tuple[float | None, float | None]:
         return -1.0 - _ROUNDING, 1.0 + _ROUNDING
     if column == "created":
         return 0.0, _MAX_TIME
-    return (-_ROUNDING if column in _COUNT_COLUMNS else None), None
+    return (None if column in _SIGNED_COLUMNS else -_ROUNDING), None
 
 
 def _parse_json(text: str | bytes) -> Any:

@@ -1,9 +1,6 @@
 """Writes an archive, a zip file of JSON lines and a manifest, of a store in use."""
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -20,6 +17,7 @@ from crabpath_retrievers.transfer.archive_reader import (
     Manifest,
     is_archive,
 )
+from crabpath_retrievers.transfer.replacement import open_replacement
 
 ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""
@@ -40,7 +38,7 @@ def _write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable
         InvalidInputError: The path cannot be written.
     """
     rows: dict[str, int] = {}
-    with _open_replacement(path) as file, ZipFile(file, "w") as archive:
+    with open_replacement(path, str(path)) as file, ZipFile(file, "w") as archive:
         for name, blocks in tables:
             with _open_member(archive, f"{name}.jsonl") as member:
                 rows[name] = _write_rows(member, blocks)
@@ -48,29 +46,6 @@ def _write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable
         with _open_member(archive, MANIFEST_NAME) as member:
             member.write(complete.to_bytes())
     return complete
-
-
-@contextmanager
-def _open_replacement(path: Path) -> Iterator[IO[bytes]]:
-    """Open a private temporary file that replaces ``path`` on success and is deleted on errors."""
-    try:
-        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        msg = f"{path} cannot be written ({error.strerror}): choose another path"
-        raise InvalidInputError(msg) from error
-    try:
-        with os.fdopen(number, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(number)
-        Path(name).replace(path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        msg = f"{path} cannot be written ({error.strerror}): choose another path"
-        raise InvalidInputError(msg) from error
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _open_member(archive: ZipFile, name: str) -> IO[bytes]:

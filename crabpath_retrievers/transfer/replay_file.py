@@ -1,8 +1,6 @@
 """Replay files: JSON lines with the query, answer and feedback of past turns."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, NamedTuple
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.transfer.replacement import open_replacement
 
 _QUERY_FIELDS = ("query", "task_type")
 _FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
@@ -140,16 +139,8 @@ class ReplayCheckpoint(NamedTuple):
         Raises:
             InvalidInputError: The file cannot be written.
         """
-        try:
-            number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                json.dump(self._asdict(), file)
-                file.flush()
-                os.fsync(number)  # otherwise a power loss may leave an empty file
-            Path(name).replace(path)
-        except OSError as error:
-            msg = f"the checkpoint {path} cannot be written ({error.strerror}): choose another"
-            raise InvalidInputError(msg) from error
+        with open_replacement(path, f"the checkpoint {path}") as file:
+            file.write(json.dumps(self._asdict()).encode())
 
     @classmethod
     def load(cls, path: Path) -> "ReplayCheckpoint":
