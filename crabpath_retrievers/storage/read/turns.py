@@ -1,6 +1,5 @@
-"""Reads of turn records, of the journal, and of A/B trials."""
+"""Reads of turn records, and of A/B trials."""
 
-import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +21,6 @@ from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
     feedback,
-    journal,
     meta,
     namespaces,
     nodes,
@@ -107,7 +105,7 @@ _WINDOW = _window()
 
 
 class TurnLog(Queries):
-    """Reads of turn records and of the journal."""
+    """Reads of turn records."""
 
     def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
@@ -180,19 +178,6 @@ class TurnLog(Queries):
         query = query.where(namespaces.c.name == namespace).order_by(turns.c.clock.desc())
         found: str | None = self._scalar(query.limit(1))
         return found
-
-    def journal(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The last rows of the journal, newest first."""
-        self._store.flush()
-        rows = self._rows(sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit))
-        return [
-            {
-                **row._asdict(),
-                "payload": json.loads(row.payload),
-                "inverse": None if row.inverse is None else json.loads(row.inverse),
-            }
-            for row in rows
-        ]
 
 
 def _decode_turn(row: Sequence[Any]) -> StoredTurn:

@@ -48,7 +48,7 @@ def encode_rows(rows: object) -> bytes:
 class NodeCollector(dict[int, int]):
     """Maps each key of a node to itself, and holds those that were asked for."""
 
-    def __missing__(self, key: int) -> int:
+    def __getitem__(self, key: int) -> int:
         """Collect a key."""
         self[key] = key
         return key
