@@ -92,6 +92,7 @@ OWNER_COLUMNS: Mapping[str, tuple[str, str]] = {
     "namespaces": ("key", "key"),
     "nodes": ("owner", "key"),
     "contents": ("node", "note"),
+    "notes": ("node", "note"),
     "feedback": ("namespace", "name"),
     "consumed_turns": ("feedback", "feedback"),
 }
