@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.autotune import Knobs
     from crabpath_retrievers.config.outcome_policy import OutcomePolicy, Rule
+    from crabpath_retrievers.core.changes.archive import ImportResult
     from crabpath_retrievers.core.feedback import Feedback, Receipt
     from crabpath_retrievers.core.turn import Turn
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
     from crabpath_retrievers.stores.migrate import migrate
     from crabpath_retrievers.transfer.export import ExportResult
-    from crabpath_retrievers.transfer.import_ import ImportResult
     from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
     from crabpath_retrievers.typed_search.granger import Influence
     from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
@@ -130,7 +130,7 @@ _LAZY = {
     "Feedback": "crabpath_retrievers.core.feedback",
     "FeedbackRecord": "crabpath_retrievers.storage.read.history",
     "HealthReport": "crabpath_retrievers.maintenance.health.report",
-    "ImportResult": "crabpath_retrievers.transfer.import_",
+    "ImportResult": "crabpath_retrievers.core.changes.archive",
     "Influence": "crabpath_retrievers.typed_search.granger",
     "IngestReport": "crabpath_retrievers.ingest.pipeline",
     "Knobs": "crabpath_retrievers.config.autotune",

@@ -20,12 +20,12 @@ from crabpath_retrievers.cli.options import (
     namespace_option,
 )
 from crabpath_retrievers.core.changes import SetFrozen
+from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.transfer.archive_reader import open_archive
 from crabpath_retrievers.transfer.export import export_archive
-from crabpath_retrievers.transfer.import_ import ImportResult
 
 SnapshotName = Annotated[
     str, typer.Argument(help="Id of the snapshot, or its name in its namespace.")

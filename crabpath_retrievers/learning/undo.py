@@ -68,7 +68,7 @@ class LearningHistory:
         if feedback_id is not None:
             return self._undo(text_of("feedback_id", feedback_id), scope)
         turn = self.store.turns.get(text_of("turn_id", turn_id), namespace=scope)
-        consumer = self.store.history.find_consumer(turn.id)
+        consumer = self.store.learned.find_consumers([turn.id]).get(turn.id)
         if consumer is None:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)

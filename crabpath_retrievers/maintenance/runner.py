@@ -262,8 +262,8 @@ class MaintenanceRunner:
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
         for block in self.store.maintenance.iterate_isolated(rules.batch_size):
-            keys = [one.key for one in block]
-            wanted = np.stack([one.vector for one in block]).astype(np.float32)
+            keys = [key for key, _ in block]
+            wanted = np.stack([vector for _, vector in block]).astype(np.float32)
             near = find_neighbours(
                 wanted,
                 self._iterate_vectors(),

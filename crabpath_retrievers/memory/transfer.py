@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crabpath_retrievers.core.changes.archive import FillStore
+from crabpath_retrievers.core.changes.archive import FillStore, ImportResult
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.errors import InvalidInputError
@@ -10,12 +10,7 @@ from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.whole_store import Dump
 from crabpath_retrievers.transfer.archive_reader import Archive, open_archive
 from crabpath_retrievers.transfer.export import ExportResult, export_archive
-from crabpath_retrievers.transfer.import_ import (
-    ImportResult,
-    fill_namespace,
-    fill_store,
-    select_namespace,
-)
+from crabpath_retrievers.transfer.import_ import fill_namespace, select_namespace
 
 
 class MemoryTransfer(Component):
@@ -24,9 +19,9 @@ class MemoryTransfer(Component):
     def export(self, archive: str | Path, *, namespace: str | None = None) -> ExportResult:
         """Write the whole memory, or what one namespace has learned, into one file.
 
-        The file is a zip of JSON lines, vectors and a manifest with check sums, readable by its
-        owner only. It is consistent at one moment, whatever is written meanwhile. Snapshots are
-        exported with a whole store, not with a namespace.
+        The file is a zip of JSON lines and a manifest, readable by its owner only. It is consistent
+        at one moment, whatever is written meanwhile. Snapshots are exported with a whole store, not
+        with a namespace.
 
         Args:
             archive: Path of the file; an existing archive is replaced once the new one is complete.
@@ -85,8 +80,7 @@ class MemoryTransfer(Component):
                 msg = "this is the archive of a whole store: say which namespace of it is meant"
                 raise InvalidInputError(msg)
             manifest = checked.manifest
-            fill = FillStore(checked.blocks(), manifest.last, manifest.digest)
-            return self._fill(fill, manifest.rows)
+            return self._fill(FillStore(checked.blocks(), manifest.last, manifest.digest))
 
     def copy_from(self, dump: Dump, origin: str) -> ImportResult:
         """Copy everything of another store; called by :func:`crabpath_retrievers.migrate`.
@@ -98,12 +92,11 @@ class MemoryTransfer(Component):
         Raises:
             InvalidInputError: This memory is not empty.
         """
-        whole = dump.select_all()
+        blocks = dump.blocks(dump.select_all())
         with self._services.store.hold_ingest_lock():
-            fill = FillStore(dump.blocks(whole), dump.get_last_keys(), origin)
-            return self._fill(fill, dump.counts(whole))
+            return self._fill(FillStore(blocks, dump.get_last_keys(), origin))
 
-    def _fill(self, fill: FillStore, rows: dict[str, int]) -> ImportResult:
+    def _fill(self, fill: FillStore) -> ImportResult:
         services = self._services
         # After an interruption the index may hold some of the vectors already.
         resumed = services.store.catalog.meta().get("origin") == fill.origin
@@ -111,7 +104,9 @@ class MemoryTransfer(Component):
             place = services.index.description
             msg = f"{place} holds {held} vectors already: choose an empty place"
             raise InvalidInputError(msg)
-        imported = fill_store(services.store, fill, rows)
+        imported = ImportResult(None, {}, before=True)
+        if not resumed:
+            (imported,) = services.store.apply([fill])
         services.reindexing.catch_up()
         return imported
 

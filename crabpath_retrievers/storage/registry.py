@@ -1,6 +1,7 @@
 """What the rows of each table refer to: forgetting, removal, copies and checks all follow this."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -44,11 +45,11 @@ COUNTERS: Mapping[str, tuple[str, ...]] = {
 """Columns that count, by table: values start at 0, and rows of zeros are deleted."""
 
 NAMESPACE_TABLES = (
-    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
-    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
-    "feedback_effects",
+    *("namespaces", "nodes", "contents", "episodes", "turns", "feedback", "consumed_turns"),
+    *("feedback_effects", "notes", "overlay", "weight_changes", "pair_counts", "usage"),
+    "transitions",
 )
-"""Tables in the archive of a namespace, each after those that it refers to.
+"""Tables in the archive of a namespace, each after those that it refers to by key or id.
 
 Snapshots, health reports and the journal are left out: they describe their own store.
 """
@@ -70,7 +71,7 @@ KEYED_BY_NAMESPACE = tuple(
 """Tables with the key of a namespace in each row."""
 
 LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
-"""Columns that depend on the store, so that the archive of a namespace lacks them."""
+"""Columns that depend on the store, so that a row of a namespace gets others elsewhere."""
 
 LOCAL_META = ("schema_version", "origin", "vectors")
 """Metadata that is not copied to another store."""
@@ -86,18 +87,30 @@ def list_node_columns(*tables: str) -> list[sa.Column[int]]:
     ]
 
 
+OWNER_COLUMNS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(NAMESPACE_TABLES, ("namespace", "key")),
+    "namespaces": ("key", "key"),
+    "nodes": ("owner", "key"),
+    "contents": ("node", "note"),
+    "notes": ("node", "note"),
+    "feedback": ("namespace", "name"),
+    "consumed_turns": ("feedback", "feedback"),
+}
+"""The column that tells whose a row is, by table, and what it holds.
+
+It is the key or the name of the namespace, the key of a note, or the id of a feedback.
+"""
+
+
 def find_own_rows(namespace: int, name: str) -> dict[str, sa.ColumnElement[bool]]:
     """Conditions: a row of each of ``NAMESPACE_TABLES`` belongs to a namespace, by key and name."""
-    own_nodes = sa.select(s.nodes.c.key).where(s.nodes.c.owner == namespace)
-    feedback_ids = sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name)
-    special = {
-        "namespaces": s.namespaces.c.key == namespace,
-        "nodes": s.nodes.c.owner == namespace,
-        "contents": s.contents.c.node.in_(own_nodes),
-        "feedback": s.feedback.c.namespace == name,
-        "consumed_turns": s.consumed_turns.c.feedback.in_(feedback_ids),
+    own: Mapping[str, Any] = {
+        "key": [namespace],
+        "name": [name],
+        "note": sa.select(s.nodes.c.key).where(s.nodes.c.owner == namespace),
+        "feedback": sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name),
     }
     return {
-        table: special[table] if table in special else TABLES[table].c.namespace == namespace
-        for table in NAMESPACE_TABLES
+        table: TABLES[table].c[column].in_(own[what])
+        for table, (column, what) in OWNER_COLUMNS.items()
     }

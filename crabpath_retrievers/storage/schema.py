@@ -167,7 +167,7 @@ staging = Table(
 # Ids whose vectors must still be deleted from the vector index.
 index_deletions = Table("crabpath_index_deletions", metadata, Column("id", Text, primary_key=True))
 
-# Merged and split documents: hidden nodes, and the nodes that take their place.
+# Who asks and learns.
 namespaces = Table(
     "crabpath_namespaces",
     metadata,

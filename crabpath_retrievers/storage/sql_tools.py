@@ -55,7 +55,7 @@ class CompiledSelect:
         One with a limit needs an offset, too, or SQLite adds a parameter for it.
         """
         self._statement = statement
-        self._compiled: dict[tuple[Any, ...], tuple[str, tuple[str, ...] | None]] = {}
+        self._compiled: dict[tuple[Any, ...], tuple[str, tuple[str, ...]]] = {}
 
     def rows(
         self, connection: sa.Connection, parameters: Mapping[str, Any]
@@ -73,26 +73,32 @@ class CompiledSelect:
         if shape not in self._compiled:
             self._compiled[shape] = self._compile(connection, padded)
         text, order = self._compiled[shape]
-        values = _name_values(padded) if order is None else _order_values(padded, order)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, values)
+            cursor.execute(text, _order_values(padded, order))
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _compile(
         self, connection: sa.Connection, parameters: Mapping[str, Any]
-    ) -> tuple[str, tuple[str, ...] | None]:
+    ) -> tuple[str, tuple[str, ...]]:
         statement: Any = replacement_traverse(self._statement, {}, _inline_constant)
         compiled = statement.params(**parameters).compile(
-            dialect=connection.dialect, compile_kwargs={"render_postcompile": True}
+            dialect=_get_positional_dialect(connection),
+            compile_kwargs={"render_postcompile": True},
         )
-        if compiled.positiontup is None:
-            return str(compiled), None
         # The values of a list stand next to each other, as ids_1, ids_2, …
         names = {
             f"{k}_1{'_1' * isinstance(v[0], tuple)}" if isinstance(v, list) else k: k
             for k, v in parameters.items()
         }
         return str(compiled), tuple(names[name] for name in compiled.positiontup if name in names)
+
+
+def _get_positional_dialect(connection: sa.Connection) -> sa.Dialect:
+    """The dialect of a connection, with parameters by position."""
+    dialect: Any = connection.dialect
+    if dialect.positional:
+        return dialect  # type: ignore[no-any-return]
+    return type(dialect)(paramstyle="format")  # type: ignore[no-any-return]
 
 
 def _inline_constant(element: Any, **_: Any) -> Any:
@@ -112,39 +118,36 @@ class CompiledWrite:
                 all values are named parameters.
         """
         self._build = build
-        self._compiled: dict[str, tuple[str, tuple[str, ...] | None]] = {}
+        self._compiled: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def run(self, connection: sa.Connection, row: Mapping[str, Any]) -> int:
         """Run it once; returns the number of changed rows."""
-        text, order = self._text(connection)
+        text, order = self._compile(connection)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, row if order is None else tuple(row[name] for name in order))
+            cursor.execute(text, [row[name] for name in order])
             return int(cursor.rowcount)
 
     def fetch(self, connection: sa.Connection, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Run a statement with RETURNING once; returns the row that it changed, if any."""
-        text, order = self._text(connection)
+        text, order = self._compile(connection)
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, row if order is None else tuple(row[name] for name in order))
+            cursor.execute(text, [row[name] for name in order])
             rows = cursor.fetchall()
         return rows[0] if rows else None
 
     def run_all(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run it once per row."""
-        if not rows:
-            return
-        text, order = self._text(connection)
-        filled = rows if order is None else [tuple(row[name] for name in order) for row in rows]
-        with open_driver_cursor(connection) as cursor:
-            cursor.executemany(text, filled)
+        if rows:
+            text, order = self._compile(connection)
+            with open_driver_cursor(connection) as cursor:
+                cursor.executemany(text, [[row[name] for name in order] for row in rows])
 
-    def _text(self, connection: sa.Connection) -> tuple[str, tuple[str, ...] | None]:
+    def _compile(self, connection: sa.Connection) -> tuple[str, tuple[str, ...]]:
         name = connection.dialect.name
         if name not in self._compiled:
             insert = (sqlite if name == "sqlite" else postgresql).insert
-            compiled = self._build(insert).compile(dialect=connection.dialect)
-            order = compiled.positiontup
-            self._compiled[name] = (str(compiled), None if order is None else tuple(order))
+            compiled = self._build(insert).compile(dialect=_get_positional_dialect(connection))
+            self._compiled[name] = (str(compiled), tuple(compiled.positiontup))
         return self._compiled[name]
 
 
@@ -180,21 +183,6 @@ def _order_values(parameters: Mapping[str, Any], order: Iterable[str]) -> list[A
         else:
             values += value
     return values
-
-
-def _name_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the names that the compiled statement gives its parameters."""
-    flat: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if not isinstance(value, list):
-            flat[name] = value
-            continue
-        for i, item in enumerate(value, 1):
-            if isinstance(item, tuple):
-                flat |= {f"{name}_{i}_{j}": part for j, part in enumerate(item, 1)}
-            else:
-                flat[f"{name}_{i}"] = item
-    return flat
 
 
 def _pad_list(values: list[Any]) -> list[Any]:

@@ -113,7 +113,7 @@ class GraphStore:
         fulltext: Searches of the full-text index.
         links: Reads of the linkers.
         catalog: Documents, the ingest queue, statistics.
-        turns: Turn records and the journal.
+        turns: Turn records.
         learned: Learned state of namespaces, and feedback.
         history: Feedback and its effects, for undo; snapshots.
         notes: Notes of namespaces.

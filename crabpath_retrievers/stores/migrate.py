@@ -6,10 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.transfer.import_ import ImportResult
 from crabpath_retrievers.vectors.opening import place_of, require_existing
 
 

@@ -7,7 +7,7 @@ parse them.
 import json
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import sqlalchemy as sa
 from pydantic import TypeAdapter
-from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
+from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json, to_json
 
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import load_knobs
@@ -30,21 +30,15 @@ from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
-from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_COLUMNS, LOCAL_META, REFERENCES
-from crabpath_retrievers.storage.write.archive import find_nodes_in
-from crabpath_retrievers.storage.write.snapshots import parse_snapshot
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.registry import EXPORTED, LOCAL_META, SNAPSHOT_TABLES
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
-# Columns, in all tables, of numbers that are at least 0, and of weights.
-_COUNT_COLUMNS = frozenset(
-    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
-    | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
-    | {"outcome_count", "position", "sequence", "version"}
-    | {"trials", "turn", "turns", "uses", "wins", "key"}
-)
+# Columns of weights, and of other numbers that may be below 0; all others are at least 0.
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
+_SIGNED_COLUMNS = frozenset({"delta", "owner"})
 # Allowed values of columns of integers, and of texts.
 _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],
@@ -52,19 +46,13 @@ _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "frozen": [0, 1],
     "indexed": [0, 1],
 }
-_ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("feedback", "status"): get_args(FeedbackStatus),
-    ("notes", "kind"): get_args(NoteKind),
+_ALLOWED_NAMES: Mapping[tuple[str, str], list[Any]] = {
+    (s.feedback.name, "status"): list(get_args(FeedbackStatus)),
+    (s.notes.name, "kind"): list(get_args(NoteKind)),
 }
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
 _MAX_RATIO = 32
-
-VECTOR_DTYPE = np.dtype("<f2")
-"""Type of vectors in the archive, as in the store."""
-
-VECTOR_COLUMN = "embedding"
-"""Column of vectors; a row of an archive holds the index of its vector instead."""
 
 MAX_INTEGER = (1 << 63) - 1
 """Largest integer that every database stores."""
@@ -76,110 +64,86 @@ MALFORMED = (
 """Exceptions raised while reading a malformed row."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowReader:
-    """Parses and validates the rows of one table.
+def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict[str, Any]]:
+    """Make a parser of the rows of a table, as JSON; it raises one of ``MALFORMED`` for others.
 
-    Attributes:
+    Args:
         table: Name of the table.
-        columns: Columns of each row.
-        by_id: Whether nodes are referred to by id, as in the archive of a namespace, not by key.
         dimension: Dimension of the vectors; None if unknown.
     """
+    read = _make_validator(table)
 
-    table: str
-    columns: tuple[str, ...]
-    by_id: bool = False
-    dimension: int | None = None
-
-    def make_parser(self) -> Callable[[bytes], Any]:
-        """Make a parser of lines; binary values stay text, vectors stay indices.
-
-        The parser raises one of ``MALFORMED`` if a line is not a row of this table.
-        """
-        columns = EXPORTED[self.table].c
-        nodes = REFERENCES.get(self.table, ()) if self.by_id else ()
-        named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
-        fields = {
-            name: core_schema.typed_dict_field(
-                named if name in nodes else _make_schema(columns[name])
-            )
-            for name in self.columns
-        }
-        schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
-        return SchemaValidator(schema).validate_json
-
-    def require_readable(self, row: Mapping[str, Any]) -> None:
-        """Parse the values of a row as later readers will.
-
-        Args:
-            row: A parsed row, with bytes for binary values.
-
-        Raises:
-            ValueError: A value cannot be read; likewise the others of ``MALFORMED``.
-        """
+    def parse(line: bytes) -> dict[str, Any]:
+        row: dict[str, Any] = read.validate_json(line)
         for column, value in row.items():
             if isinstance(value, str) and "\x00" in value:
                 msg = f"{column} contains a NUL character"
                 raise ValueError(msg)
-            read = _CHECKS.get((self.table, column))
-            if read is not None and value is not None:
-                read(value)
-            allowed = _ALLOWED_NAMES.get((self.table, column))
-            if allowed is not None and value not in allowed:
-                msg = f"{column} is not one of {', '.join(allowed)}"
-                raise ValueError(msg)
-        vector = row.get(VECTOR_COLUMN)
-        if vector is not None:
-            self._require_vector(vector)
-        if self.table == "snapshots":
-            self._require_snapshot(row["content"])
-        if self.table == "meta":
+            check = _CHECKS.get((table, column))
+            if check is not None and value is not None:
+                check(value)
+        if row.get("embedding") is not None:
+            _require_vector(row["embedding"], dimension)
+        if table == "snapshots":
+            _require_snapshot(row["content"], dimension)
+        if table == "meta":
             _require_fact(row["name"], row["value"])
-        # Effects and episodes must refer to nodes by ids or keys.
-        kind = str if self.by_id else int
-        if not all(isinstance(node, kind) for node in find_nodes_in((self.table, [row]), kind)):
-            msg = "it refers to a node by a value of the wrong type"
-            raise ValueError(msg)
+        return row
 
-    def _require_vector(self, vector: bytes) -> None:
-        numbers = np.frombuffer(vector, dtype=VECTOR_DTYPE)
-        if self.dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
-            msg = "its vector has another dimension or is not finite"
-            raise ValueError(msg)
+    return parse
 
-    def _require_snapshot(self, data: bytes) -> None:
-        for table, rows in parse_snapshot(_inflate(data)).items():
-            for row in rows:
-                reader = RowReader(table, tuple(row), dimension=self.dimension)
-                binary = {
-                    n: 0 if n == VECTOR_COLUMN else "" for n, v in row.items() if type(v) is bytes
-                }
-                reader.make_parser()(json.dumps({**row, **binary}).encode())
-                reader.require_readable(row)
-                columns = set(EXPORTED[table].c.keys())
-                if columns - LOCAL_COLUMNS - row.keys():
-                    msg = "a row of a snapshot lacks a column"
-                    raise ValueError(msg)
+
+def make_document_parser() -> Callable[[bytes], dict[str, Any]]:
+    """Make a parser of the keys and ids of documents, as JSON; see :func:`make_row_parser`."""
+    columns = EXPORTED["nodes"].c
+    return _build_validator([columns["key"], columns["id"]]).validate_json
 
 
 @cache
+def _make_validator(table: str) -> SchemaValidator:
+    return _build_validator(EXPORTED[table].c)
+
+
+def _build_validator(columns: Iterable[sa.Column[Any]]) -> SchemaValidator:
+    fields = {column.name: core_schema.typed_dict_field(_make_schema(column)) for column in columns}
+    config = core_schema.CoreConfig(val_json_bytes="base64", extra_fields_behavior="forbid")
+    return SchemaValidator(core_schema.typed_dict_schema(fields, config=config))
+
+
+def _require_vector(vector: bytes, dimension: int | None) -> None:
+    numbers = np.frombuffer(vector, dtype="<f2")
+    if dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
+        msg = "its vector has another dimension or is not finite"
+        raise ValueError(msg)
+
+
+def _require_snapshot(data: bytes, dimension: int | None) -> None:
+    found = _parse_json(_inflate(data))
+    for table in SNAPSHOT_TABLES:
+        parse = make_row_parser(table, dimension)
+        for row in found[table]:
+            parse(to_json(row))
+
+
 def _make_schema(column: sa.Column[Any]) -> CoreSchema:
-    kind = column.type
-    schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values are still base64 text
-    if isinstance(kind, sa.String):
-        schema = core_schema.str_schema(strict=True, max_length=kind.length)
-    elif column.name == VECTOR_COLUMN:
-        schema = core_schema.int_schema(strict=True, ge=0)
+    kind, place = column.type, (column.table.name, column.name)
+    schema: CoreSchema
+    if place in _ALLOWED_NAMES:
+        schema = core_schema.literal_schema(_ALLOWED_NAMES[place])
     elif isinstance(kind, sa.Integer) and column.name in _ALLOWED_NUMBERS:
         schema = core_schema.literal_schema(_ALLOWED_NUMBERS[column.name])
+    elif isinstance(kind, sa.LargeBinary):
+        schema = core_schema.bytes_schema(strict=True)
     elif isinstance(kind, sa.Integer):
         most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
-        least = 0 if column.name in _COUNT_COLUMNS else -most
+        least = -most if column.name in _SIGNED_COLUMNS else 0
         schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
     elif isinstance(kind, sa.Float):
         low, high = _get_bounds(column.name)
         schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=low, le=high)
+    else:
+        length = kind.length if isinstance(kind, sa.String) else None
+        schema = core_schema.str_schema(strict=True, max_length=length)
     return core_schema.nullable_schema(schema) if column.nullable else schema
 
 
@@ -188,10 +152,10 @@ def _get_bounds(column: str) -> tuple[float | None, float | None]:
         return -1.0 - _ROUNDING, 1.0 + _ROUNDING
     if column == "created":
         return 0.0, _MAX_TIME
-    return (-_ROUNDING if column in _COUNT_COLUMNS else None), None
+    return (None if column in _SIGNED_COLUMNS else -_ROUNDING), None
 
 
-def _parse_json(text: str) -> Any:
+def _parse_json(text: str | bytes) -> Any:
     """Parse JSON without NaN and infinity; deep nesting raises an error."""
     return from_json(text, allow_inf_nan=False)
 
@@ -223,9 +187,6 @@ def _require_finite(value: Any) -> None:
         raise ValueError(msg)
 
 
-Node = int | str | None
-
-
 @dataclass
 class _NoteQuery:
     note: str
@@ -242,9 +203,9 @@ class _Lesson:
     notes: list[_NoteQuery]
     used: list[str]
     episodes: list[tuple[str, float, dict[str, float], int | None, float, str | None]]
-    usage: list[tuple[Node, float, float, float]]
-    pair_counts: list[tuple[Node, Node, int, float]]
-    transitions: list[tuple[int, Node, str, str, Node, float, float, float, float]]
+    usage: list[tuple[int, float, float, float]]
+    pair_counts: list[tuple[int, int, int, float]]
+    transitions: list[tuple[int, int, str, str, int, float, float, float, float]]
 
 
 @dataclass

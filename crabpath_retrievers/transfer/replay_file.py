@@ -1,18 +1,15 @@
 """Replay files: JSON lines with the query, answer and feedback of past turns."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from hashlib import sha256
-from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.transfer.replacement import open_replacement
 
 _QUERY_FIELDS = ("query", "task_type")
 _FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
@@ -84,9 +81,10 @@ def parse_line(line: ReplayLine) -> ReplayRecord:
     """
     data = _parse_object(line.text)
     query = Query.from_options(data.get("query", ""), task_type=data.get("task_type"))
-    for name in ("answer", "correction", "session"):
-        _require(name, data.get(name), str, int if name == "session" else str)
-    _require_time(data.get("time"))
+    for name in ("answer", "correction"):
+        if not isinstance(data.get(name), str | None):
+            msg = f"{name} must be a text, not {data[name]!r:.100}"
+            raise InvalidInputError(msg)
     said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
     if "outcome" not in said:
         if {"used", "correction"} & said.keys():
@@ -122,25 +120,6 @@ def _parse_object(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _require(name: str, value: object, *kinds: type) -> None:
-    if value is not None and not isinstance(value, kinds):
-        msg = f"{name} must be a text, not {value!r:.100}"
-        raise InvalidInputError(msg)
-
-
-def _require_time(value: object) -> None:
-    """Refuse times other than seconds since the epoch and ISO 8601."""
-    if value is None:
-        return
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
-        return
-    try:
-        datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    except ValueError as error:
-        msg = f"time must be ISO 8601 or seconds since the epoch, not {value!r:.100}"
-        raise InvalidInputError(msg) from error
-
-
 class ReplayCheckpoint(NamedTuple):
     """Progress of a replay.
 
@@ -160,16 +139,8 @@ class ReplayCheckpoint(NamedTuple):
         Raises:
             InvalidInputError: The file cannot be written.
         """
-        try:
-            number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                json.dump(self._asdict(), file)
-                file.flush()
-                os.fsync(number)  # otherwise a power loss may leave an empty file
-            Path(name).replace(path)
-        except OSError as error:
-            msg = f"the checkpoint {path} cannot be written ({error.strerror}): choose another"
-            raise InvalidInputError(msg) from error
+        with open_replacement(path, f"the checkpoint {path}") as file:
+            file.write(json.dumps(self._asdict()).encode())
 
     @classmethod
     def load(cls, path: Path) -> "ReplayCheckpoint":

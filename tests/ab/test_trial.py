@@ -6,6 +6,7 @@ import time
 
 import pytest
 from ab_turns import SMALL, turn_of
+from tables import read_journal
 
 from crabpath_retrievers.ab import Trial, TrialSettings
 from crabpath_retrievers.core.changes import ForgetNamespace, KeepFeedback, SetFrozen
@@ -130,7 +131,7 @@ def test_the_fail_rule_rolls_back(trial, ask):
     assert again.checkpoint() is None
     with pytest.raises(InvalidInputError, match="cannot be promoted"):
         again.promote()
-    journal = [row for row in trial._store.turns.journal() if row["change"] == "trial"]
+    journal = [row for row in read_journal(trial._store) if row["change"] == "trial"]
     assert [row["payload"]["state"]["status"] for row in journal][:2] == ["rolled_back", "running"]
 
 

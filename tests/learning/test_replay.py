@@ -74,7 +74,6 @@ BAD = {
         '{"query": "x", "outcome": 1, "answer": 5}',
         "answer must be a text",
     ),
-    "odd time": ('{"query": "x", "time": "yesterday"}', "time must be ISO 8601 or seconds"),
     "odd type of task": ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),
 }
 

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 import tables as s
 from maintained import delta, key_of, weights
+from tables import read_journal
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
@@ -116,7 +117,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     assert step.detail["turns"] == 4
     left = [turn for turn in turns if memory.store.turns.find(turn) is not None]
     assert left == [turns[0], *turns[5:]]
-    assert len(memory.store.turns.journal()) <= rules.max_journal_rows
+    assert len(read_journal(memory.store)) <= rules.max_journal_rows
     assert upkeep.run(["compact"]).total_changed == 0
 
 

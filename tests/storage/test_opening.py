@@ -1,24 +1,25 @@
-"""Opening a store: private files, places that cannot be written, databases that go away."""
+"""Opening a store: private files, unwritable places, versions, the right to ingest."""
 
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-import tables
-from proxy import Proxy
+from tables import meta
 
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    SchemaVersionError,
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
 )
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.store import SCHEMA_VERSION
 
 # Root may write everywhere, so the attempt is made as nobody; imports come first.
 AS_NOBODY = """
@@ -34,6 +35,15 @@ for place in sys.argv[1:]:
         GraphStore(place).apply([PutMeta((("a", "b"),))])
     except StoreReadOnlyError as error:
         print(error)
+"""
+
+
+HOLD = """
+import sys
+from crabpath_retrievers.storage import GraphStore
+with GraphStore(sys.argv[1]).hold_ingest_lock() as held:
+    print(held, flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -108,51 +118,59 @@ def test_a_database_that_is_down_is_unavailable():
     assert "secret" not in str(error.value)
 
 
-@pytest.fixture
-def proxied(postgres_url) -> Iterator[tuple[GraphStore, Proxy]]:
-    """A store on PostgreSQL whose network can be cut."""
-    url = sa.make_url(postgres_url)
-    proxy = Proxy((url.host, url.port or 5432))
-    store = GraphStore(url.set(port=proxy.port).render_as_string(hide_password=False))
-    yield store, proxy
-    store.close()
-    proxy.cut()
+def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):
+    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "1"
+    graph.publish(make("a"))
+    before = graph.contents()
+    GraphStore(location).close()
+    assert graph.contents() == before
 
 
-def test_a_store_works_again_after_its_database_was_away(proxied):
-    """Reads and writes fail with a clear error while it is gone, and then go on as before."""
-    store, proxy = proxied
-    store.apply([PutMeta((("a", "before"),))])
-    proxy.cut()
-    with pytest.raises(StoreUnavailableError, match="is the database running"):
-        store.catalog.meta()
-    with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("a", "lost"),))])
-    with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
-        pass
-    proxy.mend()
-    assert store.catalog.meta()["a"] == "before"
-    store.apply([PutMeta((("a", "after"),))])
-    assert store.catalog.meta()["a"] == "after"
+@pytest.mark.parametrize(
+    ("name", "version", "sentence"),
+    [
+        ("schema_version", SCHEMA_VERSION + 1, r"version 2, .* upgrade crabpath-retrievers$"),
+        ("schema", 1, r"add the documents to a new store$"),
+        ("schema", 8, r"add the documents to a new store$"),
+    ],
+)
+def test_another_version_is_refused(location, store, graph, make, name, version, sentence):
+    """A newer one, and those from before the first release; nothing is changed or added."""
+    graph.publish(make("a"))
+    with store._engine.begin() as connection:
+        connection.execute(meta.delete().where(meta.c.name == "schema_version"))
+        connection.execute(meta.insert().values(name=name, value=str(version)))
+        connection.execute(sa.text("DROP TABLE crabpath_health_reports"))
+    with pytest.raises(SchemaVersionError, match=sentence):
+        GraphStore(location)
+    assert "crabpath_health_reports" not in sa.inspect(store._engine).get_table_names()
+    assert store.catalog.all_ids() == ["a"]
 
 
-def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url, monkeypatch):
-    """When the server ends the session in the middle of an apply, nothing of it is kept."""
-    store = GraphStore(postgres_url)
-    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+@pytest.mark.slow
+def test_one_process_ingests_at_a_time(location, store):
+    """While another process ingests, the right is refused; when that process dies, it is free."""
+    command = [sys.executable, "-c", HOLD, str(location)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "True\n"
+    with store.hold_ingest_lock(wait=False) as right:
+        assert not right
+    GraphStore(location).close()  # opening does not wait for the ingest
+    other.kill()
+    other.communicate()
+    with store.hold_ingest_lock() as right:
+        assert right
 
-    @sa.event.listens_for(store._engine, "after_cursor_execute")
-    def _end(connection, cursor, statement, *_rest) -> None:
-        if f"INSERT INTO {tables.meta}" in statement:
-            session = connection.connection.driver_connection.info.backend_pid
-            with admin.connect() as other:
-                other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
 
-    with pytest.raises(StoreUnavailableError):
-        store.apply([PutMeta((("first", "1"), ("second", "2")))])
-    sa.event.remove(store._engine, "after_cursor_execute", _end)
-    assert "first" not in store.catalog.meta()
-    store.apply([PutMeta((("first", "1"),))])
-    assert store.catalog.meta()["first"] == "1"
-    store.close()
-    admin.dispose()
+def test_the_thread_that_ingests_may_ask_again_and_others_may_not(store):
+    """The right to ingest is re-entrant within its thread and exclusive between threads."""
+
+    def take():
+        with store.hold_ingest_lock(wait=False) as right:
+            return right
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.hold_ingest_lock(), store.hold_ingest_lock() as again:
+            assert again
+            assert pool.submit(take).result() is False
+        assert pool.submit(take).result() is True

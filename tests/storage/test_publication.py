@@ -1,9 +1,8 @@
 """A node's way into the store and out of it, on both databases."""
 
 import pytest
-import sqlalchemy as sa
 import tables
-from tables import overlay
+from tables import read_journal
 
 from crabpath_retrievers.core.changes import (
     AdjustWeights,
@@ -74,17 +73,6 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     assert store.fulltext.find_phrases([["three"]], 5)[0] == []
 
 
-def test_removed_ids_wait_in_the_trash_for_their_vectors(store, graph, make):
-    """A removed id stays on the trash list until its vector is reported gone."""
-    graph.publish(make("a"), make("b"))
-    graph.publish(make("c"), removed=("a",))
-    store.apply([RemoveNodes(("b", "never there"))])
-    assert sorted(store.catalog.get_index_deletions()) == ["a", "b", "never there"]
-    store.apply([ConfirmIndexDeletions(("a", "b", "never there"))])
-    assert store.catalog.get_index_deletions() == []
-    assert not store.catalog.has_unfinished_ingest()
-
-
 def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph, make):
     """Whoever got another neighbour is linked again."""
     nodes = [make(i, i, source="s", document="s", position=p) for p, i in enumerate("abc")]
@@ -118,34 +106,9 @@ def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
     assert [p.target.key for p in pointers] == [b]
 
 
-def test_mentions_count_the_nodes_that_name_a_node(store, graph, make):
-    """The counter follows mention edges as they are added and as their nodes go."""
-    a, b, c = graph.publish(make("a"), make("b"), make("c"))
-    graph.join(a, c, EdgeKind.MENTION)
-    graph.join(b, c, EdgeKind.MENTION)
-    graph.join(a, b, EdgeKind.LINK)
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [2]
-    store.apply([RemoveNodes(("a",))])
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [1]
-    store.apply([RemoveNodes(("b",))])
-    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [0]
-
-
 def test_the_journal_never_holds_text(store, graph, make):
     """Ids of what came and went are journaled, contents and titles are not."""
     graph.publish(make("a", "secret words", title="Secret Title"))
     store.apply([RemoveNodes(("a",))])
-    assert {entry["change"] for entry in store.turns.journal()} == {"publish", "remove"}
-    assert "ecret" not in str(store.turns.journal())
-
-
-def test_overlay_of_a_removed_node_does_not_come_back(store, graph, make):
-    """A node that returns under its old id starts without learned weights."""
-    a, b = graph.publish(make("a"), make("b"))
-    graph.join(a, b)
-    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.LINK, 0.2),))])
-    store.apply([RemoveNodes(("b",))])
-    (again,) = graph.publish(make("b"))
-    assert again != b
-    with store.open_reader() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(overlay)) == 0
+    assert {entry["change"] for entry in read_journal(store)} == {"publish", "remove"}
+    assert "ecret" not in str(read_journal(store))

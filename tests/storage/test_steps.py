@@ -1,7 +1,6 @@
-"""Transition counts in the store: sums, undo, and reading by primary key."""
+"""Transition counts in the store: sums and undo."""
 
 import pytest
-import tables as s
 
 from crabpath_retrievers.core.changes import ConsumeFeedback, ForgetNamespace, KeepFeedback
 from crabpath_retrievers.core.changes.history import (
@@ -14,7 +13,6 @@ from crabpath_retrievers.core.changes.history import (
 )
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.storage.read.regions import _STEPS
 
 HUB = next(f"hub{i}" for i in range(500) if compute_hub_level(f"hub{i}"))
 PLAIN = next(f"plain{i}" for i in range(500) if not compute_hub_level(f"plain{i}"))
@@ -87,31 +85,3 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, restored):
         assert graph.publish(make(HUB)) != [hub]
     store.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
     assert read(store) == {}
-
-
-def test_steps_are_read_by_primary_key(store):
-    """Whatever was learned by others; both databases look rows up, and scan none."""
-    rows = [
-        {"namespace": name, **ONE._replace(level=1, region=region)._asdict()}
-        for name in range(300)
-        for region in range(40)
-    ]
-    with store._engine.begin() as connection:
-        connection.execute(s.transitions.insert(), rows)
-    wanted = {"namespace": 2, "levels": [0, 1], "regions": [0, 7]}
-    with store.open_reader() as connection:
-        _STEPS.rows(connection, wanted)
-        text, _ = _STEPS._compiled[store.dialect, 0, 2, 2]
-        cursor = connection.connection.cursor()
-        if store.dialect == "sqlite":
-            rows = cursor.execute(f"EXPLAIN QUERY PLAN {text}", [2, 0, 1, 0, 7]).fetchall()
-            plan = "\n".join(row[3] for row in rows)
-            assert "PRIMARY KEY (namespace=? AND level=? AND region=?)" in plan
-        else:
-            names = {"namespace": 2, "levels_1": 0, "levels_2": 1, "regions_1": 0, "regions_2": 7}
-            cursor.execute("ANALYZE crabpath_transitions")
-            plan = "\n".join(row[0] for row in cursor.execute(f"EXPLAIN {text}", names))
-            assert "crabpath_transitions_pkey" in plan
-        cursor.close()
-    assert "SCAN" not in plan
-    assert "Seq Scan" not in plan

@@ -1,6 +1,9 @@
 """The tables of a store by the names that tests use: renaming a table touches this file alone."""
 
-from crabpath_retrievers.storage import schema
+import json
+from typing import Any
+
+from crabpath_retrievers.storage import GraphStore, schema
 
 addresses = schema.addresses
 consumed_turns = schema.consumed_turns
@@ -28,3 +31,11 @@ transitions = schema.transitions
 turns = schema.turns
 usage = schema.usage
 weight_changes = schema.weight_changes
+
+
+def read_journal(store: GraphStore) -> list[dict[str, Any]]:
+    """Rows of the journal, newest first."""
+    query = journal.select().order_by(journal.c.sequence.desc())
+    with store.open_reader() as connection:
+        rows = connection.execute(query).mappings().all()
+    return [{**row, "payload": json.loads(row["payload"])} for row in rows]

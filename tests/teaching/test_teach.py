@@ -3,6 +3,7 @@
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import read_journal
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import SetFrozen
@@ -68,9 +69,9 @@ def test_only_the_nearest_notes_are_found(memory, index_vectors):
 
 def test_the_id_follows_from_namespace_kind_and_text(memory):
     note = memory.teach(TEXT, query=QUESTION, related="a")
-    before = memory.store.turns.journal()
+    before = read_journal(memory.store)
     assert memory.teach(f"  {TEXT} ", query=QUESTION, related=["a"]) == note
-    assert memory.store.turns.journal() == before
+    assert read_journal(memory.store) == before
     assert memory.teach(TEXT, namespace="ann") != note
     assert memory.teach(TEXT, kind="directive") != note
 
@@ -98,7 +99,7 @@ def test_the_journal_keeps_neither_text_nor_question(memory):
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     memory.learning.anchor(note)
     memory.forget(ids=note)
-    entries = memory.store.turns.journal(3)
+    entries = read_journal(memory.store)[:3]
     assert [e["change"] for e in entries] == ["remove_notes", "authority", "note"]
     assert entries[2]["payload"] == {"id": note, "kind": "teaching"}
     assert TEXT not in str(entries)

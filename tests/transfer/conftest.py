@@ -1,10 +1,8 @@
 """Memories of the tests of transfer, and archives of one that has learned."""
 
-import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,12 +42,17 @@ def open_memory() -> Iterator[Callable[..., CrabPath]]:
 
 @pytest.fixture(scope="session")
 def taught(tmp_path_factory) -> Taught:
-    """Made once; tests get copies."""
+    """Made once, with all that an archive may hold; tests get copies."""
     place = tmp_path_factory.mktemp("taught")
     vectors = InMemoryVectorStore(EMBEDDINGS)
     with CrabPath.open(place / "memory", embeddings=EMBEDDINGS, vectors=vectors) as memory:
         memory.add_documents(corpus(), split=False)
+        for user in ("ann", "eve"):
+            turn = memory.retrieve("How is the harbour?").turn.id
+            memory.record(Feedback(turn, 1.0, used=None, answer="The harbour.", user=user))
         teach(memory)
+        memory.namespaces.snapshot(name="then")
+        memory.maintenance.health()
         whole = memory.transfer.export(place / "whole").path
         mind = memory.transfer.export(place / "mind", namespace="default").path
     return Taught(place / "memory", vectors.store, whole, mind)
@@ -63,34 +66,10 @@ def learned(taught, open_memory, tmp_path) -> CrabPath:
     return open_memory(shutil.copytree(taught.place, tmp_path / "learned"), vectors=vectors)
 
 
-@pytest.fixture
-def archive(taught) -> Path:
-    """All of it, in a file."""
-    return taught.whole
-
-
-@pytest.fixture
-def mind(taught) -> Path:
-    """What its namespace has learned, in a file."""
-    return taught.mind
-
-
 @pytest.fixture(scope="session")
-def sound(tmp_path_factory) -> dict[str, dict[str, bytes]]:
-    """The members of archives with all that there is to spoil."""
-    place = tmp_path_factory.mktemp("sound")
-    vectors = InMemoryVectorStore(EMBEDDINGS)
-    with CrabPath.open(place / "here", embeddings=EMBEDDINGS, vectors=vectors) as memory:
-        memory.add_documents(corpus(), split=False)
-        teach(memory)
-        for user in ("ann", "eve"):
-            turn = memory.retrieve("How is the harbour?").turn.id
-            memory.record(Feedback(turn, 1.0, used=None, answer="The harbour.", user=user))
-        memory.namespaces.snapshot(name="then")
-        memory.maintenance.health()
-        whole = memory.transfer.export(place / "all").path
-        mind = memory.transfer.export(place / "mind", namespace="default").path
-    return {"whole": members(whole), "mind": members(mind)}
+def sound(taught) -> dict[str, dict[str, bytes]]:
+    """The members of both archives, to be spoilt."""
+    return {"whole": members(taught.whole), "mind": members(taught.mind)}
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +87,3 @@ def members(path: Path) -> dict[str, bytes]:
     """All members of an archive by name."""
     with zipfile.ZipFile(path) as file:
         return {name: file.read(name) for name in file.namelist()}
-
-
-@pytest.fixture(scope="session")
-def write() -> Callable[..., None]:
-    """Writes members as an archive, with sums that agree unless they are said to differ."""
-
-    def _write(path: Path, held: dict[str, bytes], *, agreeing: bool = True, **changed) -> None:
-        manifest = json.loads(held["manifest.json"])
-        for name, data in held.items() if agreeing else ():
-            if name in manifest["members"]:
-                manifest["members"][name] |= {"size": len(data), "sha256": sha256(data).hexdigest()}
-        manifest.update(changed)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-            for name, data in {**held, "manifest.json": json.dumps(manifest).encode()}.items():
-                file.writestr(name, data)
-
-    return _write

@@ -1,224 +1,147 @@
 """What is no archive, or one with odd contents, is refused in a sentence, and nothing is read in.
 
-Checks with thousands of mutations: ``make soak ONLY=archives``.
+Checks with thousands of mutations, and with a bomb: ``make soak ONLY=archives,bomb``, a few of
+which ``tests/benchmarks/test_soak.py`` runs.
 """
 
-import io
 import json
-import random
-import subprocess
-import sys
 import zipfile
-from hashlib import sha256
 
-import numpy as np
 import pytest
-from learned_memory import corpus
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPathError, Feedback, InvalidInputError, StoreError
+from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import SchemaVersionError
 
-ODD = [
-    *(None, -1, 2**31, 2**63, 2**70, 1.5, float("nan"), float("inf"), True, [], {}, {"a": 1}),
-    *("x", "", "\ud83d", "\x00", "../../x", "'; DROP TABLE crabpath_nodes;--", "a" * 3000),
-]
 
-
-@pytest.fixture(params=["whole", "mind"])
-def refused(request, targets, sound, tmp_path):
-    """Tries an archive of each kind, and says what it is refused with."""
-    memory = targets[request.param]
-    path = tmp_path / "archive"
-
-    def _refused(spoil):
-        spoil(path, dict(sound[request.param]))
-        before = memory.info()
-        with pytest.raises(CrabPathError) as raised:
-            memory.transfer.import_archive(path)
-        assert "\n" not in str(raised.value)
-        assert memory.info() == before
-        assert not memory.store.catalog.has_unfinished_ingest()
-        return raised
-
-    return _refused
-
-
-def one_byte(path, held):
-    """One byte of a member is another one."""
-    with zipfile.ZipFile(path, "w") as file:
+def write(path, held, compression=zipfile.ZIP_STORED):
+    """Write members as an archive."""
+    with zipfile.ZipFile(path, "w", compression) as file:
         for name, data in held.items():
             file.writestr(name, data)
-        place = file.getinfo("nodes.npy" if "nodes.npy" in held else "manifest.json").header_offset
-    data = bytearray(path.read_bytes())
-    data[place + 200] ^= 1
-    path.write_bytes(bytes(data))
+
+
+def flip_bit(compression):
+    """One bit of a member is another one."""
+
+    def spoil(path, held):
+        write(path, held, compression)
+        with zipfile.ZipFile(path) as file:
+            start = file.getinfo("nodes.jsonl").header_offset
+        data = bytearray(path.read_bytes())
+        data[start + 100] ^= 1
+        path.write_bytes(bytes(data))
+
+    return spoil
 
 
 def cut_off(path, held):
     """The end is missing, as after a broken transfer."""
-    one_byte(path, held)
+    write(path, held)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def of_somebody_else(path, _held):
-    """A zip file of another program."""
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("word/document.xml", "<xml/>")
-
-
-def pickled():
-    """An array that would run code when it is read."""
-    file = io.BytesIO()
-    np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    return file.getvalue()
-
-
-def with_manifest(text):
+def write_manifest(text):
     """Nothing but a manifest of these bytes."""
+    return lambda path, _: write(path, {"manifest.json": text})
 
-    def spoil(path, _held):
-        with zipfile.ZipFile(path, "w") as file:
-            file.writestr("manifest.json", text)
 
-    return spoil
+def change_manifest(**values):
+    """Other values in the manifest."""
+    return change_member("manifest.json", lambda data: json.dumps({**json.loads(data), **values}))
+
+
+def change_member(name, change):
+    """Another content of a member, or a new one."""
+    return lambda path, held: write(path, {**held, name: change(held.get(name, b""))})
+
+
+def change_row(table, change):
+    """Another first row."""
+
+    def spoil(data):
+        first, rest = data.split(b"\n", 1)
+        return json.dumps(change(json.loads(first))).encode() + b"\n" + rest
+
+    return change_member(f"{table}.jsonl", spoil)
+
+
+def without(row, column):
+    """A row that lacks a column."""
+    return {name: value for name, value in row.items() if name != column}
 
 
 NO_ARCHIVE = "is not a CrabPath archive, or is truncated"
 NO_MANIFEST = "is not a CrabPath archive: give a file"
 
 
+@pytest.mark.parametrize("kind", ["whole", "mind"])
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        pytest.param(cut_off, NO_ARCHIVE, id="cut off"),
-        pytest.param(one_byte, r"is damaged: \w+\.(npy|jsonl) c", id="one byte"),
-        pytest.param(lambda path, _: path.write_text("Dear Sir,"), NO_ARCHIVE, id="text"),
-        pytest.param(lambda path, _: path.write_bytes(b""), NO_ARCHIVE, id="empty"),
-        pytest.param(lambda path, _: None, "cannot be read .No such file", id="gone"),
-        pytest.param(lambda path, _: path.mkdir(), "cannot be read .Is a directory", id="folder"),
-        pytest.param(of_somebody_else, "it has no readable manifest.json", id="foreign"),
+        (cut_off, NO_ARCHIVE),
+        (flip_bit(zipfile.ZIP_STORED), "is damaged: nodes.jsonl cannot be read"),
+        (flip_bit(zipfile.ZIP_DEFLATED), "is damaged: .* cannot be read"),
+        (lambda path, _: path.write_text("Dear Sir,"), NO_ARCHIVE),
+        (lambda path, _: None, "cannot be read .No such file"),
+        (lambda path, _: path.mkdir(), "cannot be read .Is a directory"),
+        (lambda path, _: write(path, {"a.xml": "<xml/>"}), "it has no readable manifest.json"),
         *(
-            pytest.param(with_manifest(text), NO_MANIFEST, id=str(text[:9]))
+            (write_manifest(text), NO_MANIFEST)
             for text in (b"{", b"[" * 100_000, b'{"format": Infinity}', b"[1]", b"\xff")
         ),
-    ],
-)
-def test_files_that_are_no_archive(refused, spoil, sentence):
-    """One sentence, and the memory is as it was."""
-    raised = refused(spoil)
-    assert raised.type is InvalidInputError
-    raised.match(sentence)
-
-
-@pytest.mark.parametrize(
-    ("manifest", "error", "sentence"),
-    [
-        ({"format": "docker"}, InvalidInputError, NO_MANIFEST),
-        ({"version": 2}, SchemaVersionError, "archive version 2 .* upgrade crabpath-retrievers"),
-        ({"schema_version": 99}, SchemaVersionError, "schema version 99, .* upgrade crabpath-retr"),
+        (change_manifest(format="docker"), NO_MANIFEST),
+        (change_manifest(version=2), "archive version 2 .* upgrade crabpath-retrievers"),
+        (change_manifest(schema_version=99), "schema version 99, .* upgrade crabpath-retr"),
         *(
-            (odd, InvalidInputError, r"its manifest\.json is invalid")
+            (change_manifest(**odd), r"its manifest\.json is invalid")
             for odd in (
-                {"last": {"nodes": -5}},
-                {"last": {"nodes": 2**80}},
-                {"last": {"sqlite_master": 5}},
-                {"last": [1]},
-                {"schema_version": -1},
-                {"namespace": 5},
-                {"namespace": "\x00"},
-                {"created": "x"},
-                {"embedder": "{}"},
+                *({"last": last} for last in ({"nodes": -5}, {"nodes": 2**80}, {"usage": 5}, [1])),
+                *({"last": {"sqlite_master": 5}}, {"schema_version": -1}, {"namespace": 5}),
+                *({"namespace": "\x00"}, {"created": "x"}, {"embedder": "{}"}),
             )
         ),
-    ],
-    ids=str,
-)
-def test_manifests_that_do_not_fit(refused, write, manifest, error, sentence):
-    """Newer ones, those of other programs, and those that nobody writes."""
-    raised = refused(lambda path, held: write(path, held, **manifest))
-    assert raised.type is error
-    raised.match(sentence)
-
-
-@pytest.mark.parametrize("version", [1, 8])
-def test_archives_from_before_the_first_release(refused, write, version):
-    """They say what to do, whatever their version of the schema was called."""
-
-    def spoil(path, held):
-        said = json.loads(held["manifest.json"])
-        del said["schema_version"]
-        held["manifest.json"] = json.dumps({**said, "schema": version}).encode()
-        write(path, held)
-
-    raised = refused(spoil)
-    assert raised.type is SchemaVersionError
-    raised.match(r"add the documents to a new store$")
-
-
-def columns(change):
-    """Changes the columns that the manifest lists of a table."""
-
-    def spoil(held):
-        said = json.loads(held["manifest.json"])
-        change(said["members"])
-        held["manifest.json"] = json.dumps(said).encode()
-
-    return spoil
-
-
-def member(name, change):
-    """Changes a member."""
-    return lambda held: held.update({name: change(held.get(name, b""))})
-
-
-def first_line_again(data):
-    """A row whose key is there already."""
-    return data + data.partition(b"\n")[0] + b"\n"
-
-
-@pytest.mark.parametrize(
-    ("change", "agreeing", "sentence"),
-    [
-        (member("../../evil.jsonl", bytes), True, r"contains '../../evil.jsonl', which does not"),
-        (member("trash.jsonl", bytes), True, "contains 'trash.jsonl', which does not belong"),
-        (lambda held: held.pop("usage.jsonl"), True, "is damaged: usage.jsonl is missing"),
+        (change_member("../../evil.jsonl", bytes), r"contains '../../evil.jsonl', which does not"),
+        (change_member("trash.jsonl", bytes), "contains 'trash.jsonl', which does not belong"),
         (
-            member("overlay.jsonl", lambda data: data.replace(b"0.", b"1.")),
-            False,
-            "is damaged: overlay.jsonl was changed",
-        ),
-        (member("nodes.npy", lambda _: pickled()), True, "is damaged: nodes.npy cannot be read"),
-        (member("nodes.npy", lambda data: data[:-32]), True, "is damaged: nodes.npy cannot be"),
-        (
-            columns(lambda of: of["overlay.jsonl"]["columns"].append("secret")),
-            True,
-            "an unknown column 'secret' in overlay.jsonl",
+            lambda path, held: write(path, without(held, "usage.jsonl")),
+            "is damaged: usage.jsonl is missing",
         ),
         (
-            columns(lambda of: of["episodes.jsonl"]["columns"].remove("credit_by_user")),
-            True,
-            "lacks the column 'credit_by_user'",
+            change_row("overlay", lambda row: {**row, "secret": 1}),
+            "line 1 of overlay.jsonl in .* is not a valid row",
         ),
         (
-            member("overlay.jsonl", lambda data: data + b'{"source": 1}\n'),
-            True,
-            r"line \d+ of overlay.jsonl in .* is not a valid row",
+            change_row("episodes", lambda row: without(row, "credit_by_user")),
+            "line 1 of episodes.jsonl in .* is not a valid row",
         ),
-        (member("overlay.jsonl", first_line_again), True, "the store refused an operation"),
+        (
+            change_member("overlay.jsonl", lambda data: data + data.partition(b"\n")[0] + b"\n"),
+            "the store refused an operation",
+        ),
     ],
 )
-def test_members_that_do_not_fit(refused, write, change, agreeing, sentence):
-    """Of other places, missing, changed, or with odd rows."""
+def test_archives_that_cannot_be_read(sound, targets, tmp_path, kind, spoil, sentence):
+    """One sentence that says what is wrong, and the memory is as it was."""
+    path, memory = tmp_path / "archive", targets[kind]
+    spoil(path, sound[kind])
+    before = memory.info()
+    with pytest.raises(CrabPathError, match=sentence) as raised:
+        memory.transfer.import_archive(path)
+    others = {"upgrade": SchemaVersionError, "refused": StoreError}
+    expected = (error for word, error in others.items() if word in sentence)
+    assert raised.type is next(expected, InvalidInputError)
+    assert "\n" not in str(raised.value)
+    assert memory.info() == before
+    assert not memory.store.catalog.has_unfinished_ingest()
 
-    def spoil(path, held):
-        change(held)
-        write(path, held, agreeing=agreeing)
 
-    raised = refused(spoil)
-    assert raised.type is (StoreError if "refused" in sentence else InvalidInputError)
-    raised.match(sentence)
+def test_an_archive_without_its_namespace(sound, targets, tmp_path):
+    """Only that of a namespace has to hold one."""
+    change_member("namespaces.jsonl", lambda _: b"")(tmp_path / "archive", sound["mind"])
+    with pytest.raises(InvalidInputError, match="not contain namespace 'default': it contains no"):
+        targets["mind"].transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize(
@@ -239,23 +162,23 @@ def test_members_that_do_not_fit(refused, write, change, agreeing, sentence):
         ("episodes", "id", ""),
         ("nodes", "terms", "YQ=="),
         ("nodes", "embedding", 5),
+        ("nodes", "embedding", "YQ=="),
         ("usage", "wins", -9.0),
         ("snapshots", "content", "eJwDAAAAAAE="),
         ("meta", "name", "schema_version"),
+        ("meta", "value", '{"model": "another", "dimension": 0, "probe": ""}'),
     ],
 )
-def test_values_that_nobody_could_read(sound, targets, write, tmp_path, table, column, value):
+def test_values_that_nobody_could_read(sound, targets, tmp_path, table, column, value):
     """The line is named, and nothing is half written."""
-    held, memory = dict(sound["whole"]), targets["whole"]
-    first, rest = held[f"{table}.jsonl"].split(b"\n", 1)
-    row = json.dumps({**json.loads(first), column: value}).encode()
-    write(tmp_path / "archive", {**held, f"{table}.jsonl": row + b"\n" + rest})
+    memory = targets["whole"]
+    change_row(table, lambda row: {**row, column: value})(tmp_path / "archive", sound["whole"])
     with pytest.raises(InvalidInputError, match=f"line 1 of {table}.jsonl in .* is not a valid"):
         memory.transfer.import_archive(tmp_path / "archive")
     assert memory.info()["nodes"] == 0
 
 
-def test_sound_ones_are_read(sound, open_memory, write, tmp_path):
+def test_sound_ones_are_read(sound, open_memory, tmp_path):
     """Written again by the helper of these tests, unchanged, they are archives."""
     write(tmp_path / "archive", sound["whole"])
     found = open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
@@ -270,86 +193,3 @@ def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
     assert result.exit_code == 2
     assert "is not a CrabPath archive" in " ".join(result.stderr.split())
     assert not there.exists()
-
-
-def mutated(held, rng):
-    """Members of which one value, also within JSON that a row holds, is odd."""
-    name = rng.choice(sorted(n for n, data in held.items() if n.endswith(".jsonl") and data))
-    rows = held[name].splitlines()
-    place = rng.randrange(len(rows))
-    row = json.loads(rows[place])
-    column = rng.choice(list(row))
-    inner = row[column]
-    if isinstance(inner, str) and inner[:1] == "{" and rng.random() < 0.8:
-        inner = json.loads(inner)
-        inner[rng.choice(list(inner) or ["x"])] = rng.choice(ODD)
-        row[column] = json.dumps(inner)
-    else:
-        row[column] = rng.choice(ODD)
-    rows[place] = json.dumps(row).encode()
-    return {**held, name: b"".join(row + b"\n" for row in rows)}
-
-
-def test_whatever_an_archive_says(sound, open_memory, location, write, tmp_path):
-    """Reading it raises nothing of others' making, and neither does what follows."""
-    rng, came, refused = random.Random(1), 0, []  # noqa: S311  no secret
-    target = open_memory(location, documents=len(corpus()))
-    for number in range(8):
-        kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
-        write(tmp_path / "archive", mutated(sound[kind], rng))
-        try:
-            target.transfer.import_archive(tmp_path / "archive", namespace="default", rename=name)
-        except CrabPathError as error:
-            refused.append(str(error))
-            assert name not in target.info()["namespaces"]
-            continue
-        came += 1
-        for snapshot in target.namespaces.snapshots(name):
-            target.namespaces.restore(snapshot.id, namespace=name)
-        answer = target.retrieve("How is the harbour?", namespace=name, k=9)
-        target.record(Feedback(answer.turn.id, 1.0, user="ann"))
-        target.maintenance.health(namespace=name)
-        target.learning.undo_all(user="eve", namespace=name)
-    assert came
-    assert refused
-    assert not any("\n" in sentence for sentence in refused)
-
-
-BOMB = 128 << 20
-MEASURE = """
-import resource, sys
-from crabpath_retrievers.transfer.archive_reader import open_archive
-from crabpath_retrievers import InvalidInputError
-from pathlib import Path
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    with open_archive(Path(sys.argv[1])) as archive:
-        list(archive.blocks(["turns"]))
-except InvalidInputError as error:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
-"""
-
-
-@pytest.mark.slow
-def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
-    """A line of 128 MiB in an archive of one: little of it is ever held."""
-    piece, total = b" " * (1 << 20), sha256()
-    for _ in range(BOMB >> 20):
-        total.update(piece)
-    said = json.loads(sound["whole"]["manifest.json"])
-    said["members"]["turns.jsonl"] |= {"size": BOMB, "sha256": total.hexdigest()}
-    path = tmp_path / "archive"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for name, data in sound["whole"].items():
-            if name not in {"turns.jsonl", "manifest.json"}:
-                file.writestr(name, data)
-        with file.open("turns.jsonl", "w") as member:
-            for _ in range(BOMB >> 20):
-                member.write(piece)
-        file.writestr("manifest.json", json.dumps(said))
-    assert path.stat().st_size < 2 << 20
-    command = [sys.executable, "-c", MEASURE, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    grown, _, sentence = told.partition(" ")
-    assert "turns.jsonl" in sentence
-    assert int(grown) * (1024 if sys.platform != "darwin" else 1) < 100 << 20

@@ -46,10 +46,8 @@ def test_export_and_import(cli):
     refused = cli("transfer", "import", "mind", "there")
     assert refused.exit_code == 2
     assert "replace it, or import it under another name" in " ".join(refused.stderr.split())
-    assert (
-        read(cli("transfer", "import", "mind", "there", "--as", "guest", "--json"))["namespace"]
-        == "guest"
-    )
+    guest = read(cli("transfer", "import", "mind", "there", "--as", "guest", "--json"))
+    assert guest["namespace"] == "guest"
     assert cli("transfer", "import", "all", "there", "-n", "default", "--replace").exit_code == 0
     with CrabPath.open("few", embeddings=EMBEDDINGS) as few:
         few.add_documents(corpus(10), split=False)
@@ -66,14 +64,11 @@ def test_from_an_embedded_chroma_to_a_server(cli, tmp_path):
     server = ChromaServer(tmp_path / "server")
     try:
         url = f"http://127.0.0.1:{server.port}"
-        assert read(cli("transfer", "migrate", "here", "here", "--vectors", url, "--json"))[
-            "rows"
-        ] == {"vectors": 40}
+        moved = read(cli("transfer", "migrate", "here", "here", "--vectors", url, "--json"))
+        assert moved["rows"] == {"vectors": 40}
         assert asked("here", vectors=url) == before
-        done = read(
-            cli("transfer", "migrate", "here", "there", "--vectors", f"{url}/another", "--json")
-        )
-        assert done["rows"]["nodes"] == 41
+        there = ("there", "--vectors", f"{url}/another", "--json")
+        assert read(cli("transfer", "migrate", "here", *there))["rows"]["nodes"] == 41
         assert asked("there", vectors=f"{url}/another") == before
         taken = cli("transfer", "migrate", "here", "third", "--vectors", url)
         assert taken.exit_code == 2

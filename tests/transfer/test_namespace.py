@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import sqlalchemy as sa
 import tables
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
@@ -11,43 +12,48 @@ from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, Inva
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
-BY_ID = {
-    "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
-    f"FROM {tables.overlay} w "
-    f"JOIN {tables.nodes} a ON a.key = w.source LEFT JOIN {tables.nodes} b ON b.key = w.target",
-    "pair_counts": f"SELECT a.id, b.id, w.kind, w.count FROM {tables.pair_counts} w "
-    f"JOIN {tables.nodes} a ON a.key = w.source JOIN {tables.nodes} b ON b.key = w.target",
-    "usage": f"SELECT a.id, w.wins, w.losses, w.decay FROM {tables.usage} w "
-    f"JOIN {tables.nodes} a ON a.key = w.node",
-    "transitions": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, "
-    "w.wins "
-    f"FROM {tables.transitions} w LEFT JOIN {tables.nodes} a ON a.key = w.region "
-    f"LEFT JOIN {tables.nodes} b ON b.key = w.next",
+# All numbers that a namespace has learned of nodes: columns with keys of these, and others.
+LEARNED = {
+    tables.overlay: (("source", "target"), "kind, weight, decay_at"),
+    tables.pair_counts: (("source", "target"), "kind, count"),
+    tables.usage: (("node",), "wins, losses, decay"),
+    tables.transitions: (("region", "next"), "level, action, trials, wins"),
 }
-"""All numbers that a namespace has learned of nodes, whatever their keys."""
+NAME = f"""
+coalesce((SELECT CASE WHEN owner > 0 THEN 'note' ELSE id END FROM {tables.nodes} n
+          WHERE n.key = w.%s), '')
+"""
 
 
 def numbers(memory: CrabPath, namespace: str) -> dict:
-    """What a namespace knows, by ids."""
+    """What a namespace knows by table, by ids of documents, whatever their keys."""
     memory.store.flush()
     clock = memory.store.walk.get_clock(namespace)
     found: dict = {"clock": clock[1:5]}
     with memory.store.open_reader() as connection:
-        for name, query in BY_ID.items():
-            text = f"{query} WHERE w.namespace = {clock.key}"
-            found[name] = sorted(map(tuple, connection.exec_driver_sql(text)))
+        for table, (nodes, values) in LEARNED.items():
+            names = ", ".join(NAME % node for node in nodes)
+            query = f"SELECT {names}, {values} FROM {table} w WHERE namespace = {clock.key}"
+            rows = connection.execute(sa.text(query))
+            found[table.name.removeprefix("crabpath_")] = sorted(map(tuple, rows))
     known = memory.store.learned.get_state(namespace)
     mind = NamespaceModel.from_json(known.mind, memory._services.history.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 
-def test_into_the_same_corpus(learned, mind, open_memory, location):
+def answers(memory: CrabPath, namespace: str) -> list:
+    """What is answered, with scores, whatever the id of the note."""
+    found = answered(memory, namespace)
+    return [[(i if i[0] == "d" else "note", score) for i, score in answer] for answer in found]
+
+
+def test_into_the_same_corpus(learned, taught, open_memory, location):
     """Added elsewhere, with other keys: the same numbers and results, and none for others."""
     there = open_memory(location, documents=3)
     there.forget(["d0", "d1", "d2"])
     there.add_documents(corpus(), split=False)
     cold = answered(there, "bob")
-    found = there.transfer.import_archive(mind)
+    found = there.transfer.import_archive(taught.mind)
     assert (found.namespace, found.left_out, found.missing) == ("default", {}, 0)
     assert numbers(there, "default") == numbers(learned, "default")
     if there.store.dialect == "sqlite":  # full text ranks otherwise on PostgreSQL
@@ -55,17 +61,17 @@ def test_into_the_same_corpus(learned, mind, open_memory, location):
     assert answered(there, "bob") == cold
 
 
-def test_it_goes_on_learning_alike(learned, mind, open_memory, tmp_path):
+def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
     """The same feedback afterwards, and the same one undone, come to the same numbers."""
     there = open_memory(tmp_path / "there", documents=PAGES)
-    there.transfer.import_archive(mind)
+    there.transfer.import_archive(taught.mind)
     for memory in (learned, there):
         answer = memory.retrieve(QUESTIONS[7])
         assert memory.record(Feedback(answer.turn.id, -1.0, feedback_id="last")).status == "applied"
         assert memory.undo("n6").status == "undone"
     one, two = (numbers(memory, "default") for memory in (there, learned))
     assert one == two
-    assert one["clock"][2] == 22
+    assert one["clock"][2] == 24
     old = learned.store.turns.window("default", until=time.time(), turns=5, seconds=900)[-1].turn.id
     assert there.explain(old).to_dict() == learned.explain(old).to_dict()
 
@@ -81,19 +87,19 @@ def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
         learned.transfer.export(tmp_path / "mind", namespace="default").path
     )
     assert there.learning.learn_waiting().applied == 1
-    assert there.store.walk.get_clock("default").learned == 21
+    assert there.store.walk.get_clock("default").learned == 23
 
 
-def test_documents_that_are_not_there(learned, mind, open_memory, location):
+def test_documents_that_are_not_there(learned, taught, open_memory, location):
     """What speaks of them is left out and counted; the rest is as it was."""
     there = open_memory(location, documents=PAGES // 2)
-    found = there.transfer.import_archive(mind)
+    found = there.transfer.import_archive(taught.mind)
     held = {f"d{n}" for n in range(PAGES // 2)}
     assert 0 < found.missing <= PAGES // 2
     here, then = numbers(there, "default"), numbers(learned, "default")
     # Of STOP and of everywhere there is no document.
     for table, ends in {"overlay": 2, "pair_counts": 2, "usage": 1}.items():
-        kept = [row for row in then[table] if {*row[:ends]} <= {*held, "", "n"}]
+        kept = [row for row in then[table] if {*row[:ends]} <= {*held, "", "note"}]
         assert here[table] == kept
         assert found.left_out.get(table, 0) == len(then[table]) - len(kept)
         assert found.rows[table] == len(kept)
@@ -102,19 +108,19 @@ def test_documents_that_are_not_there(learned, mind, open_memory, location):
     assert there.explain(there.store.turns.latest("default")).documents
 
 
-def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
+def test_a_namespace_that_has_learned_is_not_lost(taught, open_memory, tmp_path):
     """It is replaced when told so, and its vectors with it; another name keeps both."""
     with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
         there.add_documents(corpus(), split=False)
         teach(there, name="other", turns=3)
         before = numbers(there, "default")
         with pytest.raises(InvalidInputError, match="already: replace it, or import it under"):
-            there.transfer.import_archive(mind)
-        there.transfer.import_archive(mind, rename="guest")
+            there.transfer.import_archive(taught.mind)
+        there.transfer.import_archive(taught.mind, rename="guest")
         assert numbers(there, "default") == before
-        assert there.transfer.import_archive(mind, replace=True).namespace == "default"
-        assert renamed(there, "default") == numbers(there, "guest") != before
-        assert answered_by_text(there, "default") == answered_by_text(there, "guest")
+        assert there.transfer.import_archive(taught.mind, replace=True).namespace == "default"
+        assert numbers(there, "default") == numbers(there, "guest") != before
+        assert answers(there, "default") == answers(there, "guest")
         with pytest.raises(NotFoundError):
             there.store.turns.get("other1")
         names = {collection.name for collection in there.index._client.list_collections()}
@@ -122,18 +128,16 @@ def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
         assert names == {"crabpath", *beside}
 
 
-def test_a_copy_beside_the_original(learned, mind):
+def test_a_copy_beside_the_original(learned, taught):
     """Ids that are taken get new ones: what the copy learns and undoes is its own alone."""
-    found = learned.transfer.import_archive(mind, rename="copy")
+    found = learned.transfer.import_archive(taught.mind, rename="copy")
     assert found.left_out == {}
-    assert renamed(learned, "copy") == numbers(learned, "default")
-    assert answered_by_text(learned, "copy") == answered_by_text(learned, "default")
+    assert numbers(learned, "copy") == numbers(learned, "default")
+    assert answers(learned, "copy") == answers(learned, "default")
     before = numbers(learned, "default")
-    (again,) = {
-        feedback
-        for feedback in _of(learned, "copy", "feedback")
-        if _payload(learned, feedback) == _payload(learned, "n6")
-    }
+    (created,) = [f.created for f in learned.learning.feedback() if f.feedback_id == "n6"]
+    given = learned.learning.feedback(namespace="copy")
+    (again,) = [f.feedback_id for f in given if f.created == created]
     assert learned.undo(again).status == "undone"
     turn = learned.retrieve(QUESTIONS[3], namespace="copy").turn.id
     assert learned.record(Feedback(turn, 1.0)).status == "applied"
@@ -141,46 +145,6 @@ def test_a_copy_beside_the_original(learned, mind):
     learned.forget(namespace="copy")
     assert numbers(learned, "default") == before
     assert learned.undo("n6").status == "undone"
-
-
-def _of(memory, namespace, table):
-    query = f"SELECT id FROM crabpath_{table} WHERE namespace = '{namespace}'"
-    with memory.store.open_reader() as connection:
-        return [identity for (identity,) in connection.exec_driver_sql(query)]
-
-
-def _payload(memory, feedback):
-    kept = memory.store.learned.get_feedback(feedback)
-    turn = memory.store.turns.get(kept.feedback.turn_id)
-    return turn.query, turn.clock, kept.feedback.outcome
-
-
-def _note_of(memory, namespace):
-    owner = memory.store.walk.get_clock(namespace).key
-    query = f"SELECT id FROM {tables.nodes} WHERE owner = {owner}"
-    with memory.store.open_reader() as connection:
-        return connection.exec_driver_sql(query).scalar_one()
-
-
-def renamed(memory, namespace):
-    """The numbers of a copy, with its note under the id of the original."""
-    known, note = numbers(memory, namespace), _note_of(memory, namespace)
-    assert note != "n"
-    return {
-        name: sorted(tuple("n" if v == note else v for v in row) for row in value)
-        if isinstance(value, list)
-        else value
-        for name, value in known.items()
-    }
-
-
-def answered_by_text(memory, namespace):
-    """What is answered, with scores, by texts."""
-    answers = (
-        memory.retrieve(question, k=6, namespace=namespace, record=False)
-        for question in (*QUESTIONS[::3], "How long?")
-    )
-    return [[(d.node.content, d.score) for d in answer.documents] for answer in answers]
 
 
 def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
@@ -207,11 +171,11 @@ def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_another_embedder(mind, tmp_path):
+def test_another_embedder(taught, tmp_path):
     """Its vectors would mean something else here."""
     other = DeterministicFakeEmbedding(size=8)
     with CrabPath.open(tmp_path / "there", embeddings=other) as there:
         there.add_documents(corpus(), split=False)
         with pytest.raises(EmbeddingMismatchError):
-            there.transfer.import_archive(mind)
+            there.transfer.import_archive(taught.mind)
         assert there.info()["namespaces"] == {}

@@ -1,8 +1,8 @@
 """Change records of imports: rows of an archive, and vectors to be indexed."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
 
@@ -13,11 +13,30 @@ Block = tuple[str, list[Row]]
 """Name of a table, and some of its rows."""
 
 
+class ImportResult(NamedTuple):
+    """Result of an import.
+
+    Attributes:
+        namespace: Name of the namespace in this store; None for a whole store.
+        rows: Number of rows written, by table.
+        left_out: Number of rows not written, by table: they refer to documents that do not exist
+            in this store.
+        missing: Number of these documents.
+        before: True if the archive had been imported before, so that only its vectors remained.
+    """
+
+    namespace: str | None
+    rows: dict[str, int]
+    left_out: Mapping[str, int] = {}
+    missing: int = 0
+    before: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class FillStore(Change):
     """Write all rows of another store, with their keys; vectors are queued for the index.
 
-    Raises ``InvalidInputError`` when this store is not empty.
+    Returns an :class:`ImportResult`. Raises ``InvalidInputError`` when this store is not empty.
 
     Attributes:
         blocks: Rows of all tables; read once, within the transaction.
@@ -31,43 +50,24 @@ class FillStore(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class IdRenames:
-    """New names of an imported namespace and of its records.
+class FillNamespace(Change):
+    """Write the learned state of one namespace of another store, whose keys the rows have.
+
+    Rows that refer to a document which does not exist here are left out. Returns an
+    :class:`ImportResult`. Raises ``InvalidInputError`` when the namespace exists already.
 
     Attributes:
-        namespace: Name of the namespace in this store.
-        former: Its name in the archive.
-        turns, feedback, notes, episodes: New id by id in the archive, for ids that change.
+        namespace: Its name in this store.
+        former: Its name in the other store.
+        documents: Ids of the documents of the other store, by their keys there.
+        blocks: Rows of the tables of a namespace, each after those that it refers to; read once,
+            within the transaction.
     """
 
     namespace: str
     former: str
-    turns: Mapping[str, str] = field(default_factory=dict)
-    feedback: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    episodes: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def any(self) -> bool:
-        """Whether any name or id changes."""
-        ids = (self.turns, self.feedback, self.notes, self.episodes)
-        return self.namespace != self.former or any(ids)
-
-
-@dataclass(frozen=True, slots=True)
-class FillNamespace(Change):
-    """Write the learned state of one namespace of another store; rows refer to nodes by id.
-
-    Rows that refer to a node which does not exist here are left out. Raises ``InvalidInputError``
-    when the namespace exists already.
-
-    Attributes:
-        blocks: Rows of the tables of a namespace; read once, within the transaction.
-        renames: Names and ids that change.
-    """
-
+    documents: Mapping[int, str]
     blocks: Iterable[Block]
-    renames: IdRenames
 
 
 @dataclass(frozen=True, slots=True)

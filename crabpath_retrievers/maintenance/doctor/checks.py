@@ -142,7 +142,7 @@ def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     chunks, texts, meta = (
         store.checks.chunks(),
         store.checks.get_fulltext_keys(),
-        store.checks.meta(),
+        store.catalog.meta(),
     )
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
@@ -234,7 +234,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
         store: The store, opened for reading.
         embeddings: The embedder to use with it; None for the default one of the commands.
     """
-    meta = store.checks.meta()
+    meta = store.catalog.meta()
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
         return
     try:

@@ -91,26 +91,26 @@ def collect_measurements(
 ) -> HealthMeasurements:
     """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
-    corpus, keys = store.health.corpus(), store.health.sample(health.max_nodes)
-    nodes = store.health.describe_sample(keys, clock.key)
-    edges = store.health.edges
-    seen = len(nodes) / corpus.nodes if corpus.nodes else 1.0
+    reads = store.health
+    (chunks, tokens), keys = reads.corpus(), reads.sample(health.max_nodes)
+    nodes = reads.describe_sample(keys, clock.key)
+    seen = len(nodes) / chunks if chunks else 1.0
     learned, pairs = (
-        edges.sample_learned(clock.key, health.max_weights),
-        edges.count_pairs(clock.key, health.max_weights),
+        reads.sample_learned(clock.key, health.max_weights),
+        reads.count_pairs(clock.key, health.max_weights),
     )
-    pieces = edges.get_split_parts()
+    pieces = reads.get_split_parts()
     there = held([node.id for node in nodes]) if held and nodes else None
     return HealthMeasurements(
-        turns=store.health.turns(clock.key, health.max_turns),
-        nodes=corpus.nodes,
-        tokens=corpus.tokens,
+        turns=reads.turns(clock.key, health.max_turns),
+        nodes=chunks,
+        tokens=tokens,
         sampled=len(nodes),
         documents=len({node.document for node in nodes}),
         isolated=sum(node.isolated for node in nodes),
         missing=None if there is None else sum(node.id not in there for node in nodes),
         structure=count_edges(
-            edges.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
+            reads.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
         ),
         learned=count_edges(learned.found, clock.exponent, tiers, learned.share),
         pairs=pairs.found[0],
@@ -127,7 +127,7 @@ def _find_rejoined(
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
         pieces[joint.source]
-        for joint in store.health.edges.get_co_used(clock.key, pieces)
+        for joint in store.health.get_co_used(clock.key, pieces)
         if pieces.get(joint.target) == pieces[joint.source]
         and effective_weight(
             joint.weight, 0.0, joint.decay_at, clock.exponent, DECAY_RATES[joint.authority]

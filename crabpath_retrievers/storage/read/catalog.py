@@ -36,19 +36,6 @@ from crabpath_retrievers.storage.sql_tools import (
 )
 
 
-class _Content(NamedTuple):
-    """Columns of a node and its contents, in the order of ``_CONTENT``."""
-
-    id: str
-    document: str
-    source: str
-    content: str
-    title: str
-    position: int
-    metadata: str
-    digest: str
-
-
 class StoredChunk(NamedTuple):
     """What tells whether a document chunk changed: id, document, source, position, digest."""
 
@@ -106,17 +93,12 @@ _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
 )
-_NEWEST = CompiledSelect(
-    _INDEXED.order_by(nodes.c.key.desc()).limit(sa.bindparam("limit")).offset(0)
+KEY_BOUNDS = sa.select(
+    # Two subqueries use the index; one query with both would scan.
+    sa.select(sa.func.min(nodes.c.key)).scalar_subquery(),
+    sa.select(sa.func.max(nodes.c.key)).scalar_subquery(),
 )
-_OF_KEYS = CompiledSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
-# Two subqueries use the index; one query with both would scan.
-_ENDS = CompiledSelect(
-    sa.select(
-        sa.select(sa.func.min(nodes.c.key)).scalar_subquery(),
-        sa.select(sa.func.max(nodes.c.key)).scalar_subquery(),
-    )
-)
+"""The lowest and the highest key of a node; None without nodes."""
 
 
 class Catalog(Queries):
@@ -217,13 +199,13 @@ class Catalog(Queries):
 
     def some_chunk_ids(self, limit: int) -> list[str]:
         """Up to ``limit`` of the ids that the index must hold: the newest and a random sample."""
-        with self._store.open_reader() as connection:
-            rows = [*_NEWEST.rows(connection, {"limit": limit // 2})]
-            ((low, high),) = _ENDS.rows(connection, {})
+        with self._store.open_reader():
+            found = self._scalars(_INDEXED.order_by(nodes.c.key.desc()).limit(limit // 2))
+            ((low, high),) = self._rows(KEY_BOUNDS)
             if low is not None:
                 drawn = [random.randint(low, high) for _ in range(2 * limit)]  # noqa: S311
-                rows += _OF_KEYS.rows(connection, {"keys": drawn})
-        return list(dict.fromkeys(node for (node,) in rows))[:limit]
+                found += [node for (node,) in self._rows_in(_INDEXED, nodes.c.key, drawn)]
+        return list(dict.fromkeys(found))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """Unit vectors of nodes by id, shape ``[d]``, in half precision."""
@@ -305,5 +287,5 @@ class Catalog(Queries):
 
 def _node(row: Sequence[Any]) -> Node:
     """Decode a row of the columns ``_CONTENT`` to a node without vector."""
-    of = _Content(*row)
-    return Node(**{**of._asdict(), "metadata": json.loads(of.metadata)})
+    values = dict(zip((column.name for column in _CONTENT), row, strict=True))
+    return Node(**{**values, "metadata": json.loads(values["metadata"])})

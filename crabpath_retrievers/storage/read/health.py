@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.storage.read.catalog import KEY_BOUNDS
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
@@ -24,13 +25,15 @@ from crabpath_retrievers.storage.schema import (
     pair_counts,
     turns,
 )
-from crabpath_retrievers.storage.sql_tools import Queries, ReadableStore, split_batches
+from crabpath_retrievers.storage.sql_tools import Queries
 
 KINDS_NOT_WALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
 """Numbers of the edge kinds that retrieval does not follow; health does not count them."""
 
 _GOLDEN, _WORD = 2_654_435_761, 1 << 32  # Fibonacci hashing: consecutive keys are spread evenly
 _MAX_PARTS = 20_000
+_SEED = 0
+_MAX_DRAWS = 20  # keys drawn per wanted node, for stores with many deleted keys
 _EDGE = ("source", "target", "kind")
 
 
@@ -69,8 +72,94 @@ class CoUsedEdge(NamedTuple):
     authority: int
 
 
-class HealthEdges(Queries):
-    """Reads of edges, and of counts that may become edges."""
+class SampledChunk(NamedTuple):
+    """A sampled document chunk, and whether it has no edges."""
+
+    id: str
+    document: str
+    isolated: bool
+
+
+class TurnFacts(NamedTuple):
+    """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
+
+    fired: int
+    returned: int
+    tokens: int
+
+
+class HealthQueries(Queries):
+    """Reads for health reports; samples use a fixed seed."""
+
+    def corpus(self) -> tuple[int, int]:
+        """Number of document chunks, and of the tokens of their titles and texts."""
+        query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
+        found = {name: int(value) for name, value in self._rows(query)}
+        return found.get("nodes", 0), found.get("tokens", 0)
+
+    def sample(self, limit: int) -> list[int]:
+        """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
+        own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
+        total, _ = self.corpus()
+        with self._store.open_reader():
+            ((low, high),) = self._rows(KEY_BOUNDS)
+            if low is None or total <= limit:
+                return self._scalars(own.limit(limit))
+            drawn = _draw_keys(low, high, limit, total)
+            return [key for (key,) in self._rows_in(own, nodes.c.key, drawn)]
+
+    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
+        """The chunks with these keys, with the edges that a namespace (by key) sees."""
+        mine = overlay.c.namespace == namespace
+        walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
+        touched = sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        rows = self._rows_in(query, nodes.c.key, keys)
+        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
+
+    def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
+        """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
+        query = (
+            sa.select(turns.c.record)
+            .where(turns.c.namespace == namespace)
+            .order_by(turns.c.clock.desc())
+            .limit(limit)
+        )
+        records = [from_json(record) for record in self._scalars(query)]
+        returned = [[item["node"] for item in record["returned"]] for record in records]
+        words = self._lengths({node for of_turn in returned for node in of_turn})
+        return [
+            TurnFacts(
+                len(record["visited"]) - len(record["seeds"]),
+                len(of_turn),
+                sum(words.get(node, 0) for node in of_turn),
+            )
+            for record, of_turn in zip(records, returned, strict=True)
+        ]
+
+    def _lengths(self, ids: set[str]) -> dict[str, int]:
+        query = sa.select(nodes.c.id, contents.c.length).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
+
+    def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
+        """The latest ``limit`` reports of a namespace, oldest first."""
+        query = (
+            sa.select(health_reports.c.report)
+            .join(namespaces, namespaces.c.key == health_reports.c.namespace)
+            .where(namespaces.c.name == namespace)
+            .order_by(health_reports.c.sequence.desc())
+            .limit(limit)
+        )
+        return [json.loads(report) for report in self._scalars(query)][::-1]
 
     def count_structural(self, keys: Sequence[int], namespace: int) -> list[EdgeGroup]:
         """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
@@ -168,125 +257,6 @@ def _sample_condition(
         return 1.0, sa.true()
     share = limit / total
     return share, (table.c.source * _GOLDEN) % _WORD < int(share * _WORD)
-
-
-_SEED = 0
-_MAX_DRAWS = 20  # keys drawn per wanted node, for stores with many deleted keys
-
-
-class CorpusSize(NamedTuple):
-    """Number of document chunks, and of the tokens of their titles and texts."""
-
-    nodes: int
-    tokens: int
-
-
-class SampledChunk(NamedTuple):
-    """A sampled document chunk, and whether it has no edges."""
-
-    id: str
-    document: str
-    isolated: bool
-
-
-class TurnFacts(NamedTuple):
-    """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
-
-    fired: int
-    returned: int
-    tokens: int
-
-
-class HealthQueries(Queries):
-    """Reads for health reports; samples use a fixed seed.
-
-    Attributes:
-        edges: Reads of edges, and of counts that may become edges.
-    """
-
-    def __init__(self, store: ReadableStore) -> None:
-        """Read from ``store``."""
-        super().__init__(store)
-        self.edges = HealthEdges(store)
-
-    def corpus(self) -> CorpusSize:
-        """Size of the corpus, without notes."""
-        query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
-        found = {name: int(value) for name, value in self._rows(query)}
-        return CorpusSize(found.get("nodes", 0), found.get("tokens", 0))
-
-    def sample(self, limit: int) -> list[int]:
-        """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
-        own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
-        total = self.corpus().nodes
-        # Two subqueries use the index; one query with both would scan.
-        ends = (sa.func.min(nodes.c.key), sa.func.max(nodes.c.key))
-        bounds = sa.select(*(sa.select(end).scalar_subquery() for end in ends))
-        with self._store.open_reader() as connection:
-            low, high = connection.execute(bounds).one()
-            if low is None or total <= limit:
-                return list(connection.scalars(own.limit(limit)))
-            drawn = _draw_keys(low, high, limit, total)
-            found = [
-                connection.scalars(own.where(nodes.c.key.in_(part))).all()
-                for part in split_batches(drawn)
-            ]
-        return [key for part in found for key in part]
-
-    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
-        """The chunks with these keys, with the edges that a namespace (by key) sees."""
-        mine = overlay.c.namespace == namespace
-        walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
-        touched = sa.or_(
-            sa.exists().where(edges.c.source == nodes.c.key),
-            sa.exists().where(edges.c.target == nodes.c.key),
-            sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
-            sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
-        )
-        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
-            contents, contents.c.node == nodes.c.key
-        )
-        rows = self._rows_in(query, nodes.c.key, keys)
-        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
-
-    def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
-        """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
-        query = (
-            sa.select(turns.c.record)
-            .where(turns.c.namespace == namespace)
-            .order_by(turns.c.clock.desc())
-            .limit(limit)
-        )
-        with self._store.open_reader() as connection:
-            records = [from_json(record) for record in connection.scalars(query)]
-        returned = [[item["node"] for item in record["returned"]] for record in records]
-        words = self._lengths({node for of_turn in returned for node in of_turn})
-        return [
-            TurnFacts(
-                len(record["visited"]) - len(record["seeds"]),
-                len(of_turn),
-                sum(words.get(node, 0) for node in of_turn),
-            )
-            for record, of_turn in zip(records, returned, strict=True)
-        ]
-
-    def _lengths(self, ids: set[str]) -> dict[str, int]:
-        query = sa.select(nodes.c.id, contents.c.length).join(
-            contents, contents.c.node == nodes.c.key
-        )
-        return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
-
-    def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
-        """The latest ``limit`` reports of a namespace, oldest first."""
-        query = (
-            sa.select(health_reports.c.report)
-            .join(namespaces, namespaces.c.key == health_reports.c.namespace)
-            .where(namespaces.c.name == namespace)
-            .order_by(health_reports.c.sequence.desc())
-            .limit(limit)
-        )
-        with self._store.open_reader() as connection:
-            return [json.loads(report) for report in connection.scalars(query)][::-1]
 
 
 def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:

@@ -12,7 +12,6 @@ from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.schema import (
-    consumed_turns,
     feedback,
     feedback_effects,
     namespaces,
@@ -171,12 +170,6 @@ class HistoryQueries(Queries):
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
         return self._scalars(query)
-
-    def find_consumer(self, turn_id: str) -> str | None:
-        """Id of the feedback that consumed a turn; None while there is none."""
-        query = sa.select(consumed_turns.c.feedback).where(consumed_turns.c.turn == turn_id)
-        found: str | None = self._scalar(query)
-        return found
 
     def get_effects(self, feedback_id: str) -> StoredEffects | None:
         """The effects of feedback; None when none are stored."""

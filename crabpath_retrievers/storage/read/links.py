@@ -84,10 +84,10 @@ _JSON_ROWS = {
 
 
 @cache
-def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> CompiledSelect:
-    """Build a select of columns by the values of one column."""
+def _build_lookup(by: sa.Column[Any], of: sa.Column[Any]) -> CompiledSelect:
+    """Build a select of two columns by the values of the first."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
-    return CompiledSelect(sa.select(*select).where(column.in_(wanted)))
+    return CompiledSelect(sa.select(by, of).where(by.in_(wanted)))
 
 
 class LinkQueries(Queries):
@@ -98,11 +98,6 @@ class LinkQueries(Queries):
         super().__init__(store)
         self._fulltext = fulltext
 
-    def _find(
-        self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
-    ) -> Iterator[tuple[Any, ...]]:
-        yield from self._lookup(_build_lookup(column, select), values)
-
     def _lookup(
         self, statement: CompiledSelect, values: Sequence[object]
     ) -> Iterator[tuple[Any, ...]]:
@@ -110,13 +105,19 @@ class LinkQueries(Queries):
             for part in split_batches(values):
                 yield from statement.rows(connection, {"values": part})
 
+    def _group(
+        self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
+    ) -> dict[Any, list[Any]]:
+        """Values of a column by those of another one; values that do not occur are left out."""
+        return _group_by_key(self._lookup(_build_lookup(by, of), values))
+
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
         """The nodes with these keys."""
         return [LinkNode(*row) for row in self._lookup(_NODES, keys)]
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the nodes with these names, by name; unknown names are left out."""
-        return _group_by_key(self._find(names.c.name, candidates, names.c.name, names.c.node))
+        """Keys of the nodes with these names, by name."""
+        return self._group(names.c.name, names.c.node, candidates)
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
         """The first stored name that is a text, or begins with it and another word, by text.
@@ -131,7 +132,7 @@ class LinkQueries(Queries):
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
-        return _group_by_key(self._find(names.c.node, keys, names.c.node, names.c.name))
+        return self._group(names.c.node, names.c.name, keys)
 
     def find_phrases(
         self, phrases: Iterable[tuple[str, ...]], limit: int
@@ -142,30 +143,23 @@ class LinkQueries(Queries):
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""
-        return dict(self._find(terms.c.term, words, terms.c.term, terms.c.frequency))
+        return dict(self._lookup(_build_lookup(terms.c.term, terms.c.frequency), words))
 
     def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes that link targets lead to, by target."""
-        return _group_by_key(
-            self._find(addresses.c.address, targets, addresses.c.address, addresses.c.node)
-        )
+        return self._group(addresses.c.address, addresses.c.node, targets)
 
     def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Link targets that lead to these nodes, by key."""
-        return _group_by_key(
-            self._find(addresses.c.node, keys, addresses.c.node, addresses.c.address)
-        )
+        return self._group(addresses.c.node, addresses.c.address, keys)
 
     def find_referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes whose text contains link targets, by target."""
-        return _group_by_key(
-            self._find(references.c.address, targets, references.c.address, references.c.node)
-        )
+        return self._group(references.c.address, references.c.node, targets)
 
     def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Link targets in the text of these nodes, by key."""
-        rows = self._find(references.c.node, keys, references.c.node, references.c.address)
-        return _group_by_key(rows)
+        return self._group(references.c.node, references.c.address, keys)
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the chunks of each source in order of the text.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -69,46 +69,6 @@ class AutoNote(NamedTuple):
     strongest: float
 
 
-class IsolatedNode(NamedTuple):
-    """A node without structural edges, with its unit vector, shape ``[d]``."""
-
-    key: int
-    vector: Vector
-
-
-class DocumentText(NamedTuple):
-    """The text of a node; its metadata as JSON."""
-
-    key: int
-    title: str
-    content: str
-    metadata: str
-
-
-class MergeCandidate(NamedTuple):
-    """A node that may be a near-duplicate of another one.
-
-    Attributes:
-        key: Key of the node; older nodes have smaller keys.
-        authority: Number of its authority.
-        uses: Turns that used it, summed over all namespaces.
-        vector: Unit vector, shape ``[d]``.
-    """
-
-    key: int
-    authority: int
-    uses: float
-    vector: Vector
-
-
-class LongDocument(NamedTuple):
-    """A document with a long text."""
-
-    key: int
-    id: str
-    content: str
-
-
 class MaintenanceQueries(Queries):
     """Reads of maintenance."""
 
@@ -158,15 +118,15 @@ class MaintenanceQueries(Queries):
         )
         return [AutoNote(*row) for row in self._rows(query)]
 
-    def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
-        """Yield visible nodes without structural edges in blocks of ``size``."""
+    def iterate_isolated(self, size: int) -> Iterator[list[tuple[int, Vector]]]:
+        """Yield keys and unit vectors of visible nodes without structural edges, in blocks."""
         none = ~sa.or_(
             sa.exists().where(edges.c.source == nodes.c.key),
             sa.exists().where(edges.c.target == nodes.c.key),
         )
         query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
         for rows in self._iterate_blocks(query, nodes.c.key, size):
-            yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
+            yield [(key, decode_vector(vector)) for key, vector in rows]
 
     def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
         """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
@@ -188,7 +148,8 @@ class MaintenanceQueries(Queries):
 
     def count_turns(self, namespace: int) -> int:
         """Number of turn records of a namespace."""
-        return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
+        query = sa.select(sa.func.count()).where(turns.c.namespace == namespace)
+        return int(self._scalar(query))
 
     def has_run(self, run: str) -> bool:
         """Whether the journal has rows of the maintenance run with this id."""
@@ -197,7 +158,4 @@ class MaintenanceQueries(Queries):
 
     def count_journal_rows(self) -> int:
         """Number of rows of the journal."""
-        return self._count(sa.select(sa.func.count()).select_from(journal))
-
-    def _count(self, query: sa.Select[Any]) -> int:
-        return int(self._scalar(query) or 0)
+        return int(self._scalar(sa.select(sa.func.count()).select_from(journal)))

@@ -12,7 +12,6 @@ from crabpath_retrievers.storage.sql_tools import (
     Queries,
     decode_rows,
     decode_vector,
-    split_batches,
 )
 
 
@@ -111,39 +110,25 @@ class NoteQueries(Queries):
     def get_unindexed(self) -> list[NoteVector]:
         """Notes that are queued for the index."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
-        with self._store.open_reader() as connection:
-            return list(decode_rows("a note", connection.execute(query), _decode_note))
+        return decode_rows("a note", self._rows(query), _decode_note)
 
     def ids(self, namespace: int) -> set[str]:
         """Ids of all notes of a namespace."""
         query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
-        with self._store.open_reader() as connection:
-            return set(connection.scalars(query))
+        return set(self._scalars(query))
 
     def get_facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """Facts of those of the ids that belong to notes, of any namespace."""
         n = notes.c
-        columns = (
-            n.created_turn,
-            n.last_turn,
-            n.uses,
-            n.query,
-            n.turn,
-            n.feedback,
-            contents.c.digest,
-        )
+        columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
+            .add_columns(contents.c.digest)
             .select_from(_JOINED)
             .join(contents, contents.c.node == nodes.c.key)
             .join(namespaces, namespaces.c.key == n.namespace)
         )
-        found: list[NoteFacts] = []
-        with self._store.open_reader() as connection:
-            for part in split_batches(ids):
-                rows = connection.execute(query.where(nodes.c.id.in_(part)))
-                found += [NoteFacts(*row) for row in rows]
-        return found
+        return [NoteFacts(*row) for row in self._rows_in(query, nodes.c.id, ids)]
 
 
 def _decode_note(row: Sequence[Any]) -> NoteVector:

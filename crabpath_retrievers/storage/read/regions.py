@@ -1,7 +1,7 @@
 """Reads of the region MDP: hubs, nodes for the assignment to regions, transition counts."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -11,17 +11,7 @@ from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transiti
 from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vector
 
 _BLOCK = 4096
-_STEP = (
-    transitions.c.level,
-    transitions.c.region,
-    transitions.c.task,
-    transitions.c.action,
-    transitions.c.next,
-    transitions.c.trials,
-    transitions.c.wins,
-    transitions.c.ends,
-    transitions.c.end_wins,
-)
+_STEP = [transitions.c[name] for name in TransitionCount._fields]
 _STEPS = CompiledSelect(
     sa.select(*_STEP).where(
         transitions.c.namespace == sa.bindparam("namespace"),
@@ -29,6 +19,9 @@ _STEPS = CompiledSelect(
         transitions.c.region.in_(sa.bindparam("regions", expanding=True)),
     )
 )
+
+
+_NODE = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
 
 
 class NodeVector(NamedTuple):
@@ -46,14 +39,12 @@ class RegionQueries(Queries):
     def version(self) -> int:
         """Version of the set of hubs; 0 in a corpus without any."""
         query = sa.select(meta.c.value).where(meta.c.name == "hubs")
-        with self._store.open_reader() as connection:
-            return int(connection.scalar(query) or 0)
+        return int(self._scalar(query) or 0)
 
     def sizes(self) -> dict[int, int]:
         """Number of hubs by level, from level 1 to the highest."""
         query = sa.select(nodes.c.level, sa.func.count()).where(nodes.c.level > 0)
-        with self._store.open_reader() as connection:
-            exact = {level: n for level, n in connection.execute(query.group_by(nodes.c.level))}
+        exact = {level: n for level, n in self._rows(query.group_by(nodes.c.level))}
         top = max(exact, default=0)
         return {
             level: sum(n for other, n in exact.items() if other >= level)
@@ -62,21 +53,13 @@ class RegionQueries(Queries):
 
     def hubs(self, level: int) -> list[NodeVector]:
         """The hubs of a level, in order of their keys."""
-        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
-        query = query.where(nodes.c.level >= level).order_by(nodes.c.key)
-        rows = self._rows(query)
-        return [
-            NodeVector(key, name, title, decode_vector(vector)) for key, name, title, vector in rows
-        ]
+        query = _NODE.where(nodes.c.level >= level).order_by(nodes.c.key)
+        return _decode_nodes(self._rows(query))
 
     def iterate_nodes(self) -> Iterator[list[NodeVector]]:
         """Yield all visible nodes except notes in blocks, in order of their keys."""
-        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
-        for rows in self._iterate_blocks(query.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
-            yield [
-                NodeVector(key, name, title, decode_vector(vector))
-                for key, name, title, vector in rows
-            ]
+        for rows in self._iterate_blocks(_NODE.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
+            yield _decode_nodes(rows)
 
     def get_transitions(
         self, namespace: int, places: Sequence[tuple[int, int]]
@@ -100,3 +83,7 @@ class RegionQueries(Queries):
             .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
         )
         return [TransitionCount(*row) for row in self._rows(query)]
+
+
+def _decode_nodes(rows: Sequence[Any]) -> list[NodeVector]:
+    return [NodeVector(key, name, title, decode_vector(data)) for key, name, title, data in rows]

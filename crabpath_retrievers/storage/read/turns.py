@@ -1,6 +1,5 @@
-"""Reads of turn records, of the journal, and of A/B trials."""
+"""Reads of turn records, and of A/B trials."""
 
-import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +21,6 @@ from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
     feedback,
-    journal,
     meta,
     namespaces,
     nodes,
@@ -107,7 +105,7 @@ _WINDOW = _window()
 
 
 class TurnLog(Queries):
-    """Reads of turn records and of the journal."""
+    """Reads of turn records."""
 
     def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
@@ -138,11 +136,11 @@ class TurnLog(Queries):
             namespace: Name of the namespace to search; None for all.
         """
         self._store.flush()
-        select, parameters = _FIND, {"asked": turn_id}
-        if namespace is not None:
-            select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
-        found = self._decode(self._run(select, **parameters))
-        return found[0] if found else None
+        if namespace is None:
+            rows = self._run(_FIND, asked=turn_id)
+        else:
+            rows = self._run(_FIND_IN, asked=turn_id, namespace=namespace)
+        return next(iter(self._decode(rows)), None)
 
     def window(
         self,
@@ -176,30 +174,10 @@ class TurnLog(Queries):
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
         self._store.flush()
-        with self._store.open_reader() as connection:
-            return connection.scalar(
-                sa.select(turns.c.id)
-                .join(namespaces, namespaces.c.key == turns.c.namespace)
-                .where(namespaces.c.name == namespace)
-                .order_by(turns.c.clock.desc())
-                .limit(1)
-            )
-
-    def journal(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The last rows of the journal, newest first."""
-        self._store.flush()
-        with self._store.open_reader() as connection:
-            rows = connection.execute(
-                sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
-            ).mappings()
-            return [
-                {
-                    **row,
-                    "payload": json.loads(row["payload"]),
-                    "inverse": None if row["inverse"] is None else json.loads(row["inverse"]),
-                }
-                for row in rows
-            ]
+        query = sa.select(turns.c.id).join(namespaces, namespaces.c.key == turns.c.namespace)
+        query = query.where(namespaces.c.name == namespace).order_by(turns.c.clock.desc())
+        found: str | None = self._scalar(query.limit(1))
+        return found
 
 
 def _decode_turn(row: Sequence[Any]) -> StoredTurn:

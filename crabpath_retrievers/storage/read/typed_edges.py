@@ -152,19 +152,6 @@ def _build_select(direction: Direction) -> CompiledSelect:
 
 
 _EDGES = {"out": _build_select("out"), "in": _build_select("in")}
-_LEARNED_OF_KIND = sa.select(
-    overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at
-)
-_LATEST_EPISODES = CompiledSelect(
-    sa.select(episodes.c.clock, episodes.c.documents)
-    .where(
-        episodes.c.namespace == sa.bindparam("namespace"),
-        episodes.c.clock >= sa.bindparam("first", type_=sa.BigInteger),
-    )
-    .order_by(episodes.c.clock.desc())
-    .limit(sa.bindparam("most", type_=sa.Integer))
-    .offset(0)
-)
 
 
 class TypedQueries(Queries):
@@ -277,14 +264,13 @@ class TypedQueries(Queries):
 
         Ignores authority. Only for kinds with few edges, which users or maintenance set.
         """
-        query = _LEARNED_OF_KIND.where(
-            overlay.c.namespace == clock.key, overlay.c.kind == kind.value
-        )
-        with self._store.open_reader() as connection:
-            return {
-                (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
-                for source, target, weight, mark in connection.execute(query)
-            }
+        o = overlay.c
+        query = sa.select(o.source, o.target, o.weight, o.decay_at)
+        rows = self._rows(query.where(o.namespace == clock.key, o.kind == kind.value))
+        return {
+            (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
+            for source, target, weight, mark in rows
+        }
 
     def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:
         """Episodes changed in the last turns, latest first: turn number, credit by node id.
@@ -293,8 +279,9 @@ class TypedQueries(Queries):
             clock: Clock of the namespace.
             turns: Length of the window in turns, and limit of the result.
         """
-        parameters = {"namespace": clock.key, "first": clock.turn - turns, "most": turns}
-        rows = self._run(_LATEST_EPISODES, **parameters)
+        own = (episodes.c.namespace == clock.key, episodes.c.clock >= clock.turn - turns)
+        query = sa.select(episodes.c.clock, episodes.c.documents).where(*own)
+        rows = self._rows(query.order_by(episodes.c.clock.desc()).limit(turns))
         return [(number, json.loads(documents)) for number, documents in rows]
 
     def get_recent_usage(self, clock: Clock, turns: int) -> list[tuple[int, str, float]]:
@@ -322,10 +309,9 @@ class TypedQueries(Queries):
             .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
             .order_by(of_feedback.c.clock)
         )
-        with self._store.open_reader():
-            rows = self._rows(query)
-            used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
-            named = self._get_sources({key for _, key, *_ in used})
+        rows = self._rows(query)
+        used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
+        named = self._get_sources({key for _, key, *_ in used})
         return [
             (number, named[key], won - decay)
             for number, key, won, _, decay in used

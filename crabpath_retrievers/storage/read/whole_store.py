@@ -15,18 +15,7 @@ from crabpath_retrievers.storage.registry import (
     TABLES,
     find_own_rows,
 )
-from crabpath_retrievers.storage.schema import (
-    contents,
-    edges,
-    episodes,
-    feedback,
-    meta,
-    metadata,
-    namespaces,
-    nodes,
-    notes,
-    staging,
-)
+from crabpath_retrievers.storage.schema import contents, edges, feedback, namespaces, nodes, staging
 from crabpath_retrievers.storage.sql_tools import Queries, select_in
 
 _AT_ONCE = 1000  # rows in memory
@@ -170,7 +159,7 @@ class Checks(Queries):
 
     def find_missing_tables(self) -> list[str]:
         """Names of tables of this schema version that the store lacks."""
-        wanted = {*metadata.tables, "crabpath_fulltext"}
+        wanted = {*s.metadata.tables, "crabpath_fulltext"}
         with self._store.open_reader() as connection:
             return sorted(wanted - set(sa.inspect(connection).get_table_names()))
 
@@ -221,10 +210,6 @@ class Checks(Queries):
             found.setdefault(operation, set()).add(name)
         return found
 
-    def meta(self) -> dict[str, str]:
-        """Metadata of the store by name."""
-        return {name: value for name, value in self._rows(sa.select(meta))}
-
     def get_frozen_namespaces(self) -> list[str]:
         """Names of the frozen namespaces."""
         query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
@@ -246,13 +231,13 @@ class Checks(Queries):
             waiting: Whether to include ids that are still queued for the index.
         """
         least = 0 if waiting else 1
-        of_episodes = sa.select(episodes.c.namespace, episodes.c.id).where(
-            episodes.c.indexed >= least
+        of_episodes = sa.select(s.episodes.c.namespace, s.episodes.c.id).where(
+            s.episodes.c.indexed >= least
         )
         of_notes = (
-            sa.select(notes.c.namespace, nodes.c.id)
-            .join(nodes, nodes.c.key == notes.c.node)
-            .where(notes.c.indexed >= least)
+            sa.select(s.notes.c.namespace, nodes.c.id)
+            .join(nodes, nodes.c.key == s.notes.c.node)
+            .where(s.notes.c.indexed >= least)
         )
         found: dict[str, set[str]] = {}
         for kind, query in (("episodes", of_episodes), ("notes", of_notes)):

@@ -56,7 +56,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     maintenance.SetKnobs: maintaining.set_knobs,
     maintenance.RecordHealth: maintaining.record_health,
     archive.FillStore: imports.import_store,
-    archive.FillNamespace: imports.import_rows,
+    archive.FillNamespace: imports.import_namespace,
     archive.QueueReindex: nodes.queue_reindex,
 }
 

@@ -9,10 +9,9 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import history as h
-from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
-from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
+    COUNTERS,
     KEYED_BY_NAMESPACE,
     NODE_COLUMNS,
     NOTE_TABLES,
@@ -20,18 +19,16 @@ from crabpath_retrievers.storage.registry import (
     TABLES,
 )
 from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys
-from crabpath_retrievers.storage.write.learned import (
-    add_pair_counts,
-    add_transitions,
-    add_usage,
-    keep_episode,
-    require_unchanged,
-)
+from crabpath_retrievers.storage.write.learned import keep_episode, require_unchanged
 from crabpath_retrievers.storage.write.notes import restore_notes, undo_notes
-from crabpath_retrievers.storage.write.snapshots import (
+from crabpath_retrievers.storage.write.rows import (
+    NodeCollector,
     SnapshotRows,
+    add_counts,
     decode_snapshot,
+    insert_rows,
     read_snapshot,
+    translate_rows,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
@@ -58,13 +55,12 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
     _update_namespace(tx, space.key, exponent=exponent, model=change.mind)
     record = json.loads(effects.record)
-    _undo_usage(tx, name, record["usage"])
-    _undo_transitions(tx, name, record["transitions"])
-    _undo_pair_counts(tx, name, record["pair_counts"])
+    for table in COUNTERS:
+        _subtract_counts(tx, space.key, table, record[table])
     for episode in record["episodes"]:
         _undo_episode(tx, name, episode, last=last)
-    for table in (s.feedback_effects, s.consumed_turns):
-        tx.delete(table, table.c.feedback == cause)
+    tx.delete(s.feedback_effects, s.feedback_effects.c.feedback == cause)
+    tx.delete(s.consumed_turns, s.consumed_turns.c.feedback == cause)
     own = (s.feedback.c.id == cause, s.feedback.c.status == "applied")
     done = tx.update(s.feedback, *own, status="undone", note=change.note)
     require_unchanged(done == 1, cause)
@@ -84,25 +80,21 @@ def _update_namespace(tx: Transaction, namespace: int, **values: Any) -> None:
     tx.update(s.namespaces, s.namespaces.c.key == namespace, **values)
 
 
-def _undo_usage(tx: Transaction, name: str, uses: list[Sequence[float]]) -> None:
-    alive = find_existing_keys(tx.connection, {int(use[0]) for use in uses})
-    negated = [(int(node), *(-n for n in counts)) for node, *counts in uses if node in alive]
-    add_usage(tx, c.AddUsage(name, tuple(negated)))  # type: ignore[arg-type]
-
-
-def _undo_transitions(tx: Transaction, name: str, steps: list[Sequence[Any]]) -> None:
-    found = [TransitionCount(*step) for step in steps]
-    alive = find_existing_keys(tx.connection, {step.region for step in found}) | {0}
-    negated = [TransitionCount(*step.place, *(-n for n in step.counts)) for step in found]
-    kept = tuple(step for step in negated if step.region in alive)
-    add_transitions(tx, AddTransitions(name, kept))
-
-
-def _undo_pair_counts(tx: Transaction, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
-    alive = find_existing_keys(tx.connection, {node for a, b, *_ in pairs for node in (a, b)})
-    negated = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
-    # Counts that the feedback had lowered rise again, so a row may have to be created.
-    add_pair_counts(tx, c.AddPairCounts(name, tuple(negated)))
+def _subtract_counts(
+    tx: Transaction, namespace: int, table: str, counts: Sequence[Sequence[Any]]
+) -> None:
+    """Subtract from the counters of nodes that still exist; counts that were lowered rise again."""
+    names = [column.name for column in TABLES[table].c if column.name != "namespace"]
+    rows = [dict(zip(names, count, strict=True)) for count in counts]
+    nodes = NODE_COLUMNS[table]
+    asked = {row[column] for row in rows for column in nodes}
+    alive = find_existing_keys(tx.connection, asked) | {0}
+    negated = [
+        {**row, **{name: -row[name] for name in COUNTERS[table]}}
+        for row in rows
+        if all(row[column] in alive for column in nodes)
+    ]
+    add_counts(tx, table, namespace, negated)
 
 
 def _undo_episode(tx: Transaction, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
@@ -143,7 +135,9 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
 
 def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
     """Replace the learned state of a namespace by that of a snapshot."""
-    kept = tx.run(sa.select(s.snapshots).where(s.snapshots.c.id == change.id)).one_or_none()
+    query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
+    query = query.join(s.namespaces, s.namespaces.c.key == s.snapshots.c.namespace)
+    kept = tx.run(query.where(s.snapshots.c.id == change.id)).one_or_none()
     require_unchanged(kept, change.id)
     assert kept is not None  # noqa: S101
     key, rows = kept.namespace, decode_snapshot(kept.content)
@@ -156,28 +150,24 @@ def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
         (s.feedback_effects, kept.last_feedback_effect),
     ):
         tx.delete(table, table.c.namespace == key, table.c.sequence > known)
-    _restore_learned(tx, key, rows)
+    _restore_learned(tx, key, kept.space, rows)
     insert_unattributed_changes(tx, key)
 
 
-def _restore_learned(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
+def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotRows) -> None:
     """Replace the rows of tables of learned state; those of deleted nodes are skipped."""
     learned = [
-        name
-        for name in SNAPSHOT_TABLES
-        if TABLES[name] in KEYED_BY_NAMESPACE and name not in NOTE_TABLES
+        table
+        for table in SNAPSHOT_TABLES
+        if TABLES[table] in KEYED_BY_NAMESPACE and table not in NOTE_TABLES
     ]
-    nodes = {n: NODE_COLUMNS.get(n, ()) for n in learned}
-    asked = {row[column] for n in learned for row in rows[n] for column in nodes[n]}
-    alive = find_existing_keys(tx.connection, asked) | {0}  # the target of STOP
-    for name in learned:
-        table = TABLES[name]
-        own = {"namespace": namespace, **({"indexed": 0} if "indexed" in table.c else {})}
-        tx.delete(table, table.c.namespace == namespace)
-        tx.add(
-            table,
-            [{**row, **own} for row in rows[name] if all(row[c] in alive for c in nodes[name])],
-        )
+    asked = NodeCollector()
+    for table in learned:
+        translate_rows(table, rows[table], asked)
+    keys = {key: key for key in (*find_existing_keys(tx.connection, asked), 0)}
+    for table in learned:
+        tx.delete(TABLES[table], TABLES[table].c.namespace == namespace)
+        insert_rows(tx, table, translate_rows(table, rows[table], keys), namespace, name)
 
 
 def drop_snapshot(tx: Transaction, change: h.DeleteSnapshot) -> None:

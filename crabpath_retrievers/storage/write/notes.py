@@ -24,7 +24,7 @@ from crabpath_retrievers.storage.write.nodes import (
     put_meta,
     remove_nodes,
 )
-from crabpath_retrievers.storage.write.snapshots import SnapshotRows, remove_notes_from_snapshot
+from crabpath_retrievers.storage.write.rows import SnapshotRows, remove_notes_from_snapshot
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import (
     adjust_weights,
@@ -231,7 +231,7 @@ def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
 def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
     """Restore the notes of a snapshot, and delete later ones."""
     former_ids = {node["key"]: node["id"] for node in rows["nodes"]}
-    present = tx.scalars(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace))
+    present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
     for part in split_batches(sorted(set(present) - former_ids.keys())):
         delete_notes(tx, s.notes.c.node.in_(part))
     # Ids that belong to other nodes now are not taken from them.

@@ -41,10 +41,6 @@ class Transaction:
         """The first column of the first row; None without rows."""
         return self.connection.scalar(query)
 
-    def scalars(self, query: Any) -> list[Any]:
-        """The first column of all rows."""
-        return list(self.connection.scalars(query))
-
     def dicts(self, query: Any) -> list[dict[str, Any]]:
         """All rows, as values by column name."""
         return [dict(row) for row in self.run(query).mappings()]
