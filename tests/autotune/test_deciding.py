@@ -13,7 +13,7 @@ from crabpath_retrievers.maintenance.autotune.decide import BRAKE, step_knob
 RULES = AutotuneSettings()
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)
 OTHER = Knobs(half_life=20.0, promotion_threshold=4, hebbian_rate=0.02, reflex=0.88)
-LONGER, STRONGER = ("dormant_pct", "half_life", 1), ("dormant_pct", "hebbian_rate", 1)
+LONGER, STRONGER = "dormant_pct half_life +1", "dormant_pct hebbian_rate +1"
 # The direction of each knob that makes more of what was learned.
 MORE = {"half_life": 1, "promotion_threshold": -1, "hebbian_rate": 1, "reflex": -1}
 CASES = [
@@ -87,7 +87,7 @@ def test_what_helped_is_preferred_and_what_failed_comes_last(found, past, expect
 
 
 @pytest.mark.parametrize(
-    ("past", "direction"), [({}, 1), ({("cross_file_edge_pct", "half_life", -1): (2.0, 0.0)}, -1)]
+    ("past", "direction"), [({}, 1), ({"cross_file_edge_pct half_life -1": (2.0, 0.0)}, -1)]
 )
 def test_of_two_wishes_for_one_knob_the_more_promising_wins(found, past, direction):
     """Too few fire and too much crosses: both want the half-life, in opposite directions."""

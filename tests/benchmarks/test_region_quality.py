@@ -21,14 +21,12 @@ class Directions(Embeddings):
     """Texts that end in the same word point about the same way."""
 
     def embed_query(self, text):
-        """One vector of length 1."""
         rng = np.random.default_rng(crc32(text.encode()))
         vector = 0.1 * rng.normal(size=16)
         vector[crc32(text.split()[-1].encode()) % 16] += 1.0
         return (vector / np.linalg.norm(vector)).tolist()
 
     def embed_documents(self, texts):
-        """Several."""
         return [self.embed_query(text) for text in texts]
 
 
@@ -44,13 +42,11 @@ def test_two_regions_by_hand():
 
 
 def test_regions_of_one_have_no_others():
-    """Their cosine to the mean is 1 and says nothing."""
     found = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
     assert (found["to_mean"], found["to_others"]) == (1.0, None)
 
 
 def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
-    """Where there are many vectors."""
     monkeypatch.setattr("benchmarks.region_quality._BATCHED_ABOVE", 10)
     vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     assert len(set(cluster_kmeans(vectors, 3).tolist())) == 3
@@ -75,7 +71,6 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
 
 
 def test_the_command_needs_no_experience(tmp_path):
-    """The figures are about the corpus; nothing has to be learned before."""
     with CrabPath.open(str(tmp_path), embeddings=Directions()) as memory:
         documents = [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(120)]
         memory.add_documents(documents, split=False, progress=None)
@@ -84,11 +79,3 @@ def test_the_command_needs_no_experience(tmp_path):
     figures = json.loads(result.stdout)
     assert figures["nodes"] == 120
     assert figures["hash"]["regions"] == figures["kmeans"]["regions"]
-
-
-def test_the_command_refuses_a_place_without_memory(tmp_path):
-    """One sentence, and nothing is created."""
-    result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path / "none")])
-    assert result.exit_code == 2
-    assert "there is no memory" in " ".join(result.stderr.split())
-    assert not list(tmp_path.iterdir())

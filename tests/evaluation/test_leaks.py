@@ -59,7 +59,6 @@ def rows_of(small, *, turn):
 
 
 def answers(dataset, embeddings, method="cold"):
-    """What a method returns for each question, chunk by chunk."""
     asked = embed_questions(dataset.queries, embeddings)
     return run_method(
         method, METHODS[method], prepare_questions(dataset, embeddings), asked, 10
@@ -77,7 +76,6 @@ def leaking(dataset):
 
 
 def replace_text(document, text):
-    """The document with another text."""
     return document.model_copy(update={"page_content": text})
 
 
@@ -130,7 +128,6 @@ def official(write, name):
 
 @pytest.mark.parametrize("name", ["hotpotqa", "musique", "multihoprag", "beir"])
 def test_documents_carry_no_label(write, name):
-    """Title, text and address only, from every format."""
     dataset = official(write, name)
     assert dataset.queries
     assert list(dataset.answers.values()) == [LABEL]
@@ -172,7 +169,6 @@ def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, close
 
 
 def quality(dataset, embeddings, method):
-    """Mean measures and rankings."""
     found = answers(dataset, embeddings, method)
     ranked = {q: [f.document for f in first_chunks(of)] for q, of in found.items()}
     scores = score_rankings(dataset.qrels, ranked, (5,))
@@ -181,7 +177,6 @@ def quality(dataset, embeddings, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_order_of_questions_changes_no_answer(small, cached, method):
-    """Nothing is learned from one question for the next."""
     turned = replace(
         small,
         queries=dict(reversed(small.queries.items())),

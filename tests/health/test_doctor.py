@@ -43,13 +43,6 @@ def find_only(place, check, severity, **given):
     return findings[check, severity]
 
 
-def overwrite_pages(place):
-    file = place.path / "graph.sqlite"
-    data = bytearray(file.read_bytes())
-    data[4096 * 20 : 4096 * 60] = b"\xff" * 4096 * 40
-    file.write_bytes(data)
-
-
 def interrupt_ingest(place):
     """What it left explains vectors that belong to no chunk."""
     with place.open() as memory:
@@ -189,9 +182,7 @@ def test_what_is_wrong_is_found(place, severity, break_it, expected):
 
 
 def test_sound_memories(place, tmp_path):
-    """Nothing is found, and everything was looked at; one may be empty."""
-    diagnosis = examine(place.path, embeddings=PLAIN)
-    assert (diagnosis.findings, diagnosis.broken, len(diagnosis.checked)) == ((), False, 15)
+    """One may be empty."""
     assert look(place) == {}
     CrabPath.open(tmp_path / "m", embeddings=PLAIN).close()
     assert look(tmp_path / "m") == {}
@@ -220,6 +211,7 @@ def test_where_no_memory_is(tmp_path):
     tmp_path.chmod(0o700)
     (tmp_path / "graph.sqlite").touch(0o600)
     assert "creating the memory was interrupted" in find_only(tmp_path, "place", "error").message
+    assert "no memory at" in find_only("sqlite:////nowhere/at/all.db", "place", "error").message
     with pytest.raises(ConfigurationError, match="the path is empty"):
         examine("")
 
@@ -260,12 +252,6 @@ def test_full_disk(place, monkeypatch, free, severity):
     assert f"{free / 2**20:.0f} MiB of disk space are" in find_only(place, "disk", severity).message
 
 
-def test_pages_in_the_middle_are_overwritten(place):
-    overwrite_pages(place)
-    (finding,) = look(place)
-    assert finding in {("integrity", "error"), ("schema", "error")}
-
-
 @pytest.mark.slow
 def test_a_process_that_lets_nobody_else_read(place):
     with closing(sqlite3.connect(place.path / "graph.sqlite", isolation_level=None)) as other:
@@ -277,22 +263,18 @@ def test_a_process_that_lets_nobody_else_read(place):
     assert finding.fix.startswith("end the process")
 
 
-def test_rows_of_a_node_that_is_gone(place):
-    ((key,),) = place.sql(f"SELECT key FROM {tables.nodes} WHERE id = 'd7'")
-    place.sql(f"DELETE FROM {tables.nodes} WHERE key = {key}")
+def test_rows_of_nodes_that_are_gone(place):
+    """Every table that refers to nodes is looked at, not only edges and texts."""
+    place.sql(
+        f"DELETE FROM {tables.nodes} WHERE id = 'd7'",
+        f"INSERT INTO {tables.usage} VALUES (1, 999999, 1, 0, 0)",
+        f"INSERT INTO {tables.names} VALUES ('nobody', 999999)",
+    )
     findings = examine(place.path, embeddings=PLAIN).findings
     findings = [one for one in findings if one.check == "references"]
-    named = {one.message.split()[3] for one in findings}
-    assert named >= {tables.edges.name, tables.contents.name}
+    found = (tables.edges, tables.contents, tables.usage, tables.names)
+    assert {one.message.split()[3] for one in findings} >= {table.name for table in found}
     assert all(one.severity == "error" for one in findings)
-
-
-def test_counts_and_names_of_nothing(place):
-    """Every table that refers to nodes is looked at, not only edges and texts."""
-    place.sql(f"INSERT INTO {tables.usage} VALUES (1, 999999, 1, 0, 0)")
-    place.sql(f"INSERT INTO {tables.names} VALUES ('nobody', 999999)")
-    findings = examine(place.path, embeddings=PLAIN).findings
-    assert {f.message.split()[3] for f in findings} == {tables.usage.name, tables.names.name}
 
 
 def test_vectors_that_are_missing_and_surplus(place):
@@ -357,16 +339,6 @@ def test_the_files_say_what_chroma_says(tmp_path):
     client.close()
 
 
-def test_a_queue_that_was_not_taken_over(place):
-    with closing(sqlite3.connect(place.path / "vectors" / "chroma.sqlite3")) as chroma, chroma:
-        (topic,) = chroma.execute("SELECT DISTINCT topic FROM embeddings_queue").fetchone()
-        row = "INSERT INTO embeddings_queue(operation, topic, id) VALUES"
-        chroma.execute(f"{row} (2, '{topic}', 'z'), (3, '{topic}', 'd9')")
-    findings = look(place)
-    assert findings["vectors", "error"].message.endswith(": d9")
-    assert findings["vectors", "warning"].message.endswith(": z")
-
-
 class Broken(DeterministicFakeEmbedding):
     def embed_documents(self, texts):
         msg = "no key"
@@ -386,14 +358,11 @@ def test_embedders(place, embedder, severity, message):
     assert message in find_only(place, "embedder", severity, embeddings=embedder).message
 
 
-def test_the_same_name_for_another_model(place, monkeypatch):
-    """The default model is asked, not believed by its name."""
+def test_the_default_model_is_asked_and_not_believed_by_its_name(place, monkeypatch):
     module = "crabpath_retrievers.vectors.embedder.load_default_embeddings"
     monkeypatch.setattr(module, lambda: DeterministicFakeEmbedding(size=384))
-    place.sql(
-        f"{META} value = replace(value, 'DeterministicFakeEmbedding', "
-        f"'{DEFAULT_MODEL}') WHERE name = 'embedder'"
-    )
+    renamed = f"replace(value, 'DeterministicFakeEmbedding', '{DEFAULT_MODEL}')"
+    place.sql(f"{META} value = {renamed} WHERE name = 'embedder'")
     finding = find_only(place, "embedder", "error", embeddings=None)
     assert "16 dimensions, not 384" in finding.message
 
@@ -419,12 +388,11 @@ def test_a_database_that_is_down():
     assert "secret" not in str(diagnosis.to_dict())
 
 
-def test_the_url_of_a_file(place):
-    url = f"sqlite:///{place.path / 'graph.sqlite'}"
-    assert look(url, vectors=place.path / "vectors") == {}
-    assert "no memory at" in find_only("sqlite:////nowhere/at/all.db", "place", "error").message
-
-
 @pytest.mark.parametrize("url", ["mysql://localhost/x", "sqlite://", "a://://", "x://y:z"])
 def test_urls_that_cannot_be_used(url):
     assert find_only(url, "place", "error").fix == "correct the URL"
+
+
+def test_the_url_of_a_file(place):
+    url = f"sqlite:///{place.path / 'graph.sqlite'}"
+    assert look(url, vectors=place.path / "vectors") == {}

@@ -59,26 +59,23 @@ class TuneReport:
 
 @dataclass(frozen=True, slots=True)
 class Autotuner:
-    """Adjusts the knobs of the namespaces of one store."""
+    """Adjusts the knobs of the namespaces of one store.
+
+    Raises:
+        InvalidInputError: A knob does not exist, or a value is out of its limits.
+        StoreError: The stored knobs are damaged.
+        ConflictError: Another process changed the knobs meanwhile.
+    """
 
     store: GraphStore
     settings: Settings
 
     def knobs(self, namespace: str) -> Knobs:
-        """Return the current knobs of a namespace.
-
-        Raises:
-            StoreError: The stored knobs are damaged.
-        """
+        """Return the current knobs of a namespace."""
         return load_knobs(self.store.learned.get_tuning(namespace)[0], self.settings)
 
     def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
-        """Set knobs by hand, and return the id for undoing the change.
-
-        Raises:
-            InvalidInputError: A knob does not exist, or a value is out of its limits.
-            StoreError: The stored knobs are damaged.
-        """
+        """Set knobs by hand, and return the id for undoing the change."""
         known = self.store.learned.get_tuning(namespace)
         checked = self.settings.autotune.validate_knobs(values)
         knobs = load_knobs(known[0], self.settings).replace(**checked)
@@ -117,11 +114,6 @@ class Autotuner:
             dry_run: Report what would change, and change nothing.
             record: Whether to store the health report.
             run: Id of the maintenance run that this belongs to; empty for none.
-
-        Raises:
-            InvalidInputError: The knobs in the settings are out of their limits.
-            StoreError: The stored knobs are damaged.
-            ConflictError: Another process changed the knobs meanwhile.
         """
         self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.get_tuning(namespace)

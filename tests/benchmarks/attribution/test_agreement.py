@@ -7,7 +7,6 @@ from benchmarks.attribution.agreement import measure_agreement
 
 
 def means(gold, support):
-    """Mean and number of questions by measure."""
     rows = [np.array(row, dtype=bool) for row in gold]
     found = measure_agreement(rows, [np.array(row) for row in support])
     return {name: (part["mean"], part["n"]) for name, part in found.items() if "mean" in str(part)}
@@ -32,14 +31,12 @@ def test_choosing_nothing_counts_in_recall_and_f1_only():
 
 
 def test_choosing_where_no_gold_was_returned():
-    """Precision and F1 are 0; there is no recall."""
     found = means([[0, 0]], [[1.0, 0.0]])
     assert (found["precision"], found["f1"]) == ((0.0, 1), (0.0, 1))
     assert found["recall"] == (None, 0)
 
 
 def test_the_interval_holds_the_mean():
-    """95 % of the mean of forty questions."""
     rng = np.random.default_rng(0)
     gold = rng.random((40, 5)) < 0.4
     found = measure_agreement(list(gold), list(rng.random((40, 5)) * (rng.random((40, 5)) < 0.5)))

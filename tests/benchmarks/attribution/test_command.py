@@ -29,7 +29,6 @@ ARTICLE = {"title": "Leland", "body": "The film Overdrive was shot in Leland by 
 
 @pytest.fixture
 def run(cache):
-    """Runs the command."""
 
     def _run(*arguments):
         fixed = ("attribution", "--cache", str(cache))
@@ -39,7 +38,6 @@ def run(cache):
 
 
 def test_table_and_json(run, write, tmp_path):
-    """Answers lead to gold documents; kinds of answers stand apart."""
     file = tmp_path / "out" / "figures.json"
     result = run("--hotpotqa", write("train.json", [ROW, POLAR]), "--json", file)
     assert result.exit_code == 0, result.stderr
@@ -54,7 +52,6 @@ def test_table_and_json(run, write, tmp_path):
 
 
 def test_multihoprag_gold_is_of_documents(run, write):
-    """A chunk is gold when its article is."""
     evidence = [{"title": "Leland", "fact": "?"}]
     row = {"query": "Who shot Overdrive?", "answer": "Stephen King", "evidence_list": evidence}
     bodies = [{"title": t, "body": texts[0] * 30} for t, texts in OTHERS]
@@ -71,24 +68,7 @@ def test_wrong_answers_lower_the_figures(run, write):
     assert "0.000 (n=1)" in result.stdout or "none" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "there is nothing to measure: give --hotpotqa or --multihoprag"),
-        (("--hotpotqa", "none.json"), "does not exist"),
-        (("--multihoprag", __file__), "is not a folder"),
-        (("--hotpotqa", "none.json", "--json", "."), "is a directory"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
-    """Each says what to do."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert sentence in " ".join(result.stderr.split())
-
-
 def test_a_file_without_answers(run, write):
-    """There is nothing to attribute."""
     row = {key: value for key, value in ROW.items() if key != "answer"}
     result = run("--hotpotqa", write("test.json", [row]))
     assert result.exit_code == 2

@@ -1,11 +1,7 @@
 """The experiment of [CVX RFC-013]: variants differ in what they remember, and in nothing else."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
 
-from benchmarks.commands import app
 from benchmarks.learning import contamination
 from benchmarks.learning.contamination import (
     CLAIMED_ORDER,
@@ -32,7 +28,6 @@ ALL = "all experience, blind decay"
 
 @pytest.fixture(scope="module")
 def pair(small, cached):
-    """Six questions in a memory."""
     with open_paired_learners("small", small.head(6), cached, (DOCUMENTS_READ,)) as pair:
         yield pair
 
@@ -58,12 +53,10 @@ def taught(pair):
 
 
 def spoken_for(features):
-    """Whether an episode speaks for a document."""
     return features.get("episode", 0.0) > 0 or features.get("again", 0.0) > 0
 
 
 def test_who_keeps_all_experience_brings_back_what_failed(taught):
-    """The followed document is episode evidence for a similar question."""
     (followed,), found = taught(ALL, -1.0, [2])
     assert spoken_for(found[followed])
     assert not found[followed].get("passed")
@@ -83,7 +76,6 @@ def test_who_keeps_wins_alone_does_not(taught, variant):
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_a_success_is_remembered_by_all(taught, variant):
-    """What it followed speaks for itself."""
     (followed,), found = taught(variant, 1.0, [2])
     assert spoken_for(found[followed])
 
@@ -129,7 +121,6 @@ def test_all_variants_are_told_wrong_in_the_same_turns(pair):
 
 
 def test_every_variant_has_a_row_and_leaves_nothing_behind(pair):
-    """The default first; the frozen twin remembers nothing."""
     before = pair.memory.info()
     rows = list(run_contamination(pair, 0.2, 2))
     assert {row["variant"] for row in rows} == {*VARIANTS, FROZEN}
@@ -173,23 +164,3 @@ def test_the_order_of_the_three_is_judged_by_the_last_pass(means, claimed):
         CLAIMED_ORDER, key=dict(zip(CLAIMED_ORDER, means, strict=True)).get
     )
     assert check_claimed_order(rows[1:]) == []
-
-
-def test_the_command_reports_both_parts(beir_folder, cache, tmp_path):
-    """Tables, a plot, JSON; another number of orders and other shares of noise are taken."""
-    file, folder = tmp_path / "figures.json", tmp_path / "report"
-    fixed = ("learning", "--cache", cache, "--hotpotqa", beir_folder, "--limit", "3")
-    parts = ("--part", "contamination,regions", "--orders", "1", "--noise", "0,0.4")
-    result = CliRunner().invoke(
-        app, [*map(str, (*fixed, *parts, "--json", file, "--report", folder))]
-    )
-    assert result.exit_code == 0, result.stderr
-    figures = json.loads(file.read_text())
-    rows = figures["contamination"]["rows"]
-    assert len(rows) == 2 * (len(VARIANTS) + 1)
-    assert [of["noise"] for of in figures["contamination"]["ordered"]] == [0.0, 0.4]
-    assert figures["plan"]["orders"] == {"contamination": 1, "regions": 1}
-    report = (folder / "report.md").read_text()
-    for name in (*VARIANTS, FROZEN, "regions off", "## Contamination", "## Regions"):
-        assert name in report
-    assert (folder / "contamination.png").read_bytes().startswith(b"\x89PNG")

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def rows(small, cached):
-    """Five questions in two orders."""
     with open_paired_learners("small", small.head(5), cached, (2, 5)) as pair:
         before = pair.memory.info()
         found = list(run_region_ablation(pair, 2))
@@ -29,7 +28,6 @@ def rows(small, cached):
 
 
 def test_every_variant_has_a_row_of_each_kind_of_feedback(rows):
-    """The default first, as the others are compared with it."""
     assert [(r["feedback"], r["variant"]) for r in rows] == [
         (k, v) for k in FEEDBACK_USED for v in REGION_ABLATIONS
     ]
@@ -50,12 +48,8 @@ def test_few_variants_can_be_chosen(small, cached):
         ("used", REGIONS_ON),
         ("used", "regions off"),
     ]
-
-
-def test_variants_that_are_none_are_refused(tmp_path):
-    """With those that there are."""
     with pytest.raises(InvalidInputError, match="choose among regions off"):
-        LearningPlan(paths={"hotpotqa": tmp_path}, variants=("mdp off",))
+        LearningPlan(paths={"hotpotqa": "x"}, variants=("mdp off",))
 
 
 def test_each_variant_changes_one_setting():
@@ -80,7 +74,6 @@ def test_a_question_counts_with_its_mean_over_the_orders_that_have_it():
 
 @pytest.mark.parametrize(("variant", "counted"), [(REGIONS_ON, True), ("regions off", False)])
 def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
-    """So there is something to compare."""
     with open_paired_learners("small", small.head(3), cached, (5,)) as pair:
         memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
         with pair.namespace("steps") as namespace:

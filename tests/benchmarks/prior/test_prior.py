@@ -26,7 +26,6 @@ from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 
 def head(key):
-    """A node whose name nobody mentions."""
     return NodeHead(key, f"n{key}", "", 0, np.zeros(2, dtype=np.float32), b"")
 
 
@@ -53,7 +52,6 @@ def made_up(count, seed=0):
 
 
 def weights_of(ranker):
-    """Weights by feature name."""
     return dict(zip(FEATURES, ranker.weights, strict=True))
 
 
@@ -114,7 +112,6 @@ def test_weights_by_hand_rank_by_what_they_weigh():
 
 
 def test_held_out_figures_come_per_data_set():
-    """Five folds over everything, reported for each set on its own."""
     found = cross_validate(made_up(40))
     assert set(found) == {"made up"}
     assert 0 < found["made up"]["recall@5"] <= 1

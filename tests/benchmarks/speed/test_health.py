@@ -8,7 +8,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_all_figures_are_measured(tmp_path):
-    """A store is built and measured, with and without asking the vector index."""
     report = health.time_health(tmp_path / "m", nodes=2400, degree=4, learned=100, rounds=1)
     assert (report["nodes"], report["learned_weights"]) == (2400, 100)
     assert 9_500 < report["edges"] <= 9_600  # some lead to themselves

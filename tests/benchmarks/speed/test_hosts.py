@@ -10,7 +10,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_all_figures_are_measured():
-    """Each host beside the library call; calls one by one and at once."""
     data = load_sample()
     queries = dict(list(data.queries.items())[:6])
     small = Dataset("small", data.documents[:60], queries, {q: data.qrels[q] for q in queries})

@@ -10,7 +10,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_all_figures_are_measured(tmp_path, monkeypatch):
-    """Size, speed and quality come out of one run over sixty passages."""
     for name, number in {"_FEEDBACKS": 8, "_MANY_FEEDBACKS": 9, "_INGESTED": 20}.items():
         monkeypatch.setattr(table, name, number)
     data = load_sample()

@@ -17,7 +17,6 @@ def data():
 
 
 def test_a_limit_takes_the_first_questions_and_pools_their_paragraphs(data):
-    """Three own paragraphs and the shared one."""
     fewer = data.sample(3)
     assert list(fewer.queries) == ["q0", "q1", "q2"]
     assert [d.metadata["title"] for d in fewer.documents] == ["t0", "shared", "t1", "t2"]
@@ -31,9 +30,6 @@ def test_a_seed_draws_the_questions_and_draws_the_same_again(data):
     assert drawn != list(data.sample(5, seed=2).queries)
     assert drawn == sorted(drawn, key=list(data.queries).index)
 
-
-def test_a_limit_beyond_the_questions_keeps_all(data):
-    """There are twenty."""
     assert data.sample(100) == data.sample(100, seed=1) == data.sample(None) == data
 
 

@@ -19,7 +19,6 @@ ROW = {
 
 
 def texts(data):
-    """Text by document id."""
     return {document.id: document.page_content for document in data.documents}
 
 
@@ -69,7 +68,6 @@ def test_musique_gold_is_told_apart_by_place(write):
     [({"answer": "B"}, {"q": "B"}), ({"answer": 1}, {}), ({}, {}), (None, {}), ("B", {})],
 )
 def test_beir_answers_come_from_the_metadata_of_queries(write, metadata, answers):
-    """Where they stand there; anything else is no answer."""
     folder = write("corpus.jsonl", [{"_id": "d", "title": "", "text": "t"}]).parent
     write("queries.jsonl", [{"_id": "q", "text": "?", "metadata": metadata}])
     write("qrels/test.tsv", "q\td\t1\n")
@@ -91,7 +89,6 @@ def test_beir_folders_are_read_and_unjudged_queries_left_out(write, load, header
 
 
 def evidence(title, url=""):
-    """One piece of evidence."""
     return {"title": title, "url": url, "fact": f"A fact of {title}.", "author": "?"}
 
 
@@ -117,7 +114,6 @@ def test_multihoprag_gold_is_the_titles_of_the_evidence(write):
 
 
 def test_multihoprag_equal_titles_are_told_apart_by_address(write):
-    """By title alone the evidence cannot be mapped."""
     rows = [{"title": "A", "body": n, "url": f"https://x/{n}"} for n in "12"]
     data = articles(write, *rows, one=[evidence("A", "https://x/2")], two=[evidence("A")])
     assert data.qrels == {"q0": {"a1"}, "q1": {"unmapped:A"}}

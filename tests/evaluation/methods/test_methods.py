@@ -12,20 +12,17 @@ from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 @pytest.fixture(scope="module")
 def corpus(small, cached):
-    """Paragraphs of the sample."""
     return EvaluationCorpus.from_documents(small.documents, cached, split=False)
 
 
 @pytest.fixture(scope="module")
 def question(small, cached):
-    """A real one and its vector."""
     text = next(iter(small.queries.values()))
     return text, to_unit_vector(cached.embed_query(text))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_rankings_hold_each_chunk_once_and_at_most_k(corpus, question, name):
-    """To every depth, up to the whole corpus and beyond."""
     with METHODS[name](corpus) as rank:
         for depth in (1, 10, len(corpus.chunks), len(corpus.chunks) + 5):
             found = rank(*question, depth)
@@ -67,7 +64,6 @@ def test_hybrid_adds_reciprocal_ranks(cached):
 
 
 def test_long_documents_are_cut_alike_for_all(cached):
-    """Every method returns chunks of the same cut, none of them the whole text."""
     long = " ".join(f"Sentence {n} tells of apples." for n in range(200))
     corpus = of(cached, split=True, a=long, b="Pears are green.")
     cut = {chunk.content for chunk in corpus.chunks}
@@ -81,7 +77,6 @@ def test_long_documents_are_cut_alike_for_all(cached):
 
 
 def of(embeddings, *, split=False, **texts):
-    """A corpus of texts by id."""
     from langchain_core.documents import Document
 
     documents = [Document(id=name, page_content=text) for name, text in texts.items()]
