@@ -28,26 +28,18 @@ def treated_by(name, share, number):
     return {n for n in range(number) if assign_arm(name, share, n) == "treatment"}
 
 
-@pytest.mark.parametrize(
-    ("share", "off"), [(0.0, 0), (0.1, 0.01), (0.5, 0.01), (0.9, 0.01), (1.0, 0)]
-)
-def test_the_share_is_kept(share, off):
-    assert len(treated_by("walks", share, 20_000)) / 20_000 == pytest.approx(share, abs=off)
-
-
-def test_a_larger_share_keeps_whom_it_had():
+def test_shares_are_kept_and_larger_ones_keep_whom_the_smaller_had():
     """So a trial can be widened under a new decision without moving those treated."""
-    assert treated_by("walks", 0.2, 500) < treated_by("walks", 0.6, 500)
+    shares = {share: treated_by("walks", share, 20_000) for share in (0.0, 0.1, 0.5, 0.9, 1.0)}
+    sizes = [len(treated) / 20_000 for treated in shares.values()]
+    assert sizes == pytest.approx(list(shares), abs=0.01)
+    assert (sizes[0], sizes[-1]) == (0.0, 1.0)
+    assert shares[0.1] < shares[0.5] < shares[0.9]
 
 
 def test_two_trials_split_independently():
     one, two = treated_by("one", 0.5, 4000), treated_by("two", 0.5, 4000)
     assert len(one & two) / len(one) == pytest.approx(0.5, abs=0.05)
-
-
-def test_a_uuid_is_its_text():
-    session = uuid.uuid4()
-    assert hash_position("walks", session) == hash_position("walks", str(session))
 
 
 @pytest.mark.parametrize("session", ["x" * 1_000_000, "\ud800", "日本語" * 200, "a\x00b"])
@@ -60,14 +52,14 @@ def test_odd_sessions_have_a_place_and_a_label(session):
     assert "\x00" not in label
 
 
-def test_long_sessions_stay_apart():
+def test_what_names_a_session_or_an_arm():
+    session = uuid.uuid4()
+    assert hash_position("walks", session) == hash_position("walks", str(session))
     assert make_session_label("x" * 300) != make_session_label("x" * 301)
-
-
-def test_namespaces_of_the_arms():
-    assert make_arm_namespace("t", "control", "ann", fresh=False) == "ann"
-    assert make_arm_namespace("t", "treatment", "ann", fresh=False) == "ann#t"
-    assert make_arm_namespace("t", "control", "ann", fresh=True) == "ann#t:control"
+    named = partial(make_arm_namespace, "t", user="ann")
+    assert named("control", fresh=False) == "ann"
+    assert named("treatment", fresh=False) == named("treatment", fresh=True) == "ann#t"
+    assert named("control", fresh=True) == "ann#t:control"
 
 
 NO_SESSION, NO_NAME = "session_id must be a non-empty text", "the name of a trial must be"

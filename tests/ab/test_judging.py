@@ -22,13 +22,10 @@ SETTINGS = TrialSettings(directional_turns=10, decisive_turns=20, min_sessions=2
     [
         ((100, 10), (100, 12), 1.2, False),  # exactly 20 % more
         ((100, 10), (100, 13), 1.2, True),
-        ((1000, 100), (1000, 121), 1.2, True),
         ((70, 7), (50, 6), 1.2, False),  # 0.12 is 1.2 × 0.1, which floats do not know
-        ((30, 9), (10, 3), 1.1, False),
         ((100, 0), (100, 0), 1.2, False),
         ((100, 0), (100, 1), 1.2, True),
         ((100, 10), (100, 10), 1.0, False),
-        ((100, 10), (100, 9), 1.0, False),
     ],
 )
 def test_the_bound_itself_is_not_worse(control, treatment, ratio, worse):
@@ -59,28 +56,30 @@ def test_pairs_know_what_arms_alone_do_not():
     assert low < 0 < high
 
 
-@pytest.mark.parametrize("values", [([], []), ([1.0], [1.0]), ([], [1.0, 2.0]), ([1.0], [2.0, 3])])
-def test_no_interval_of_one_session(values):
-    assert estimate_interval(*values, SETTINGS, paired=False) == (None, None)
-
-
-def test_sessions_in_both_arms_are_paired():
-    both = [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}]
-    users = [{"a": "u", "b": "u"}] * 2
-    assert pair_units(both, users, 2) == ("session", [1.0, 2.0], [3.0, 4.0])
-
-
-def test_users_in_both_arms_are_paired():
-    arms = [{"a": 1.0, "b": 3.0, "c": 5.0}, {"d": 7.0, "e": 8.0}]
-    users = [{"a": "u", "b": "u", "c": "v"}, {"d": "u", "e": "v"}]
-    assert pair_units(arms, users, 2) == ("user", [2.0, 5.0], [7.0, 8.0])
-
-
-def test_few_pairs_are_none():
-    """Where they would stand for less than half of the sessions, or there are too few."""
-    arms = [{"a": 1.0, "b": 3.0}, {"d": 7.0, "e": 8.0}]
-    users = [{"a": "u", "b": "v"}, {"d": "u", "e": "w"}]
-    assert pair_units(arms, users, 2) == ("none", [1.0, 3.0], [7.0, 8.0])
+@pytest.mark.parametrize(
+    ("arms", "users", "expected"),
+    [
+        (
+            [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}],
+            ["uu", "uu"],
+            ("session", [1.0, 2.0], [3.0, 4.0]),
+        ),
+        (
+            [{"a": 1.0, "b": 3.0, "c": 5.0}, {"d": 7.0, "e": 8.0}],
+            ["uuv", "uv"],
+            ("user", [2.0, 5.0], [7.0, 8.0]),
+        ),
+        # One pair is too few; or they would stand for less than half of the sessions.
+        (
+            [{"a": 1.0, "b": 3.0}, {"d": 7.0, "e": 8.0}],
+            ["uv", "uw"],
+            ("none", [1.0, 3.0], [7.0, 8.0]),
+        ),
+    ],
+)
+def test_sessions_are_paired_or_users_or_nothing(arms, users, expected):
+    named = [dict(zip(sorted(arm), of, strict=True)) for arm, of in zip(arms, users, strict=True)]
+    assert pair_units(arms, named, 2) == expected
 
 
 def comparison(metric="correction_rate", low=-2.0, high=-1.0, *, enough=True):

@@ -95,9 +95,8 @@ def test_a_harmful_one_is_rolled_back(memory):
 
 
 def answers(memory, namespace):
-    asked = [
-        memory.retrieve(f"How do I restart {t}?", namespace=namespace, record=False) for t in THINGS
-    ]
+    questions = map(QUESTION.format, THINGS)
+    asked = [memory.retrieve(text, namespace=namespace, record=False) for text in questions]
     return [[(item.node.id, item.score) for item in answer.documents] for answer in asked]
 
 

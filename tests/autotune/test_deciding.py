@@ -53,16 +53,10 @@ def test_a_metric_beyond_its_range_turns_its_knobs(found, metric, side, knobs):
         assert metric in one.why
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"dormant_pct": 0.5},
-        {"dormant_pct": None},  # not judged is no illness
-        {"orphan_nodes": 3.0},  # no knob brings back what the index lost
-    ],
-)
-def test_what_turns_nothing(found, values):
-    assert decide(found({"dormant_pct": (0.4, 0.6)}, **values)) == []
+def test_what_turns_nothing(found):
+    """Not judged is no illness, and no knob brings back what the index lost."""
+    for values in ({"dormant_pct": 0.5}, {"dormant_pct": None}, {"orphan_nodes": 3.0}):
+        assert decide(found({"dormant_pct": (0.4, 0.6)}, **values)) == []
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])
@@ -182,7 +176,7 @@ def test_what_is_good(found):
     assert TuningHistory().after(found(dormant_pct=1.0), MIDDLE, [], 25, RULES).good is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"state": [1]}', "null"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"ill": "x"}', "null", None])
 def test_a_past_that_cannot_be_read_is_forgotten(text):
     assert TuningHistory.from_json(text) == TuningHistory()
 
@@ -193,28 +187,23 @@ def test_a_past_that_cannot_be_read_is_forgotten(text):
 def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
     rules = AutotuneSettings.preset(preset)
     low, high = rules.rails[knob]
-    value, steps = getattr(MIDDLE, knob) if preset == "default" else (low + high) / 2, 0
-    value = int(value) if knob == "promotion_threshold" else value
-    while (after := step_knob(knob, direction, value, rules)) is not None:
-        assert low <= after <= high
-        assert (after - value) * direction > 0
-        if knob == "half_life":
-            most = max(rules.min_half_life_step, value * (rules.half_life_factor - 1))
-            assert abs(after - value) <= most + 1e-6
-        if knob == "promotion_threshold":
-            assert isinstance(after, int)
-            assert abs(after - value) == 1
-        value, steps = after, steps + 1
-    assert value == (high if direction > 0 else low)
-    assert 0 < steps < 20
+    seen = [getattr(MIDDLE, knob) if preset == "default" else type(low)((low + high) / 2)]
+    while (after := step_knob(knob, direction, seen[-1], rules)) is not None:
+        assert (after - seen[-1]) * direction > 0
+        most = {"half_life": seen[-1] * (rules.half_life_factor - 1), "promotion_threshold": 1}
+        assert (
+            abs(after - seen[-1]) <= max(10.0 * (knob == "half_life"), most.get(knob, 0.02)) + 1e-6
+        )
+        seen.append(after)
+    assert seen[-1] == (high if direction > 0 else low)
+    assert 1 < len(seen) < 20
 
 
 def test_the_half_life_rises_as_in_the_paper():
-    rules, value, seen = AutotuneSettings.preset("paper"), 20.0, []
-    while value is not None:
-        seen.append(round(value))
-        value = step_knob("half_life", 1, value, rules)
-    assert seen[:4] == [20, 30, 40, 53]
+    rules, seen = AutotuneSettings.preset("paper"), [20.0]
+    while (value := step_knob("half_life", 1, seen[-1], rules)) is not None:
+        seen.append(value)
+    assert [round(value) for value in seen[:4]] == [20, 30, 40, 53]
     assert seen[-1] == 200
 
 

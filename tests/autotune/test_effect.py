@@ -81,16 +81,6 @@ def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
-def test_what_is_beyond_the_rails_changes_nothing(open_memory):
-    with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="reflex must be a number from"):
-            memory.maintenance.set_knobs("ann", half_life=100, reflex=0.99)
-        with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
-            memory.maintenance.set_knobs("ann", speed=1)
-        assert memory.maintenance.knobs("ann") == memory.settings.knobs
-        assert memory.store.learned.get_tuning("ann") == (None, None)
-
-
 def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere):
     """What changes nothing is not journaled; of the second one nothing is written."""
     with open_memory_anywhere() as memory:
@@ -134,22 +124,9 @@ def test_narrower_rails_later_leave_what_stands(open_memory):
         assert memory.maintenance.knobs("ann").half_life == 100.0
         with pytest.raises(InvalidInputError):
             memory.maintenance.set_knobs("ann", half_life=100)
-
-
-def test_no_query_more_on_the_way_of_an_answer(open_memory):
-    with open_memory() as memory:
-
-        def statements():
-            counted = []
-            listen = memory.store.walk.get_clock
-            memory.store.walk.get_clock = lambda name: counted.append(name) or listen(name)
-            tuning = memory.store.learned.get_tuning
-            memory.store.learned.get_tuning = lambda name: counted.append("tuning") or tuning(name)
-            memory.retrieve("question1", namespace="ann", record=False)
-            memory.store.walk.get_clock, memory.store.learned.get_tuning = listen, tuning
-            return counted
-
-        before = statements()
-        memory.maintenance.set_knobs("ann", reflex=0.9)
-        assert statements() == before
-        assert "tuning" not in before
+    paper = AutotuneSettings.preset("paper")  # the half-life of the settings is beyond its rails
+    with (
+        open_memory(index=index, autotune=paper) as memory,
+        pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"),
+    ):
+        memory.maintenance.tune("ann")

@@ -29,13 +29,6 @@ def memory(location: str) -> Iterator[CrabPath]:
 
 
 @pytest.fixture
-def open_memory(location: str) -> Callable[..., CrabPath]:
-    """Opens one and the same memory, as often as wanted."""
-    bag = Bag()
-    return partial(CrabPath.open, location, embeddings=bag, vectors=InMemoryVectorStore(bag))
-
-
-@pytest.fixture
 def open_chroma(location: str, tmp_path: Path) -> Callable[..., CrabPath]:
-    """The same, with a real Chroma."""
+    """Opens one and the same memory with a real Chroma, as often as wanted."""
     return partial(CrabPath.open, location, embeddings=Bag(), vectors=str(tmp_path / "chroma"))

@@ -34,9 +34,8 @@ def count(of, name):
         return work(*given)
     setattr(of, name, killed)
 
-count(memory.store, "apply")
-count(memory.index, "upsert")
-count(memory.index, "delete")
+for of, name in ((memory.store, "apply"), (memory.index, "upsert"), (memory.index, "delete")):
+    count(of, name)
 memory.maintenance.run(steps)
 """
 

@@ -144,9 +144,7 @@ class TuningHistory:
         if not dead and report.judged_count and (good is None or number <= good[1]):
             good = (knobs, number)
         pending = tuple(
-            (one.attempt, report[one.metric].distance)
-            for one in adjusted
-            if not braked
+            (one.attempt, report[one.metric].distance) for one in adjusted if not braked
         )
         rest = settings.rest_runs + 1 if braked else self.rest
         return TuningHistory(

@@ -130,7 +130,9 @@ class Metric:
     @property
     def distance(self) -> float:
         """Distance of the value from the range, at least 0."""
-        return 0.0 if self.value is None else max(0.0, self.low - self.value, self.value - self.high)
+        return (
+            0.0 if self.value is None else max(0.0, self.low - self.value, self.value - self.high)
+        )
 
     @property
     def side(self) -> Side | None:
