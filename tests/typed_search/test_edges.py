@@ -1,9 +1,14 @@
-"""Setting typed edges, listing and following them."""
+"""Setting typed edges, listing, following and exporting them."""
+
+import sys
+from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
-from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
 from crabpath_retrievers.typed_search import follow
+from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -167,3 +172,38 @@ def test_an_edge_fades_with_what_is_learned(open_memory):
         turn = memory.retrieve("text 5", k=2).turn.id
         memory.record(Feedback(turn, 1.0))
         assert memory.graph.neighbors("d1", "temporal")[0].weight == pytest.approx(0.4)
+
+
+def test_networkx_sees_the_graph_of_a_namespace(memory, graph, join, namespace, monkeypatch):
+    """All that it sees: chunks with titles, its own notes, edges by type with their weights."""
+    join(("d1", "d2", 0.4), ("d2", "d1", -0.9))
+    join(("d1", "d2", 0.6), kind="temporal")
+    note = memory.teach("Ask Ann.", title="Ann", related=["d3"], namespace=namespace)
+    whole = graph.to_networkx()
+    assert {f"d{n}" for n in range(80)} | {note} == set(whole)
+    assert whole.nodes[note] == {"title": "Ann"}
+    assert whole["d1"]["d2"]["temporal"]["kind"] == "temporal"
+    assert whole["d1"]["d2"][SUCCESS]["weight"] == pytest.approx(0.4)
+    for node in ("d1", "d2", note):
+        leaving = whole.edges(node, keys=True, data="weight")
+        edges = [(to, kind, weight) for _, to, kind, weight in leaving]
+        listed = [(to, kind, pytest.approx(weight)) for to, kind, weight in graph.neighbors(node)]
+        assert sorted(edges) == sorted(listed, key=lambda edge: edge[:2])
+    assert {kind for _, _, kind in graph.to_networkx("temporal").edges(keys=True)} == {"temporal"}
+    assert set(memory.graph.to_networkx(namespace="nobody")) == set(whole) - {note}
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(MissingExtraError, match=r"crabpath-retrievers\[graph\]"):
+        graph.to_networkx()
+
+
+def test_the_page_names_every_type_and_runs_as_it_stands():
+    page = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
+    assert all(f"| `{name}` |" in page for name in TYPED_KINDS_BY_NAME)
+    given = {}
+    (code,) = [t.content for t in MarkdownIt().parse(page) if t.info == "python"]
+    exec(code, given)  # noqa: S102  the page of this very repository
+    memory = given["memory"]
+    reached = memory.graph.traverse("find", [SUCCESS, "temporal"], max_hops=3)
+    assert [(one.id, one.hops) for one in reached] == [("take", 1), ("clean", 2)]
+    assert memory.graph.search("find the soap", 3)[0].node.id == "find"
+    memory.close()

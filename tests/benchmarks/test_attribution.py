@@ -1,10 +1,12 @@
-"""``python -m benchmarks attribution`` as a user runs it."""
+"""Attribution: precision and recall of chosen documents by hand, and the command."""
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.attribution.agreement import measure_agreement
 from benchmarks.commands import app
 
 TOWN = ["Leland", ["Leland is a town in Carolina. ", "The film Overdrive was shot in Leland."]]
@@ -29,7 +31,6 @@ ARTICLE = {"title": "Leland", "body": "The film Overdrive was shot in Leland by 
 
 @pytest.fixture
 def run(cache):
-
     def _run(*arguments):
         fixed = ("attribution", "--cache", str(cache))
         return CliRunner().invoke(app, [*fixed, *map(str, arguments)])
@@ -73,3 +74,39 @@ def test_a_file_without_answers(run, write):
     result = run("--hotpotqa", write("test.json", [row]))
     assert result.exit_code == 2
     assert "holds no answers to attribute" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("gold", "support", "expected"),
+    [
+        # Two of three chosen are gold, two of three gold chosen; gold gets 1.5 of 1.75.
+        (
+            [[1, 1, 1, 0, 0]],
+            [[1.0, 0.5, 0.0, 0.25, 0.0]],
+            {"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "credited": 1.5 / 1.75},
+        ),
+        # One question right, one left open, one with neither gold nor choice.
+        (
+            [[1, 0], [1, 0], [0, 0]],
+            [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+            {"precision": 1.0, "recall": 0.5, "f1": 0.5, "credited": 1.0},
+        ),
+        # Where no gold was returned there is no recall.
+        ([[0, 0]], [[1.0, 0.0]], {"precision": 0.0, "f1": 0.0, "recall": None}),
+        ([], [], {"f1": None}),
+    ],
+)
+def test_agreement_by_hand(gold, support, expected):
+    rows = [np.array(row, dtype=bool) for row in gold]
+    found = measure_agreement(rows, [np.array(row) for row in support])
+    means = {name: found[name]["mean"] for name in expected}
+    assert means == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_interval_of_agreement_holds_the_mean():
+    rng = np.random.default_rng(0)
+    gold = rng.random((40, 5)) < 0.4
+    found = measure_agreement(list(gold), list(rng.random((40, 5)) * (rng.random((40, 5)) < 0.5)))
+    low, high = found["precision"]["ci95"]
+    assert low < found["precision"]["mean"] < high
+    assert (found["questions"], found["precision"]["n"]) == (40, found["attributed"])
