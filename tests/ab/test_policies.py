@@ -94,24 +94,6 @@ def test_a_harmful_one_is_rolled_back(memory):
     assert {trial.namespace("ann", session) for session in sides[1]} == {"ann#short:control"}
 
 
-def answers(memory, namespace):
-    questions = map(QUESTION.format, THINGS)
-    asked = [memory.retrieve(text, namespace=namespace, record=False) for text in questions]
-    return [[(item.node.id, item.score) for item in answer.documents] for answer in asked]
-
-
-@pytest.mark.parametrize("fresh", [True, False])
-def test_arms_never_see_what_the_other_learned(memory, fresh):
-    """Nor does another user; whatever is learned in one namespace, the others answer as before."""
-    trial = Trial.start(memory, "apart", fresh=fresh, settings=SETTINGS)
-    own, other = trial.namespaces("ann")["treatment"], trial.namespaces("ann")["control"]
-    before = answers(memory, other), answers(memory, own)
-    live(memory, trial, {"treatment": 6}, sessions_of(trial, "treatment", 3))
-    memory.teach("Restart nothing on Fridays.", namespace=own)
-    assert answers(memory, other) == before[0] == answers(memory, "bob")
-    assert answers(memory, own) != before[1]
-
-
 async def test_a_langchain_retriever_takes_the_options(memory):
     trial = Trial.start(memory, "hosts", settings=SMALL)
     retriever = CrabPathRetriever(memory=memory)

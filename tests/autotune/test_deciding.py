@@ -199,14 +199,6 @@ def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
     assert 1 < len(seen) < 20
 
 
-def test_the_half_life_rises_as_in_the_paper():
-    rules, seen = AutotuneSettings.preset("paper"), [20.0]
-    while (value := step_knob("half_life", 1, seen[-1], rules)) is not None:
-        seen.append(value)
-    assert [round(value) for value in seen[:4]] == [20, 30, 40, 53]
-    assert seen[-1] == 200
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [

@@ -72,22 +72,6 @@ def test_brain_death_is_seen_before_it_comes(open_memory):
     assert all(ours >= plain for ours, plain in zip(*found, strict=True))
 
 
-@pytest.mark.slow
-def test_a_dead_memory_comes_back_within_a_hundred_turns(open_memory):
-    """Nobody looked while it died, and by itself it stays dead."""
-    with open_memory(learning=FORGETFUL) as memory:
-        stream(memory, 100)
-        assert memory.maintenance.health_history("ann") == []
-        assert is_alive(memory) is False
-        assert memory.maintenance.knobs("ann").half_life == 20.0
-        for begin in range(100, 200, 25):
-            memory.maintenance.tune("ann")
-            ours, plain = stream(memory, 25, begin=begin)
-            assert sum(ours) >= sum(plain)
-        assert is_alive(memory) is True
-        assert memory.maintenance.knobs("ann").half_life > 20.0
-
-
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
     """The next look finds death."""
     with open_well() as memory:

@@ -51,16 +51,6 @@ def test_cold_is_compared_with_every_other_method_at_every_k(figures):
             assert 0 < row["p"] <= 1
 
 
-def test_the_same_plan_gives_the_same_figures(plan, figures):
-    again = evaluate(replace(plan, methods=("dense", "cold")))
-    for name in ("dense", "cold"):
-        assert without_times(again["methods"][name]) == without_times(figures["methods"][name])
-
-
-def without_times(of):
-    return {name: value for name, value in of.items() if name not in ("latency_ms", "indexing_s")}
-
-
 def test_a_closed_setting_searches_a_questions_own_paragraphs_only(write):
     """The better match stands among the paragraphs of the other question."""
     texts = {

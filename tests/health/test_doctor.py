@@ -50,20 +50,6 @@ def interrupt_ingest(place):
     place.sql(f"INSERT INTO {tables.staging}(id, operation) VALUES ('late', 'put')")
 
 
-def flatten_hub(place):
-    hub = next(f"d{n}" for n in range(40) if compute_hub_level(f"d{n}"))
-    place.sql(f"UPDATE {tables.nodes} SET level = 0 WHERE id = '{hub}'")
-
-
-def use(place, act):
-    with place.open() as memory:
-        act(memory)
-
-
-def add_zebra(memory):
-    memory.add_documents([Document("Zebra.", id="z")], cleanup=None, progress=None)
-
-
 def replace_chroma(place):
     shutil.rmtree(place.path / "vectors")
     client = chromadb.PersistentClient(str(place.path / "vectors"))
@@ -71,111 +57,94 @@ def replace_chroma(place):
     client.close()
 
 
-def send_feedback(place, created):
-    row = f"INSERT INTO {tables.feedback}(id, created, payload, status) VALUES"
-    place.sql(f"{row} ('f', {created}, '{{}}', 'waiting')")
+def write(file, content=b""):
+    return lambda place: (place.path / file).write_bytes(content)
 
 
-def run_sql(statement):
-    return lambda place: place.sql(statement)
+def use(act):
+    def opened(place):
+        with place.open() as memory:
+            act(memory)
+
+    return opened
 
 
+def add_zebra(memory):
+    memory.add_documents([Document("Zebra.", id="z")], cleanup=None, progress=None)
+
+
+HUB = next(f"d{n}" for n in range(40) if compute_hub_level(f"d{n}"))
 META = f"UPDATE {tables.meta} SET"
-ERRORS = {
-    "no graph store": (
-        lambda place: (place.path / "graph.sqlite").unlink(),
-        ("place", "holds no graph.sqlite, but other files"),
-    ),
-    "no database": (
-        lambda place: (place.path / "graph.sqlite").write_bytes(b"not a database" * 500),
-        ("schema", "file is not a database"),
-    ),
-    "no table says its version": (
-        run_sql(f"DROP TABLE {tables.meta}"),
-        ("schema", "contains no memory, or an incomplete one"),
-    ),
-    "a newer schema": (
-        run_sql(f"{META} value = '{SCHEMA_VERSION + 1}' WHERE name = 'schema_version'"),
-        ("schema", "schema version 2", "upgrade crabpath-retrievers"),
-    ),
-    "an older schema": (
-        run_sql(f"{META} name = 'schema', value = '8' WHERE name = 'schema_version'"),
-        ("schema", "before the first release", "add the documents"),
-    ),
-    "a table is lost": (
-        run_sql(f"DROP TABLE {tables.usage}"),
-        ("integrity", f"lacks {tables.usage}"),
-    ),
-    "a text that no word finds": (
-        run_sql("DELETE FROM crabpath_fulltext WHERE rowid = 3"),
-        ("full text", "1 chunks are missing in the full-text"),
-    ),
-    "vectors are gone": (
-        lambda place: shutil.rmtree(place.path / "vectors"),
-        ("vectors", "there are no vectors at PLACE/vectors: 40 chunks"),
-    ),
-    "no vectors but rubbish": (
-        lambda place: (place.path / "vectors" / "chroma.sqlite3").write_bytes(b"rubbish" * 999),
-        ("vectors", "cannot be read (chroma.sqlite3 is damaged (file is not a database))"),
-    ),
-    "no collection": (replace_chroma, ("vectors", "40 chunks are missing in the vector")),
-    "no embedder recorded": (
-        run_sql(f"DELETE FROM {tables.meta} WHERE name = 'embedder'"),
-        ("embedder", "does not record which embedder"),
-    ),
-    "embedder unreadable": (
-        run_sql(f"{META} value = '{{}}' WHERE name = 'embedder'"),
-        ("embedder", "does not record which embedder"),
-    ),
-    "vectors of another size": (
-        run_sql(f"UPDATE {tables.nodes} SET embedding = x'0000' WHERE id IN ('d1', 'd2')"),
-        ("embedder", "the dimension of 2 vectors is not"),
-    ),
-}
-WARNINGS = {
-    "interrupted ingest": (interrupt_ingest, ("unfinished", "1 chunks are waiting")),
-    "counters are off": (
-        run_sql(f"{META} value = '7' WHERE name = 'nodes'"),
-        ("statistics", "the counter says 7 chunks, there are 40"),
-    ),
-    "a hub that is none": (flatten_hub, ("regions", "1 chunks have a level that does not")),
-    "hubs that are not counted": (
-        run_sql(f"DELETE FROM {tables.meta} WHERE name = 'hubs'"),
-        ("regions", "queries ignore them"),
-    ),
-    "old feedback": (lambda place: send_feedback(place, 5), ("feedback", "more than a day")),
-}
-INFOS = {
-    "no pointers": (
-        lambda place: use(place, add_zebra),
-        ("orphans", "1 chunks have no text edges"),
-    ),
-    "frozen": (
-        lambda place: use(place, lambda memory: memory.namespaces.freeze("ann")),
-        ("namespaces", "learn nothing: ann"),
-    ),
-    "new feedback": (
-        lambda place: send_feedback(place, time.time()),
-        ("feedback", "", "run `crabpath learn`"),
-    ),
-    "refused feedback": (
-        lambda place: use(place, lambda memory: memory.record(Feedback("nobody's turn", 1.0))),
-        ("feedback", "1 feedback records were refused"),
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("severity", "break_it", "expected"),
-    [
-        pytest.param(severity, *row, id=name)
-        for severity, rows in (("error", ERRORS), ("warning", WARNINGS), ("info", INFOS))
-        for name, row in rows.items()
-    ],
+FEEDBACK = (
+    f"INSERT INTO {tables.feedback}(id, payload, status, created) VALUES ('f', '{{}}', 'waiting',"
 )
-def test_what_is_wrong_is_found(place, severity, break_it, expected):
-    check, message, *fix = expected
-    break_it(place)
+# What broke it: SQL, or a function of the place; then check, severity, message and fix.
+BROKEN = [
+    (lambda place: (place.path / "graph.sqlite").unlink(), "place", "error", "but other files"),
+    (write("graph.sqlite", b"not a database" * 500), "schema", "error", "file is not a database"),
+    (f"DROP TABLE {tables.meta}", "schema", "error", "contains no memory, or an incomplete one"),
+    (
+        f"{META} value = '{SCHEMA_VERSION + 1}' WHERE name = 'schema_version'",
+        *("schema", "error", "schema version 2", "upgrade crabpath-retrievers"),
+    ),
+    (
+        f"{META} name = 'schema', value = '8' WHERE name = 'schema_version'",
+        *("schema", "error", "before the first release", "add the documents"),
+    ),
+    (f"DROP TABLE {tables.usage}", "integrity", "error", f"lacks {tables.usage}"),
+    (
+        "DELETE FROM crabpath_fulltext WHERE rowid = 3",
+        *("full text", "error", "1 chunks are missing in the full-text"),
+    ),
+    (
+        lambda place: shutil.rmtree(place.path / "vectors"),
+        *("vectors", "error", "there are no vectors at PLACE/vectors: 40 chunks"),
+    ),
+    (
+        write("vectors/chroma.sqlite3", b"rubbish" * 999),
+        *(
+            "vectors",
+            "error",
+            "cannot be read (chroma.sqlite3 is damaged (file is not a database))",
+        ),
+    ),
+    (replace_chroma, "vectors", "error", "40 chunks are missing in the vector"),
+    *(
+        (sql, "embedder", "error", "does not record which embedder")
+        for sql in (
+            f"DELETE FROM {tables.meta} WHERE name = 'embedder'",
+            f"{META} value = '{{}}' WHERE name = 'embedder'",
+        )
+    ),
+    (
+        f"UPDATE {tables.nodes} SET embedding = x'0000' WHERE id IN ('d1', 'd2')",
+        *("embedder", "error", "the dimension of 2 vectors is not"),
+    ),
+    (interrupt_ingest, "unfinished", "warning", "1 chunks are waiting"),
+    (
+        f"{META} value = '7' WHERE name = 'nodes'",
+        *("statistics", "warning", "the counter says 7 chunks, there are 40"),
+    ),
+    (
+        f"UPDATE {tables.nodes} SET level = 0 WHERE id = '{HUB}'",
+        *("regions", "warning", "1 chunks have a level that does not"),
+    ),
+    (f"DELETE FROM {tables.meta} WHERE name = 'hubs'", "regions", "warning", "queries ignore them"),
+    (f"{FEEDBACK} 5)", "feedback", "warning", "more than a day"),
+    (use(add_zebra), "orphans", "info", "1 chunks have no text edges"),
+    (use(lambda m: m.namespaces.freeze("ann")), "namespaces", "info", "learn nothing: ann"),
+    (f"{FEEDBACK} {time.time()})", "feedback", "info", "", "run `crabpath learn`"),
+    (
+        use(lambda memory: memory.record(Feedback("nobody's turn", 1.0))),
+        *("feedback", "info", "1 feedback records were refused"),
+    ),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken[1]} {broken[3]}")
+def test_what_is_wrong_is_found(place, broken):
+    break_it, check, severity, message, *fix = broken
+    place.sql(break_it) if isinstance(break_it, str) else break_it(place)
     finding = find_only(place, check, severity)
     assert message.replace("PLACE", str(place.path)) in finding.message
     assert finding.fix.startswith(tuple(fix) or "")
@@ -291,7 +260,7 @@ def test_vectors_that_are_missing_and_surplus(place):
 
 @pytest.mark.parametrize("kind", ["episodes", "notes"])
 def test_collections_that_are_lost(place, kind):
-    use(place, lambda memory: memory.teach("Bees keep Ann.", namespace="ann"))
+    use(lambda memory: memory.teach("Bees keep Ann.", namespace="ann"))(place)
     assert look(place) == {}
     place.sql(f"UPDATE crabpath_{kind} SET indexed = 1")
     client = chromadb.PersistentClient(str(place.path / "vectors"))

@@ -14,7 +14,6 @@ from crabpath_retrievers.evaluation.streams.learners import (
 )
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.evaluation.streams.stream import Stream
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +73,3 @@ def test_the_frozen_twin_and_trivial_learners_leave_no_trace(small, memory):
     for learner in (frozen, BetaCounts(frozen), MovingAverage(frozen), QueryCache(frozen)):
         schedule(small, memory, learner)
     assert memory.info() == before
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["learned", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cache", "beta", "average"))],
-)
-def test_figures_stand_beside_those_of_the_frozen_twin(small, cached, name):
-    stream = Stream((name,), FeedbackSimulator("used", 0.0, 2), StreamSchedule(epochs=2), (2,))
-    figures = stream.run(small, cached)[name].figures
-    assert len(figures["epochs"]) == len(figures["frozen_epochs"]) == 2
-    assert set(figures["second_half"]) >= {"full@2", "recall@2"}
-    assert figures["checkpoints"][-1]["asked"] == 24
-    assert {d["part"] for d in figures["differences"]} == {"epoch 1", "epoch 2", "second half"}
