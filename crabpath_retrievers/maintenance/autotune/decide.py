@@ -107,9 +107,8 @@ class TuningHistory:
     def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "TuningHistory":
         """Return the history with the changes of the last run scored by a new report.
 
-        A change is a success if its metric is nearer to its range and no more metrics are out of
-        range than before. A change without effect counts as half a failure, since many changes
-        take effect slowly.
+        A success brings its metric nearer to its range, and no more metrics out of range than
+        before. No effect is half a failure, since many changes take effect slowly.
         """
         kept = {
             attempt: (s * settings.evidence_decay, f * settings.evidence_decay)
@@ -176,7 +175,7 @@ def decide_adjustments(
         reports: Health reports of one namespace, oldest first, the current one last.
         knobs: Current knobs, within their limits.
         past: Tuning history, with the changes of the last run scored.
-        settings: Limits, steps, and when to apply the brake.
+        settings: Rails and steps, and when to apply the brake.
     """
     if not reports or past.rest:
         return []

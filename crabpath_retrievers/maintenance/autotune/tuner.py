@@ -26,6 +26,8 @@ from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 
+_Tuning = tuple[str | None, str | None]  # knobs and history of a namespace, as stored
+
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
@@ -79,22 +81,16 @@ class Autotuner:
         known = self.store.learned.get_tuning(namespace)
         checked = self.settings.autotune.validate_knobs(values)
         knobs = load_knobs(known[0], self.settings).replace(**checked)
-        return self._write(namespace, dump_knobs(knobs, self.settings), known[1], known)
+        return self._write(namespace, (dump_knobs(knobs, self.settings), known[1]), known)
 
     def reset(self, namespace: str) -> str:
         """Reset the knobs to the settings, and delete the tuning history."""
-        return self._write(namespace, None, None, self.store.learned.get_tuning(namespace))
+        return self._write(namespace, (None, None), self.store.learned.get_tuning(namespace))
 
-    def _write(
-        self,
-        namespace: str,
-        knobs: str | None,
-        tuning: str | None,
-        before: tuple[str | None, str | None],
-    ) -> str:
+    def _write(self, namespace: str, after: _Tuning, before: _Tuning) -> str:
         run = uuid.uuid4().hex
-        if (knobs, tuning) != before:
-            self.store.apply([SetKnobs(run, namespace, knobs, tuning, before)])
+        if after != before:
+            self.store.apply([SetKnobs(run, namespace, *after, before)])
         return run
 
     def run(
@@ -143,10 +139,6 @@ class Autotuner:
         """Run after every ``autotune.every_feedbacks``-th lesson, where autotuning is enabled.
 
         Errors are logged, not raised: what was learned stands, and the next run makes up for it.
-
-        Args:
-            namespace: The namespace that has learned.
-            lessons: How many lessons it has learned in all, at least 1.
         """
         rules = self.settings.autotune
         if not rules.enabled or lessons % rules.every_feedbacks:
