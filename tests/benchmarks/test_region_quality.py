@@ -30,6 +30,10 @@ class Directions(Embeddings):
         return [self.embed_query(text) for text in texts]
 
 
+def make_pages(number):
+    return [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(number)]
+
+
 def test_two_regions_by_hand():
     """x, x and y together: the sum has length √5; z is alone."""
     x, y, z = np.eye(3, dtype=np.float32)
@@ -39,11 +43,8 @@ def test_two_regions_by_hand():
     assert found["to_mean"] == pytest.approx((5**0.5 + 1) / 4, abs=1e-3)
     # Cosines among the three: x-x 1, x-y 0, x-y 0; two pairs each, over three nodes.
     assert found["to_others"] == pytest.approx(1 / 3, abs=1e-3)
-
-
-def test_regions_of_one_have_no_others():
-    found = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
-    assert (found["to_mean"], found["to_others"]) == (1.0, None)
+    alone = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
+    assert (alone["to_mean"], alone["to_others"]) == (1.0, None)
 
 
 def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
@@ -55,11 +56,7 @@ def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
 def test_hubs_are_better_than_chance_and_k_means_than_hubs():
     """Six directions, more hubs than that: members of a region are alike."""
     with CrabPath.open(embeddings=Directions()) as memory:
-        memory.add_documents(
-            [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(300)],
-            split=False,
-            progress=None,
-        )
+        memory.add_documents(make_pages(300), split=False, progress=None)
         hubs = Regions(memory.store, memory.settings.region).hubs(1)
         found = measure_quality(memory.store, hubs)
     own, best, chance = (found[name]["to_others"] for name in ("hash", "kmeans", "random"))
@@ -72,8 +69,7 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
 
 def test_the_command_needs_no_experience(tmp_path):
     with CrabPath.open(str(tmp_path), embeddings=Directions()) as memory:
-        documents = [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(120)]
-        memory.add_documents(documents, split=False, progress=None)
+        memory.add_documents(make_pages(120), split=False, progress=None)
     result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path)])
     assert result.exit_code == 0, result.stderr
     figures = json.loads(result.stdout)

@@ -39,12 +39,8 @@ def test_it_follows_what_its_judge_prefers(request_to_route):
     assert found == {0, 2}
     assert (usage.calls, usage.failures) == (1, 0)
     assert usage.input_tokens > 100
-
-
-def test_with_errors_a_coin_decides(request_to_route):
-    """Over many calls every set of candidates comes up, and the same again with the same seed."""
     runs = [[], []]
-    for run in runs:
+    for run in runs:  # with errors a coin decides: the same again with the same seed
         model = SimulatedChatModel(rule=shares_long_words, errors=1.0, rng=np.random.default_rng(3))
         run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
     assert runs[0] == runs[1]

@@ -77,11 +77,19 @@ def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
     assert (tmp_path / "report" / "learning.png").stat().st_size > 1000
 
 
-def test_a_single_method_has_no_comparison(run, tmp_path):
-    result = run("beir", "--methods", "lexical", "--limit", 3, "--report", tmp_path)
+def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_path):
+    """A run that was killed left half a vector behind."""
+    report, cache = tmp_path / "report", tmp_path / "cache"
+    given = ("beir", "--methods", "lexical", "--limit", 1, "--cache", cache, "--report", report)
+    result = run(*given)
     assert result.exit_code == 0, result.stderr
     assert "Differences" not in result.stdout
-    assert not (tmp_path / "differences.png").exists()
+    assert not (report / "differences.png").exists()
+    for path in cache.rglob("*"):
+        path.write_text("[0.1, 0.")
+    result = run(*given)
+    assert result.exit_code == 2
+    assert "was written in part: delete the directory" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -139,13 +147,3 @@ def test_a_missing_extra_is_named(run, monkeypatch):
     result = run("beir")
     assert result.exit_code == 1
     assert "pip install 'crabpath-retrievers[local,eval]'" in " ".join(result.stderr.split())
-
-
-def test_a_cache_that_was_written_in_part(run, tmp_path):
-    """A run that was killed left half a vector behind."""
-    assert run("beir", "--methods", "lexical", "--limit", 1, "--cache", tmp_path).exit_code == 0
-    for path in tmp_path.rglob("*"):
-        path.write_text("[0.1, 0.")
-    result = run("beir", "--methods", "lexical", "--limit", 1, "--cache", tmp_path)
-    assert result.exit_code == 2
-    assert "was written in part: delete the directory" in " ".join(result.stderr.split())

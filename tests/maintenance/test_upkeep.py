@@ -22,6 +22,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
 
 FADED = ("co_used", "d5")
+TAUGHT = EdgeKind.TAUGHT
 
 
 def read(memory, *chosen):
@@ -148,6 +149,34 @@ def test_a_second_one_at_the_same_time_is_refused(memory):
         done.set()
         thread.join()
     memory.maintenance.run()
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_what_is_interrupted_is_finished_by_the_next_run(memory, monkeypatch, batches):
+    """Each batch is one transaction: what was done stays done; strong weights stay throughout."""
+    names = [f"d{n}" for n in range(12)]
+    adjust(
+        memory, *((name, 0.1) for name in names[1:]), *((name, 0.9, TAUGHT) for name in names[2:])
+    )
+    fade(memory)
+    rules = MaintenanceSettings(batch_size=2)
+    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    apply, applied = memory.store.apply, []
+
+    def apply_some(changes):
+        if len(applied) == batches:
+            raise KeyboardInterrupt
+        applied.append(changes)
+        return apply(changes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.store, "apply", apply_some)
+        with pytest.raises(KeyboardInterrupt):
+            upkeep.run(["prune"])
+    left = len(weights(memory, "d0"))
+    assert left == 21 - sum(len(change.edges) for changes in applied for change in changes)
+    assert upkeep.run(["prune"]).total_changed == left - 10
+    assert {kind for kind, _ in weights(memory, "d0")} == {"taught"}
 
 
 def test_of_a_damaged_journal_nothing_is_taken_back(aged):

