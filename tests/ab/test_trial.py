@@ -59,7 +59,7 @@ def test_metrics_by_hand(trial, ask, store):
 def test_known_bad_is_avoided_or_not(trial, store):
     """What was blamed for a question must not come back on it; other questions do not count."""
     given = trial.options("ann", "s", arm="treatment")
-    for query, returned in [("How?", "ab"), ("how ?", "ab"), ("HOW?", "ab"), ("How?", "cd")]:
+    for query, returned in (("How?", "ab"), ("how ?", "ab"), ("HOW?", "ab"), ("How?", "cd")):
         turn = turn_of(**given, query=query, returned=tuple(returned))
         store.record(turn)
         store.flush()

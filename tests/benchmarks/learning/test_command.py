@@ -9,6 +9,7 @@ from benchmarks.commands import app
 from benchmarks.learning.ablation import VARIANTS_BY_FEEDBACK
 from benchmarks.learning.answer_length import THRESHOLDS
 from benchmarks.learning.contamination import FROZEN, VARIANTS
+from benchmarks.learning.region_ablation import FEEDBACK_USED, REGION_ABLATIONS
 from crabpath_retrievers import Settings
 
 pytestmark = pytest.mark.slow
@@ -119,6 +120,11 @@ def test_contamination_and_regions(measured):
     options = ("--limit", "3", "--orders", "1", "--noise", "0,0.4")
     figures, shown, folder = measured("contamination,regions", *options)
     assert len(figures["contamination"]["rows"]) == 2 * (len(VARIANTS) + 1)
+    rows = figures["regions"]["rows"]
+    named = [(k, v) for k in FEEDBACK_USED for v in REGION_ABLATIONS]
+    assert [(row["feedback"], row["variant"]) for row in rows] == named
+    assert all(list(r["parts"]) == ["first pass", "second half", "second pass"] for r in rows)
+    assert rows[0]["parts"]["second pass"]["full@5"]["difference"] == 0  # with itself
     assert [of["noise"] for of in figures["contamination"]["ordered"]] == [0.0, 0.4]
     assert figures["plan"]["orders"] == {"contamination": 1, "regions": 1}
     for name in (*VARIANTS, FROZEN, "regions off", "## Contamination", "## Regions"):

@@ -5,7 +5,6 @@ import pytest
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import REGION_VARIANTS, LearningPlan
 from benchmarks.learning.region_ablation import (
-    FEEDBACK_USED,
     REGION_ABLATIONS,
     REGIONS_ON,
     run_region_ablation,
@@ -15,26 +14,6 @@ from crabpath_retrievers import InvalidInputError, Settings
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def rows(small, cached):
-    with open_paired_learners("small", small.head(5), cached, (2, 5)) as pair:
-        before = pair.memory.info()
-        found = list(run_region_ablation(pair, 2))
-        assert pair.memory.info() == before
-    return found
-
-
-def test_every_variant_has_a_row_of_each_kind_of_feedback(rows):
-    assert [(r["feedback"], r["variant"]) for r in rows] == [
-        (k, v) for k in FEEDBACK_USED for v in REGION_ABLATIONS
-    ]
-    for row in rows:
-        assert list(row["parts"]) == ["first pass", "second half", "second pass"]
-        assert all(list(part) == ["full@2", "full@5"] for part in row["parts"].values())
-        difference = row["parts"]["second pass"]["full@2"]["difference"]
-        assert row["variant"] != REGIONS_ON or difference == 0
 
 
 def test_few_variants_can_be_chosen(small, cached):
