@@ -80,20 +80,6 @@ def test_the_better_one_is_promoted(memory):
     assert trial.namespace("ann", sessions[0]) == "ann#learning"
 
 
-@pytest.mark.slow
-def test_a_harmful_one_is_rolled_back(memory):
-    """Shown only the nearest page, which is outdated: two checkpoints end it."""
-    trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
-    memory.namespaces.freeze(trial.namespaces("ann")["treatment"])
-    sides = [sessions_of(trial, arm, 8) for arm in ("control", "treatment")]
-    for part in (slice(0, 4), slice(4, 8)):
-        live(memory, trial, {"control": 6, "treatment": 1}, sides[0][part] + sides[1][part])
-        trial.checkpoint()
-    assert trial.status == "rolled_back"
-    assert all(one.worse for one in trial.state.checkpoints)
-    assert {trial.namespace("ann", session) for session in sides[1]} == {"ann#short:control"}
-
-
 async def test_a_langchain_retriever_takes_the_options(memory):
     trial = Trial.start(memory, "hosts", settings=SMALL)
     retriever = CrabPathRetriever(memory=memory)

@@ -74,13 +74,18 @@ def add_zebra(memory):
 
 
 HUB = next(f"d{n}" for n in range(40) if compute_hub_level(f"d{n}"))
+RESTORE = "restore graph.sqlite from a backup; or, to start over, move"
 META = f"UPDATE {tables.meta} SET"
 FEEDBACK = (
     f"INSERT INTO {tables.feedback}(id, payload, status, created) VALUES ('f', '{{}}', 'waiting',"
 )
 # What broke it: SQL, or a function of the place; then check, severity, message and fix.
 BROKEN = [
-    (lambda place: (place.path / "graph.sqlite").unlink(), "place", "error", "but other files"),
+    (
+        lambda place: (place.path / "graph.sqlite").unlink(),
+        *("place", "error", "but other files, among them 40 vectors", RESTORE),
+    ),
+    (write("graph.sqlite"), "place", "error", "is empty, but there are 40 vectors", RESTORE),
     (write("graph.sqlite", b"not a database" * 500), "schema", "error", "file is not a database"),
     (f"DROP TABLE {tables.meta}", "schema", "error", "contains no memory, or an incomplete one"),
     (

@@ -64,22 +64,9 @@ def test_hybrid_adds_reciprocal_ranks(cached):
         assert [found.document for found in rank(*asked)] == [d for d, _ in scores.most_common()]
 
 
-def test_long_documents_are_cut_alike_for_all(cached):
-    long = " ".join(f"Sentence {n} tells of apples." for n in range(200))
-    corpus = of(cached, split=True, a=long, b="Pears are green.")
-    cut = {chunk.content for chunk in corpus.chunks}
-    assert len(cut) > 3
-    vector = to_unit_vector(cached.embed_query("apples"))
-    for name, method in METHODS.items():
-        with method(corpus) as rank:
-            found = rank("apples", vector, 3)
-        assert {f.text for f in found} <= cut, name
-        assert "a" in {f.document for f in found}, name
-
-
-def of(embeddings, *, split=False, **texts):
+def of(embeddings, **texts):
     documents = [Document(id=name, page_content=text) for name, text in texts.items()]
-    return EvaluationCorpus.from_documents(documents, embeddings, split=split)
+    return EvaluationCorpus.from_documents(documents, embeddings, split=False)
 
 
 def documents(rank, text):
