@@ -9,15 +9,14 @@ from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.prune import (
-    ProbationNote,
     compute_survival_score,
     find_faded_weights,
-    select_expired_notes,
+    is_expired,
 )
-from crabpath_retrievers.storage.read.maintenance import LearnedWeight
+from crabpath_retrievers.storage.read.maintenance import AutoNote, LearnedWeight
 
 RULES = MaintenanceSettings()
-OLD = ProbationNote("n", degree=1, uses=0.0, passes=3.0, unseen=40, authority=0, strongest=0.2)
+OLD = AutoNote("n", last=0, degree=1, uses=0.0, passes=3.0, authority=0, strongest=0.2)
 
 
 @pytest.mark.parametrize(
@@ -30,16 +29,16 @@ OLD = ProbationNote("n", degree=1, uses=0.0, passes=3.0, unseen=40, authority=0,
     ],
 )
 def test_notes_that_are_old_and_never_used_go(changed, goes):
-    note = OLD._replace(**changed)
-    assert select_expired_notes([note], 14, 0.3, RULES) == ([note.id] if goes else [])
+    unseen = changed.pop("unseen", 40)
+    assert is_expired(OLD._replace(**changed), unseen, 14, 0.3, RULES) is goes
 
 
 def test_the_survival_score_by_hand():
     """α degree + β uses + γ success − δ age / 14; the CrabPath v2 specification has −γ."""
-    note = OLD._replace(degree=2, uses=1.0, unseen=28)
-    assert compute_survival_score(note, RULES) == pytest.approx(0.2 + 0.5 + 0.25 - 1.0)
+    note = OLD._replace(degree=2, uses=1.0)
+    assert compute_survival_score(note, 28, RULES) == pytest.approx(0.2 + 0.5 + 0.25 - 1.0)
     failed, never = note._replace(passes=9.0), note._replace(passes=0.0)
-    assert compute_survival_score(failed, RULES) < compute_survival_score(never, RULES)
+    assert compute_survival_score(failed, 28, RULES) < compute_survival_score(never, 28, RULES)
 
 
 def shed(weight, turns, *, floor=None, authority=0, mark=0.0):

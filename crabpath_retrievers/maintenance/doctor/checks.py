@@ -79,45 +79,30 @@ def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that this release can read the schema; if not, nothing else is checked."""
     with store.open_reader() as connection:
         found = read_schema_version(connection)
+    if found == SCHEMA_VERSION:
+        return
     if found is None:
-        yield Finding(
-            "schema",
-            "error",
-            "the database contains no memory, or an incomplete one",
-            "check the path or URL; if the first `crabpath add` was interrupted, run it again",
-        )
+        message = "the database contains no memory, or an incomplete one"
+        fix = "check the path or URL; if the first `crabpath add` was interrupted, run it again"
     elif found > SCHEMA_VERSION:
-        yield Finding(
-            "schema",
-            "error",
-            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}",
-            "upgrade crabpath-retrievers",
+        message = (
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}"
         )
-    elif found < SCHEMA_VERSION:
-        yield Finding(
-            "schema",
-            "error",
-            "the store was written before the first release and its schema is not supported",
-            "add the documents to a new store",
-        )
+        fix = "upgrade crabpath-retrievers"
+    else:
+        message = "the store was written before the first release and its schema is not supported"
+        fix = "add the documents to a new store"
+    yield Finding("schema", "error", message, fix)
 
 
 def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the database file is intact and has all tables."""
-    if damage := store.checks.find_damage():
-        yield Finding(
-            "integrity",
-            "error",
-            f"the database file is damaged ({damage})",
-            "restore it from a backup, or add the documents again to a new directory",
-        )
-    if missing := store.checks.find_missing_tables():
-        yield Finding(
-            "integrity",
-            "error",
-            f"the database lacks {', '.join(missing)}",
-            "restore it from a backup, or add the documents again to a new directory",
-        )
+    damage, missing = store.checks.find_damage(), store.checks.find_missing_tables()
+    messages = [f"the database file is damaged ({damage})"] if damage else []
+    messages += [f"the database lacks {', '.join(missing)}"] if missing else []
+    fix = "restore it from a backup, or add the documents again to a new directory"
+    for message in messages:
+        yield Finding("integrity", "error", message, fix)
 
 
 def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
@@ -139,11 +124,8 @@ def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that indexes and counters of the graph store agree with its documents."""
-    chunks, texts, meta = (
-        store.checks.chunks(),
-        store.checks.get_fulltext_keys(),
-        store.checks.meta(),
-    )
+    chunks, texts = store.checks.chunks(), store.checks.get_fulltext_keys()
+    meta = store.checks.meta()
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
         yield Finding("full text", "error", message, _READD)
@@ -166,25 +148,18 @@ def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
 def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
     """List isolated chunks, which only search finds."""
     if count := store.checks.count_isolated_chunks():
-        yield Finding(
-            "orphans",
-            "info",
-            f"{count} chunks have no text edges: only search finds them",
-            "nothing needs to be done; titles, links and aliases in the documents would join them",
-        )
+        message = f"{count} chunks have no text edges: only search finds them"
+        fix = "nothing needs to be done; titles, links and aliases in the documents would join them"
+        yield Finding("orphans", "info", message, fix)
 
 
 def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
     """List frozen namespaces, which do not learn."""
-    frozen = store.checks.get_frozen_namespaces()
-    if frozen:
+    if frozen := store.checks.get_frozen_namespaces():
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
-        yield Finding(
-            "namespaces",
-            "info",
-            f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
-            "run `crabpath history unfreeze --namespace NAME` if one should learn again",
-        )
+        message = f"{len(frozen)} namespaces are frozen and learn nothing: {shown}"
+        fix = "run `crabpath history unfreeze --namespace NAME` if one should learn again"
+        yield Finding("namespaces", "info", message, fix)
 
 
 def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
@@ -193,19 +168,12 @@ def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     if found.waiting:
         late = found.since is not None and time.time() - found.since > _DAY
         since = ", the oldest for more than a day" if late else ""
-        yield Finding(
-            "feedback",
-            "warning" if late else "info",
-            f"{found.waiting} feedback records wait to be applied{since}",
-            "run `crabpath learn`",
-        )
+        message = f"{found.waiting} feedback records wait to be applied{since}"
+        yield Finding("feedback", "warning" if late else "info", message, "run `crabpath learn`")
     if found.refused:
-        yield Finding(
-            "feedback",
-            "info",
-            f"{found.refused} feedback records were refused, each with a note that says why",
-            "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)",
-        )
+        message = f"{found.refused} feedback records were refused, each with a note that says why"
+        fix = "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)"
+        yield Finding("feedback", "info", message, fix)
 
 
 CHECKS = {
@@ -332,27 +300,20 @@ def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]
 
 def check_permissions(place: Path) -> Iterator[Finding]:
     """Check that only the owner can open the files."""
-    exposed = sorted(_find_exposed(place))
-    if exposed:
+    if exposed := sorted(_find_exposed(place)):
         more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
-        yield Finding(
-            "permissions",
-            "warning",
-            f"other users of this machine can read or change {exposed[0]}{more}",
-            f"run `chmod -R go-rwx {place}`",
-        )
+        message = f"other users of this machine can read or change {exposed[0]}{more}"
+        yield Finding("permissions", "warning", message, f"run `chmod -R go-rwx {place}`")
 
 
 def check_disk(place: Path) -> Iterator[Finding]:
     """Check that there is enough disk space."""
     free = shutil.disk_usage(place).free
     if free < _LOW_SPACE:
-        yield Finding(
-            "disk",
-            "error" if free < _CRITICAL_SPACE else "warning",
-            f"only {free / 2**20:.0f} MiB of disk space are free at {place}",
-            "free some space, or move the memory to a larger disk",
-        )
+        severity: Severity = "error" if free < _CRITICAL_SPACE else "warning"
+        message = f"only {free / 2**20:.0f} MiB of disk space are free at {place}"
+        fix = "free some space, or move the memory to a larger disk"
+        yield Finding("disk", severity, message, fix)
 
 
 def _find_exposed(path: Path) -> Iterator[Path]:
