@@ -1,18 +1,13 @@
 """Imports an archive, or one namespace of it, in one transaction that is planned before."""
 
-import base64
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ForgetNamespace, PutMeta
 from crabpath_retrievers.core.changes.archive import Block, FillNamespace, FillStore, IdRenames, Row
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
@@ -24,7 +19,7 @@ from crabpath_retrievers.storage.write.archive import (
     translate_rows,
 )
 from crabpath_retrievers.transfer.archive_reader import Archive
-from crabpath_retrievers.vectors.embedder import require_same_embedder
+from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder
 
 
 def select_namespace(archive: Archive, namespace: str | None) -> str | None:
@@ -231,11 +226,6 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     known = store.catalog.meta().get("embedder")
     if known is None:
         return [PutMeta((("embedder", text),))]
-    (here, probe), (there, other) = map(_parse_identity, (known, text))
+    (here, probe), (there, other) = map(parse_identity, (known, text))
     require_same_embedder(probe, other, stored_model=here, model=there)
     return []
-
-
-def _parse_identity(text: str) -> tuple[str, Vector]:
-    data: dict[str, Any] = json.loads(text)
-    return data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")

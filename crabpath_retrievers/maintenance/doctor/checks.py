@@ -7,8 +7,6 @@ Checks of the embedder that a store was built with.
 Checks of the directory of a memory: files, permissions, disk space.
 """
 
-import base64
-import json
 import os
 import shutil
 import stat
@@ -16,14 +14,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-
-from crabpath_retrievers.core.graph import Vector, compute_hub_level
+from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore, read_schema_version
-from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, Embedder, require_same_embedder
+from crabpath_retrievers.vectors.embedder import (
+    DEFAULT_MODEL,
+    Embedder,
+    EmbedderIdentity,
+    parse_identity,
+    require_same_embedder,
+)
 from crabpath_retrievers.vectors.opening import vectors_in
 
 Severity = Literal["error", "warning", "info"]
@@ -190,11 +192,6 @@ CHECKS = {
 _REBUILD = "add the documents again to a new directory, with one embedder"
 
 
-class _StoredIdentity(NamedTuple):
-    model: str
-    probe: Vector
-
-
 def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
@@ -206,7 +203,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
         return
     try:
-        identity = _parse_identity(meta["embedder"])
+        identity = parse_identity(meta["embedder"])
     except (KeyError, TypeError, ValueError):
         message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
@@ -229,13 +226,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
     yield from _compare(identity, Embedder(embeddings))
 
 
-def _parse_identity(text: str) -> _StoredIdentity:
-    data = json.loads(text)
-    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-    return _StoredIdentity(str(data["model"]), probe)
-
-
-def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
+def _compare(identity: EmbedderIdentity, at_hand: Embedder) -> Iterator[Finding]:
     try:
         require_same_embedder(
             identity.probe,
@@ -265,37 +256,40 @@ def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]
         file: File of the graph store, in the directory of the memory.
         vectors: Directory of the vectors; None if they are not in a directory.
     """
+    if problem := _find_location_problem(file, vectors):
+        yield Finding("place", "error", *problem)
+
+
+def _find_location_problem(file: Path, vectors: Path | None) -> tuple[str, str] | None:
+    """Return what is wrong, and what to do about it."""
     place = file.parent
     held = vectors_in(vectors) if vectors is not None else 0
     some = "vectors" if held < 0 else f"{held} vectors"
+    restore = (
+        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
+        "documents"
+    )
+    allow = "run as the user who owns it, or give that user its permissions back with chmod"
+    problem: tuple[str, str] | None = None
     if not place.exists():
-        message = f"there is no memory at {place}"
-        yield _make_error(message, "check the path, or create a memory there with `crabpath add`")
+        fix = "check the path, or create a memory there with `crabpath add`"
+        problem = f"there is no memory at {place}", fix
     elif not place.is_dir():
-        yield _make_error(f"{place} is not a directory", "give the directory of a memory")
+        problem = f"{place} is not a directory", "give the directory of a memory"
     elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield _make_permission_error(place)
+        problem = f"this user cannot read and write {place}", allow
     elif not file.is_file():
-        half = any(place.iterdir())
-        yield _make_error(
-            f"{place} holds no {file.name}"
-            + (", but other files" if half else "")
-            + (f", among them {some}" if held else ""),
-            _advise_restore(file, vectors)
-            if held
-            else "check the path; if the file was lost, restore it or add the documents again",
-        )
+        others = ", but other files" if any(place.iterdir()) else ""
+        others += f", among them {some}" if held else ""
+        fix = "check the path; if the file was lost, restore it or add the documents again"
+        problem = f"{place} holds no {file.name}{others}", restore if held else fix
     elif not os.access(file, os.R_OK | os.W_OK):
-        yield _make_permission_error(file)
+        problem = f"this user cannot read and write {file}", allow
+    elif file.stat().st_size == 0 and held:
+        problem = f"{file} is empty, but there are {some}", restore
     elif file.stat().st_size == 0:
-        if held:
-            yield _make_error(
-                f"{file} is empty, but there are {some}", _advise_restore(file, vectors)
-            )
-        else:
-            yield _make_error(
-                f"{file} is empty: creating the memory was interrupted", "add the documents"
-            )
+        problem = f"{file} is empty: creating the memory was interrupted", "add the documents"
+    return problem
 
 
 def check_permissions(place: Path) -> Iterator[Finding]:
@@ -325,19 +319,3 @@ def _find_exposed(path: Path) -> Iterator[Path]:
                 yield from _find_exposed(entry)
     elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield path
-
-
-def _advise_restore(file: Path, vectors: Path | None) -> str:
-    return (
-        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
-        "documents"
-    )
-
-
-def _make_error(message: str, fix: str) -> Finding:
-    return Finding("place", "error", message, fix)
-
-
-def _make_permission_error(path: Path) -> Finding:
-    fix = "run as the user who owns it, or give that user its permissions back with chmod"
-    return _make_error(f"this user cannot read and write {path}", fix)
