@@ -10,6 +10,7 @@ from crabpath_retrievers.core.changes import AdvanceClock
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.maintenance.health.measure import project_dormant_share
 
 TOPICS = 14
 AUTOTUNE = AutotuneSettings(enabled=True)
@@ -70,6 +71,16 @@ def test_brain_death_is_seen_before_it_comes(open_memory):
         assert is_alive(memory) is True
         assert memory.maintenance.knobs("ann").half_life > 20.0
     assert all(ours >= plain for ours, plain in zip(*found, strict=True))
+
+
+def test_what_will_be_dormant_at_the_next_look_counts(open_memory):
+    with open_memory(learning=FORGETFUL) as memory:
+        stream(memory, 25)
+        report = memory.maintenance.health("ann")
+        ahead = project_dormant_share(memory.store, "ann", memory.settings, report, 100)
+    assert report["dormant_pct"].in_range is True
+    assert ahead["dormant_pct"].in_range is False
+    assert "in 100 turns" in ahead["dormant_pct"].note
 
 
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):

@@ -54,6 +54,13 @@ def test_an_edge_is_undone_by_its_id(memory, graph, join, namespace):
     assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.4)
 
 
+def test_more_namespaces_than_are_kept_in_memory(graph, join, namespace):
+    for n in range(2, 20):
+        join(("d1", f"d{n}", 0.4), namespace=f"{namespace}-{n}")
+        assert ids(graph.neighbors("d1", SUCCESS, namespace=f"{namespace}-{n}")) == [f"d{n}"]
+    assert ids(graph.neighbors("d1", SUCCESS, namespace=f"{namespace}-2")) == ["d2"]
+
+
 def test_a_frozen_namespace_learns_no_edge(memory, graph, namespace):
     memory.namespaces.freeze(namespace)
     receipt = graph.add_edge("d1", "d2", "temporal", 0.5)
