@@ -25,6 +25,31 @@ BeirFolder = Annotated[
     Path | None, typer.Option(help="HotpotQA folder in BEIR format; none: the shipped sample.")
 ]
 
+HotpotQA = Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")]
+TwoWiki = Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")]
+MultiHopRag = Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")]
+Parts = Annotated[
+    str,
+    typer.Option(
+        help="What to measure: grid, ablation, compression, endurance, routing, contamination, "
+        "regions."
+    ),
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(help="Shares that are flipped; none: grid 0,0.1,0.2, contamination 0.2."),
+]
+Variants = Annotated[
+    str | None, typer.Option(help="Regions: what is compared with the default; none: all.")
+]
+Orders = Annotated[
+    int | None,
+    typer.Option(help="Orders of the questions; none: grid and regions 3, contamination 5."),
+]
+ReportFolder = Annotated[
+    Path | None, typer.Option(help="Directory for a report with tables and plots.")
+]
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -58,37 +83,21 @@ def run_experiments(
 @app.command("learning")
 @report_errors
 def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
-    hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")] = None,
-    two_wiki: Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")] = None,
-    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
-    part: Annotated[
-        str,
-        typer.Option(
-            help="What to measure: grid, ablation, compression, endurance, routing, contamination, "
-            "regions."
-        ),
-    ] = "grid,ablation,compression,endurance",
+    hotpotqa: HotpotQA = None,
+    two_wiki: TwoWiki = None,
+    multihoprag: MultiHopRag = None,
+    part: Parts = "grid,ablation,compression,endurance",
     limit: Annotated[int | None, typer.Option(help="Most questions; the first ones.")] = None,
     feedback: Annotated[
         str, typer.Option(help="Grid and regions: kinds of feedback.")
     ] = "used,answer,outcome",
-    noise: Annotated[
-        str | None,
-        typer.Option(help="Shares that are flipped; none: grid 0,0.1,0.2, contamination 0.2."),
-    ] = None,
-    variants: Annotated[
-        str | None, typer.Option(help="Regions: what is compared with the default; none: all.")
-    ] = None,
-    orders: Annotated[
-        int | None,
-        typer.Option(help="Orders of the questions; none: grid and regions 3, contamination 5."),
-    ] = None,
+    noise: Noise = None,
+    variants: Variants = None,
+    orders: Orders = None,
     turns: Annotated[int, typer.Option(help="Endurance: length of the stream.")] = 10_000,
     cache: Cache = None,
     json_file: JsonFile = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Directory for a report with tables and plots.")
-    ] = None,
+    report: ReportFolder = None,
 ) -> None:
     """Measure what learning gives: whether it ever hurts, what adds to it, what it saves."""
     from benchmarks.learning.plan import LearningPlan, parse_shares
@@ -121,7 +130,7 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
 @report_errors
 def study_attribution(
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
-    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
+    multihoprag: MultiHopRag = None,
     cache: Cache = None,
     json_file: JsonFile = None,
 ) -> None:

@@ -9,8 +9,9 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -224,38 +225,6 @@ def reconcile(say: Say, place: Place, said: list[Any]) -> None:
     say(found)
 
 
-def check_kill_ingest(budget: Budget, seed: int, chunks: int = 10_000) -> Row:
-    """Kills while documents are added; SQLite, embedded Chroma, 384 dimensions."""
-    row = Row("kills in ingest, SQLite + embedded Chroma")
-    with _embedded(chunks) as (place, renew):
-        _kill_ingest(row, budget, random.Random(seed), place, renew)
-    return row
-
-
-def check_kill_ingest_servers(budget: Budget, seed: int, chunks: int = 500) -> Row:
-    """Kills while documents are added; PostgreSQL, Chroma server."""
-    row = Row("kills in ingest, PostgreSQL + Chroma server")
-    with _served(chunks) as (place, renew):
-        _kill_ingest(row, budget, random.Random(seed), place, renew)
-    return row
-
-
-def check_kill_feedback(budget: Budget, seed: int, chunks: int = 10_000) -> Row:
-    """Kills while feedback is recorded; SQLite, embedded Chroma, 384 dimensions."""
-    row = Row("kills in feedback, SQLite + embedded Chroma")
-    with _embedded(chunks) as (place, renew):
-        _kill_feedback(row, budget, random.Random(seed), place, renew)
-    return row
-
-
-def check_kill_feedback_servers(budget: Budget, seed: int, chunks: int = 100) -> Row:
-    """Kills while feedback is recorded; PostgreSQL, Chroma server."""
-    row = Row("kills in feedback, PostgreSQL + Chroma server")
-    with _served(chunks) as (place, renew):
-        _kill_feedback(row, budget, random.Random(seed), place, renew)
-    return row
-
-
 @contextmanager
 def _embedded(chunks: int) -> Iterator[tuple[Place, Callable[[], None]]]:
     """A place in a directory, and what puts a memory of so many chunks there."""
@@ -432,3 +401,27 @@ def _remark(row: Row, place: Place, openings: list[float]) -> None:
     if openings:
         middle = sorted(openings)[len(openings) // 2]
         row.remark += f"; opened within {middle:.2f} s (median), {max(openings):.1f} s (most)"
+
+
+def _check_kills(
+    where: str,
+    open_place: Callable[[int], AbstractContextManager[tuple[Place, Callable[[], None]]]],
+    what: str,
+    kill: Callable[[Row, Budget, random.Random, Place, Callable[[], None]], None],
+    budget: Budget,
+    seed: int,
+    chunks: int,
+) -> Row:
+    """Kill at one kind of work in one kind of place, with a memory of so many chunks."""
+    row = Row(f"kills in {what}, {where}")
+    with open_place(chunks) as (place, renew):
+        kill(row, budget, random.Random(seed), place, renew)
+    return row
+
+
+_in_directory = partial(_check_kills, "SQLite + embedded Chroma", _embedded)
+_on_servers = partial(_check_kills, "PostgreSQL + Chroma server", _served)
+check_kill_ingest = partial(_in_directory, "ingest", _kill_ingest, chunks=10_000)
+check_kill_ingest_servers = partial(_on_servers, "ingest", _kill_ingest, chunks=500)
+check_kill_feedback = partial(_in_directory, "feedback", _kill_feedback, chunks=10_000)
+check_kill_feedback_servers = partial(_on_servers, "feedback", _kill_feedback, chunks=100)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -122,7 +123,7 @@ def _average_by_session(turns: Iterable[TrialTurn], of: _Measure) -> dict[str, f
         session: [value for turn in own if (value := of(turn)) is not None]
         for session, own in group_by_session(turns).items()
     }
-    return {session: _mean(own) for session, own in values.items() if own}
+    return {session: fmean(own) for session, own in values.items() if own}
 
 
 def pair_units(
@@ -149,7 +150,7 @@ def pair_units(
         for of in (mine, theirs)
     )
     if len(shared) >= least and within:
-        return "user", [_mean(mine[u]) for u in shared], [_mean(theirs[u]) for u in shared]
+        return "user", [fmean(mine[u]) for u in shared], [fmean(theirs[u]) for u in shared]
     return "none", list(control.values()), list(treatment.values())
 
 
@@ -158,10 +159,6 @@ def _group_by_user(values: Values, users: Mapping[str, str]) -> dict[str, list[f
     for session, value in values.items():
         found[users[session]].append(value)
     return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def estimate_interval(

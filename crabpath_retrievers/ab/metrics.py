@@ -233,46 +233,39 @@ def compute_arm_metrics(
         moves: Weight changes in its namespaces, oldest first.
         characters_per_token: Mean length of a token, to estimate tokens.
     """
-    sessions, corrected = group_by_session(turns), [turn for turn in turns if turn.corrected]
+    corrected = [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
     length = mean([count_characters(turn, characters) for turn in turns])
-    numbered = [list(enumerate(own, 1)) for own in sessions.values()]
-    firsts = [
-        min(number for number, turn in own if turn.corrected)
-        for own in numbered
-        if any(turn.corrected for _, turn in own)
-    ]
+    sessions, firsts = group_by_session(turns), _find_first_corrections(turns)
     bad, avoided = _count_known_bad(turns)
     moved, stable = _count_stable_signs(moves)
     calls, failures = sum(t.calls for t in turns), sum(t.failures for t in turns)
+    average = partial(_average, turns)
     return ArmMetrics(
         turns=len(turns),
         sessions=len(sessions),
         users=len({turn.user for turn in turns}),
         judged=len(outcomes),
         corrected=len(corrected),
-        correction_rate=_rate_per_100(len(corrected), turns),
-        correction_rate_by_lag={
-            str(lag): _rate_per_100(sum((t.lag or 0) <= lag for t in corrected), turns)
-            for lag in LAGS
-        },
+        correction_rate=_divide(100.0 * len(corrected), len(turns)),
+        correction_rate_by_lag=_compute_rates_by_lag(corrected, len(turns)),
         success_rate=mean([outcome > 0 for outcome in outcomes]),
         known_bad=bad,
         known_bad_avoided=mean(avoided),
         first_correction_turn=mean(firsts),
-        sessions_corrected=len(firsts) / len(sessions) if sessions else None,
+        sessions_corrected=_divide(len(firsts), len(sessions)),
         context_characters=length,
         context_tokens=None if length is None else length / characters_per_token,
         latency_ms=_compute_percentiles([turn.latency for turn in turns]),
-        steps=mean([turn.steps for turn in turns]),
-        fired=mean([turn.fired for turn in turns]),
-        reflexes=mean([turn.reflexes for turn in turns]),
+        steps=average("steps"),
+        fired=average("fired"),
+        reflexes=average("reflexes"),
         router_calls=calls,
-        router_fallback_rate=failures / calls if calls else None,
-        inhibited=mean([turn.inhibited for turn in turns]),
-        inhibition=mean([turn.inhibition for turn in turns]),
+        router_fallback_rate=_divide(failures, calls),
+        inhibited=average("inhibited"),
+        inhibition=average("inhibition"),
         edges_moved=moved,
-        sign_stability=stable / moved if moved else None,
+        sign_stability=_divide(stable, moved),
     )
 
 
@@ -294,8 +287,26 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _rate_per_100(number: int, turns: Sequence[TrialTurn]) -> float | None:
-    return 100.0 * number / len(turns) if turns else None
+def _average(turns: Sequence[TrialTurn], name: str) -> float | None:
+    return mean([getattr(turn, name) for turn in turns])
+
+
+def _compute_rates_by_lag(corrected: Sequence[TrialTurn], number: int) -> dict[str, float | None]:
+    lags = [turn.lag or 0 for turn in corrected]
+    return {str(most): _divide(100.0 * sum(lag <= most for lag in lags), number) for most in LAGS}
+
+
+def _divide(number: float, whole: int) -> float | None:
+    return number / whole if whole else None
+
+
+def _find_first_corrections(turns: Sequence[TrialTurn]) -> list[int]:
+    """Return the number, from 1, of the first corrected turn of each session that has one."""
+    corrections = (
+        [number for number, turn in enumerate(own, 1) if turn.corrected]
+        for own in group_by_session(turns).values()
+    )
+    return [own[0] for own in corrections if own]
 
 
 def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:

@@ -1,11 +1,7 @@
 """Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Any, cast
 
 import typer
@@ -18,6 +14,7 @@ from crabpath_retrievers.cli.options import (
     Store,
     Vectors,
     Within,
+    catch_signals,
     errors,
     existing_store,
     list_counts,
@@ -76,14 +73,16 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     )
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
-    refused = receipt.status == "refused"
-    text = [] if refused else [_describe_receipt(receipt)]
-    refusals = [f"[red]Refused:[/red] {escape(str(receipt.note))}"] if refused else []
-    return Output(receipt._asdict(), text, errors=refusals, code=2 * refused)
+    return _show_receipt(receipt, "Refused" if receipt.status == "refused" else None)
 
 
-def _describe_receipt(receipt: Receipt) -> str:
-    return ": ".join(filter(None, (receipt.status, escape(receipt.note or ""))))
+def _show_receipt(receipt: Receipt, failure: str | None) -> Output:
+    """What was done, or why it failed."""
+    if failure is not None:
+        reason = f"[red]{failure}:[/red] {escape(str(receipt.note))}"
+        return Output(receipt._asdict(), errors=[reason], code=2)
+    text = ": ".join(filter(None, (receipt.status, escape(receipt.note or ""))))
+    return Output(receipt._asdict(), [text])
 
 
 def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
@@ -168,10 +167,7 @@ def run_undo(
         return _undo_all(user, source, namespace, store)
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened).history.undo(feedback_id, turn, namespace)
-    if receipt.status == "undone":
-        return Output(receipt._asdict(), [_describe_receipt(receipt)])
-    reason = f"[red]Not undone:[/red] {escape(str(receipt.note))}"
-    return Output(receipt._asdict(), errors=[reason], code=2)
+    return _show_receipt(receipt, None if receipt.status == "undone" else "Not undone")
 
 
 def _undo_all(user: str | None, source: str | None, namespace: str | None, store: str) -> Output:
@@ -215,7 +211,7 @@ def run_learn(
         msg = "--since, --key and --namespace are about LangSmith: give --from-langsmith PROJECT"
         raise InvalidInputError(msg)
     langsmith = None
-    with existing_store(store) as opened, _catch_signals() as ended:
+    with existing_store(store) as opened, catch_signals() as ended:
         outside = StandaloneLearner(opened, tune_after_lesson)
         if from_langsmith is not None:
             langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
@@ -259,25 +255,6 @@ def _parse_time(since: str | None) -> datetime | None:
     except ValueError as error:
         msg = f"--since must be a time such as 2026-11-01 or 2026-11-01T08:00, not {since!r}"
         raise InvalidInputError(msg) from error
-
-
-@contextmanager
-def _catch_signals() -> Iterator[Event]:
-    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
-    ended = Event()
-    former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
-
-    def end(number: int, _frame: object) -> None:
-        ended.set()
-        signal.signal(number, former[number])
-
-    for number in former:
-        signal.signal(number, end)
-    try:
-        yield ended
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def run_replay(

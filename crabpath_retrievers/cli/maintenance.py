@@ -2,12 +2,11 @@
 
 import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from crabpath_retrievers.cli.options import (
     Place,
     Store,
     Vectors,
+    catch_signals,
     dim,
     errors,
     existing_store,
@@ -154,7 +154,8 @@ def run_maintain(
 ) -> Iterator[Output]:
     """Remove what has faded, connect isolated nodes, bound the logs."""
     pause = None if every is None else _parse_interval(every)
-    with _open_runner(store) as runner:
+    with existing_store(store) as opened:
+        runner = MaintenanceRunner(opened, stored_settings(opened))
         if undo is not None:
             runner.undo(undo)
             yield Output({"undone": undo}, [f"{escape(undo)} undone"])
@@ -162,21 +163,13 @@ def run_maintain(
         if pause is None:
             yield _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run)
             return
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        while not ended.is_set():
-            try:
-                yield _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run)
-            except StoreLockedError as error:  # the next time will do
-                errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
-            ended.wait(pause)
-
-
-@contextmanager
-def _open_runner(store: str) -> Iterator[MaintenanceRunner]:
-    """A maintenance runner over the graph store alone."""
-    with existing_store(store) as opened:
-        yield MaintenanceRunner(opened, stored_settings(opened))
+        with catch_signals() as ended:
+            while not ended.is_set():
+                try:
+                    yield _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run)
+                except StoreLockedError as error:  # the next time will do
+                    errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
+                ended.wait(pause)
 
 
 def _run_in_background(runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool) -> Output:

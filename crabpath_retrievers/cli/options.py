@@ -3,11 +3,13 @@
 import inspect
 import json
 import logging
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial, wraps
+from threading import Event
 from typing import Annotated, Any
 
 import typer
@@ -128,6 +130,25 @@ def existing_store(store: str) -> Iterator[GraphStore]:
     require_existing(place)
     with closing(GraphStore(place)) as opened:
         yield opened
+
+
+@contextmanager
+def catch_signals() -> Iterator[Event]:
+    """The first SIGTERM or SIGINT sets an event, a second one ends the process."""
+    ended = Event()
+    former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(number: int, _frame: object) -> None:
+        ended.set()
+        signal.signal(number, former[number])
+
+    for number in former:
+        signal.signal(number, end)
+    try:
+        yield ended
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def stored_settings(store: GraphStore) -> Settings:

@@ -46,8 +46,6 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.MENTIONED_BY: 0.35,
         EdgeKind.SHARED_TERM: 0.35,
         EdgeKind.SIMILAR: 0.3,
-        EdgeKind.FOLLOWS: 0.5,
-        EdgeKind.TOOL: 0.5,
         EdgeKind.CO_USED: 0.0,
         EdgeKind.INHIBITS: 0.0,
         EdgeKind.TAUGHT: 0.0,

@@ -36,8 +36,6 @@ class EdgeKind(Enum):
     MENTIONED_BY = 5
     SHARED_TERM = 6
     SIMILAR = 7
-    FOLLOWS = 8
-    TOOL = 9
     CO_USED = 10
     INHIBITS = 11
     TAUGHT = 12
@@ -72,7 +70,7 @@ TYPED_KINDS = (
 )
 """Kinds that record the outcome of steps [CVX RFC-013]; typed searches use them, walks do not."""
 
-LEARNED_KINDS = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
+LEARNED_KINDS = frozenset((*OVERLAY_KINDS, *TYPED_KINDS))
 """Kinds that feedback creates, not text: they stay when the text of a node is indexed again."""
 
 

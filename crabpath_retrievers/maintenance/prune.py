@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.changes.maintenance import DroppedWeight
 from crabpath_retrievers.core.graph import DECAY_RATES, TYPED_KINDS, effective_weight
-from crabpath_retrievers.storage.read.maintenance import LearnedWeight
+from crabpath_retrievers.storage.read.maintenance import AutoNote, LearnedWeight
 
 _TYPED = {kind.value for kind in TYPED_KINDS}
 
@@ -62,29 +62,7 @@ def find_faded_weights(
     return faded
 
 
-class ProbationNote(NamedTuple):
-    """An automatic note on probation.
-
-    Attributes:
-        id: Id of its node.
-        degree: Number of learned edges from and to the node.
-        uses: Number of successful turns in which the note was used, at least 0.
-        passes: Number of turns that returned the note without using it, at least 0.
-        unseen: Turns since the note was last used or returned.
-        authority: Authority of the node.
-        strongest: Largest absolute weight of its edges, in [0, 1].
-    """
-
-    id: str
-    degree: int
-    uses: float
-    passes: float
-    unseen: int
-    authority: int
-    strongest: float
-
-
-def compute_survival_score(note: ProbationNote, settings: MaintenanceSettings) -> float:
+def compute_survival_score(note: AutoNote, unseen: int, settings: MaintenanceSettings) -> float:
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
     The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
@@ -98,28 +76,27 @@ def compute_survival_score(note: ProbationNote, settings: MaintenanceSettings) -
         + settings.use_score * note.uses
         + settings.success_score * rate
     )
-    return alive - settings.age_penalty * note.unseen / settings.min_age_turns
+    return alive - settings.age_penalty * unseen / settings.min_age_turns
 
 
-def select_expired_notes(
-    notes: Iterable[ProbationNote], probation: int, strong: float, settings: MaintenanceSettings
-) -> list[str]:
-    """Return the ids of the notes to remove.
+def is_expired(
+    note: AutoNote, unseen: int, probation: int, strong: float, settings: MaintenanceSettings
+) -> bool:
+    """Whether an automatic note is to be removed.
 
     A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
     is removed, unless it has authority, a strong edge, or a score of at least 0.
 
     Args:
-        notes: Notes on probation.
+        note: The note.
+        unseen: Turns since it was last used or returned.
         probation: Length of the probation, in turns.
         strong: Absolute weight of an edge that keeps a note, in [0, 1].
         settings: Weights of the score.
     """
-    return [
-        note.id
-        for note in notes
-        if note.unseen > 2 * probation
+    return (
+        unseen > 2 * probation
         and not note.authority
         and note.strongest < strong
-        and compute_survival_score(note, settings) < 0
-    ]
+        and compute_survival_score(note, unseen, settings) < 0
+    )

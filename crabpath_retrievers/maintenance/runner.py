@@ -36,9 +36,8 @@ from crabpath_retrievers.maintenance.connect import find_neighbours, make_simila
 from crabpath_retrievers.maintenance.health.measure import measure_health
 from crabpath_retrievers.maintenance.prune import (
     FadedWeights,
-    ProbationNote,
     find_faded_weights,
-    select_expired_notes,
+    is_expired,
 )
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
@@ -236,20 +235,16 @@ class MaintenanceRunner:
             clock = self.store.walk.get_clock(name)
             if not clock.notes:
                 continue
-            candidates = [
-                ProbationNote(
-                    note.id,
-                    note.degree,
-                    note.uses,
-                    note.passes,
-                    clock.turn - note.last,
-                    note.authority,
-                    note.strongest,
-                )
-                for note in self.store.maintenance.get_auto_notes(clock.key)
+            found, rules = (
+                self.store.maintenance.get_auto_notes(clock.key),
+                self.settings.maintenance,
+            )
+            gone = [
+                note.id
+                for note in found
+                if is_expired(note, clock.turn - note.last, probation, strong, rules)
             ]
-            gone = select_expired_notes(candidates, probation, strong, self.settings.maintenance)
-            looked, changed = looked + len(candidates), changed + len(gone)
+            looked, changed = looked + len(found), changed + len(gone)
             if run and gone:
                 self.store.apply([RemoveNotes(tuple(gone))])
                 if self.notes is not None:

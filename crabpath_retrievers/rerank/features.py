@@ -122,8 +122,6 @@ _KIND_COLUMN = {
     EdgeKind.LINKED_BY: _COLUMN["linked_by"],
     EdgeKind.SIBLING: _COLUMN["sibling"],
     EdgeKind.SIMILAR: _COLUMN["similar"],
-    EdgeKind.FOLLOWS: _COLUMN["learned"],
-    EdgeKind.TOOL: _COLUMN["learned"],
     EdgeKind.CO_USED: _COLUMN["learned"],
     EdgeKind.TAUGHT: _COLUMN["learned"],
 }

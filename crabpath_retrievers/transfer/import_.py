@@ -14,7 +14,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.registry import OWNER_COLUMNS
 from crabpath_retrievers.transfer.archive_reader import DOCUMENTS, Archive
-from crabpath_retrievers.vectors.embedder import require_same_embedder
+from crabpath_retrievers.vectors.embedder import parse_identity, require_same_embedder
 
 
 def select_namespace(archive: Archive, namespace: str | None) -> str | None:
@@ -82,11 +82,6 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     known = store.catalog.meta().get("embedder")
     if known is None:
         return [PutMeta((("embedder", text),))]
-    (here, probe), (there, other) = map(_parse_identity, (known, text))
+    (here, probe), (there, other) = map(parse_identity, (known, text))
     require_same_embedder(probe, other, stored_model=here, model=there)
     return []
-
-
-def _parse_identity(text: str) -> tuple[str, Vector]:
-    data: dict[str, Any] = json.loads(text)
-    return data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")

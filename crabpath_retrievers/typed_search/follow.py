@@ -1,7 +1,6 @@
 """Typed edges of a node: its neighbours, and breadth-first traversal."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from crabpath_retrievers.core.graph import EdgeKind
@@ -61,25 +60,6 @@ def list_neighbours(
     return sorted(found, key=lambda one: (-abs(one.weight), one.id, one.edge_type))
 
 
-@dataclass(slots=True)
-class _Frontier:
-    """Nodes of one hop, by key."""
-
-    nodes: dict[int, ReachedNode]
-
-    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, ReachedNode]:
-        """Return the nodes of the next hop, each by the path with the strongest product."""
-        reached: dict[int, ReachedNode] = {}
-        for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
-            source = self.nodes[edge.near]
-            weight = source.weight * edge.weight
-            known = reached.get(edge.key)
-            if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
-                path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
-                reached[edge.key] = ReachedNode(edge.id, source.hops + 1, path, types, weight)
-        return reached
-
-
 def traverse_edges(
     scope: NamespaceView, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
 ) -> list[ReachedNode]:
@@ -93,11 +73,26 @@ def traverse_edges(
     for _ in range(hops):
         edges = scope.edges(list(frontier), kinds)
         visible = [edge for edge in edges if abs(edge.weight) >= min_weight]
-        next_nodes = _Frontier(frontier).advance(visible, visited)
+        next_nodes = _advance(frontier, visible, visited)
         best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
         frontier = dict(best[: MAX_REACHED - len(reached)])
         visited |= set(frontier)
         reached += frontier.values()
         if not frontier or len(reached) >= MAX_REACHED:
             break
+    return reached
+
+
+def _advance(
+    frontier: Mapping[int, ReachedNode], edges: Iterable[TypedEdge], visited: set[int]
+) -> dict[int, ReachedNode]:
+    """Return the nodes of the next hop by key, each by the path with the strongest product."""
+    reached: dict[int, ReachedNode] = {}
+    for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
+        source = frontier[edge.near]
+        weight = source.weight * edge.weight
+        known = reached.get(edge.key)
+        if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
+            path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
+            reached[edge.key] = ReachedNode(edge.id, source.hops + 1, path, types, weight)
     return reached

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
+from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.typed_search.follow import Neighbour
 from crabpath_retrievers.typed_search.view import (
     NamespaceView,
@@ -77,7 +77,6 @@ def search_graph(
     hits = {
         head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
     }
-    cosine = compute_similarities(list(hits.values()), vector)
     edges = scope.edges(list(hits), boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
         hits[head.key] = head
@@ -290,34 +289,19 @@ def _follow_chains(
 ) -> Mapping[int, tuple[Neighbour, ...]]:
     """Follow the strongest edge from each node to one not yet in its chain; a query per hop."""
     chains: dict[int, list[Neighbour]] = {key: [] for key in keys}
-    ends = {key: key for key in keys}
-    seen = {key: {key} for key in keys}
+    ends, seen = {key: key for key in keys}, {key: {key} for key in keys}
     for _ in range(context):
-        by_node = _read_edges(scope, sorted(set(ends.values())), direction)
+        edges = scope.edges(sorted(set(ends.values())), [EdgeKind.TEMPORAL], direction)
+        strongest = sorted(edges, key=lambda edge: (-edge.weight, edge.id))
         next_ends = dict[int, int]()
         for start, end in ends.items():
-            edges_by_node = next(
-                (e for e in by_node.get(end, ()) if e.key not in seen[start]), None
-            )
-            if edges_by_node is not None:
-                chains[start].append(
-                    Neighbour(edges_by_node.id, edges_by_node.kind.label, edges_by_node.weight)
-                )
-                seen[start].add(edges_by_node.key)
-                next_ends[start] = edges_by_node.key
+            leaving = (e for e in strongest if e.near == end and e.key not in seen[start])
+            edge = next(leaving, None)
+            if edge is not None and edge.weight > 0:
+                chains[start].append(Neighbour(edge.id, edge.kind.label, edge.weight))
+                seen[start].add(edge.key)
+                next_ends[start] = edge.key
         ends = next_ends
         if not ends:
             break
     return {key: tuple(chain) for key, chain in chains.items()}
-
-
-def _read_edges(
-    scope: NamespaceView, keys: Sequence[int], direction: Direction
-) -> dict[int, list[TypedEdge]]:
-    """Read the edges of each node, strongest first."""
-    edges = scope.edges(keys, [EdgeKind.TEMPORAL], direction)
-    edges_by_node: dict[int, list[TypedEdge]] = {}
-    for edge in sorted(edges, key=lambda edge: (-edge.weight, edge.id)):
-        if edge.weight > 0:
-            edges_by_node.setdefault(edge.near, []).append(edge)
-    return edges_by_node

@@ -235,9 +235,18 @@ def require_same_embedder(
     raise EmbeddingMismatchError(msg)
 
 
-class _Stored(NamedTuple):
+class EmbedderIdentity(NamedTuple):
+    """Name of an embedder, and its vector of one fixed sentence, shape ``[d]``."""
+
     model: str
     probe: Vector
+
+
+def parse_identity(text: str) -> EmbedderIdentity:
+    """Return the embedder that a store was built with, from its metadata."""
+    data = json.loads(text)
+    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
+    return EmbedderIdentity(str(data["model"]), probe)
 
 
 class EmbedderFingerprint:
@@ -247,7 +256,7 @@ class EmbedderFingerprint:
         """Compare ``embedder`` with the one recorded in ``store``."""
         self._store, self._embedder = store, embedder
         self._lock = threading.Lock()
-        self._stored: _Stored | None = None
+        self._stored: EmbedderIdentity | None = None
         self._is_same = False
 
     def fits(self, vector: Vector | None) -> bool:
@@ -296,7 +305,7 @@ class EmbedderFingerprint:
         self.verify()
         return self._embedder.documents([text])[0]
 
-    def _compare(self, stored: _Stored | None) -> None:
+    def _compare(self, stored: EmbedderIdentity | None) -> None:
         probe, model = self._embedder.fingerprint(), self._embedder.model
         if stored:
             require_same_embedder(stored.probe, probe, stored_model=stored.model, model=model)
@@ -304,16 +313,15 @@ class EmbedderFingerprint:
         else:
             self._store.apply([PutMeta((("embedder", _encode(model, probe)),))])
 
-    def _read_stored(self) -> _Stored | None:
+    def _read_stored(self) -> EmbedderIdentity | None:
         """The recorded embedder; None before the first document or note."""
         meta = self._store.catalog.meta()
         if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
             return None
-        data = json.loads(meta["embedder"])
-        return _Stored(data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"))
+        return parse_identity(meta["embedder"])
 
 
-def _require_size(stored: _Stored | None, vector: Vector) -> None:
+def _require_size(stored: EmbedderIdentity | None, vector: Vector) -> None:
     if stored and vector.shape != stored.probe.shape:
         msg = (
             f"the query vector has {vector.size} dimensions, the memory {stored.probe.size}: "

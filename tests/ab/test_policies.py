@@ -80,39 +80,6 @@ def test_the_better_one_is_promoted(memory):
     assert trial.namespace("ann", sessions[0]) == "ann#learning"
 
 
-@pytest.mark.slow
-def test_a_harmful_one_is_rolled_back(memory):
-    """Shown only the nearest page, which is outdated: two checkpoints end it."""
-    trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
-    memory.namespaces.freeze(trial.namespaces("ann")["treatment"])
-    sides = [sessions_of(trial, arm, 8) for arm in ("control", "treatment")]
-    for part in (slice(0, 4), slice(4, 8)):
-        live(memory, trial, {"control": 6, "treatment": 1}, sides[0][part] + sides[1][part])
-        trial.checkpoint()
-    assert trial.status == "rolled_back"
-    assert all(one.worse for one in trial.state.checkpoints)
-    assert {trial.namespace("ann", session) for session in sides[1]} == {"ann#short:control"}
-
-
-def answers(memory, namespace):
-    asked = [
-        memory.retrieve(f"How do I restart {t}?", namespace=namespace, record=False) for t in THINGS
-    ]
-    return [[(item.node.id, item.score) for item in answer.documents] for answer in asked]
-
-
-@pytest.mark.parametrize("fresh", [True, False])
-def test_arms_never_see_what_the_other_learned(memory, fresh):
-    """Nor does another user; whatever is learned in one namespace, the others answer as before."""
-    trial = Trial.start(memory, "apart", fresh=fresh, settings=SETTINGS)
-    own, other = trial.namespaces("ann")["treatment"], trial.namespaces("ann")["control"]
-    before = answers(memory, other), answers(memory, own)
-    live(memory, trial, {"treatment": 6}, sessions_of(trial, "treatment", 3))
-    memory.teach("Restart nothing on Fridays.", namespace=own)
-    assert answers(memory, other) == before[0] == answers(memory, "bob")
-    assert answers(memory, own) != before[1]
-
-
 async def test_a_langchain_retriever_takes_the_options(memory):
     trial = Trial.start(memory, "hosts", settings=SMALL)
     retriever = CrabPathRetriever(memory=memory)

@@ -1,33 +1,18 @@
 """Reports on health as they are wanted, and a small memory whose vectors mean something."""
 
 import shutil
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
+from maintained import Bag
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import HealthSettings
 from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
-
-_SIZE = 128
-
-
-class Words(Embeddings):
-    def embed_query(self, text: str) -> list[float]:
-        vector = np.full(_SIZE, 1e-3)
-        for word in text.lower().replace(".", " ").replace("?", " ").split():
-            vector[zlib.crc32(word.encode()) % _SIZE] += 1.0
-        return [float(value) for value in vector / np.linalg.norm(vector)]
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
 
 
 @pytest.fixture
@@ -64,7 +49,7 @@ HEALTH = HealthSettings(
 
 def opened_at(place: Path, *, index: InMemoryVectorStore | None = None, **settings) -> CrabPath:
     """A memory of these pages; with an ``index`` the pages are there already."""
-    words, given = Words(), Settings(**{"health": HEALTH, **settings})
+    words, given = Bag(), Settings(**{"health": HEALTH, **settings})
     vectors = index or InMemoryVectorStore(words)
     memory = CrabPath.open(str(place), embeddings=words, vectors=vectors, settings=given)
     if index is None:

@@ -6,8 +6,10 @@ import math
 import pytest
 import sqlalchemy as sa
 import tables as s
+from typer.testing import CliRunner
 
 from crabpath_retrievers import Feedback
+from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.config.settings import _parse_or_ignore
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
@@ -81,16 +83,6 @@ def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
-def test_what_is_beyond_the_rails_changes_nothing(open_memory):
-    with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="reflex must be a number from"):
-            memory.maintenance.set_knobs("ann", half_life=100, reflex=0.99)
-        with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
-            memory.maintenance.set_knobs("ann", speed=1)
-        assert memory.maintenance.knobs("ann") == memory.settings.knobs
-        assert memory.store.learned.get_tuning("ann") == (None, None)
-
-
 def test_every_change_is_journaled_and_two_at_once_conflict(open_memory_anywhere):
     """What changes nothing is not journaled; of the second one nothing is written."""
     with open_memory_anywhere() as memory:
@@ -134,22 +126,55 @@ def test_narrower_rails_later_leave_what_stands(open_memory):
         assert memory.maintenance.knobs("ann").half_life == 100.0
         with pytest.raises(InvalidInputError):
             memory.maintenance.set_knobs("ann", half_life=100)
+    paper = AutotuneSettings.preset("paper")  # the half-life of the settings is beyond its rails
+    with (
+        open_memory(index=index, autotune=paper) as memory,
+        pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"),
+    ):
+        memory.maintenance.tune("ann")
 
 
-def test_no_query_more_on_the_way_of_an_answer(open_memory):
-    with open_memory() as memory:
+@pytest.fixture
+def place(open_memory, tmp_path):
+    with open_memory(learning=LearningSettings(half_life=500.0, apply="external")) as memory:
+        memory.retrieve("question1", namespace="ann")
+    return tmp_path / "memory"
 
-        def statements():
-            counted = []
-            listen = memory.store.walk.get_clock
-            memory.store.walk.get_clock = lambda name: counted.append(name) or listen(name)
-            tuning = memory.store.learned.get_tuning
-            memory.store.learned.get_tuning = lambda name: counted.append("tuning") or tuning(name)
-            memory.retrieve("question1", namespace="ann", record=False)
-            memory.store.walk.get_clock, memory.store.learned.get_tuning = listen, tuning
-            return counted
 
-        before = statements()
-        memory.maintenance.set_knobs("ann", reflex=0.9)
-        assert statements() == before
-        assert "tuning" not in before
+def run(place, *arguments):
+    given = ["tune", *arguments, "--store", str(place), "--namespace", "ann"]
+    done = CliRunner().invoke(app, given)
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_set_look_reset_and_undo(place):
+    code, output = run(place, "set", "reflex=0.9", "promotion_threshold=3", "--json")
+    shown = json.loads(output)
+    assert code == 0
+    assert shown["knobs"] == {
+        "half_life": 500.0,
+        "promotion_threshold": 3,
+        "hebbian_rate": 0.1,
+        "reflex": 0.9,
+    }
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == shown["knobs"]
+    assert "half_life 500" in run(place, "run")[1]
+    assert json.loads(run(place, "show", "--json")[1])["knobs"] == shown["knobs"]
+    done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", shown["run"]])
+    assert done.exit_code == 0
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["reflex"] == 0.8
+    assert "promotion_threshold 2" in run(place, "reset")[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("half_life=100", "reflex=0.99"), "reflex must be a number from 0.8 to 0.95, not 0.99"),
+        (("half_life=long",), "such as half_life=500"),
+        (("speed=1",), "there is no knob 'speed'"),
+    ],
+)
+def test_unusable_input_is_refused_and_changes_nothing(place, given, says):
+    code, output = run(place, "set", *given)
+    assert (code, says in output) == (2, True)
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["half_life"] == 500.0

@@ -21,15 +21,17 @@ class Directions(Embeddings):
     """Texts that end in the same word point about the same way."""
 
     def embed_query(self, text):
-        """One vector of length 1."""
         rng = np.random.default_rng(crc32(text.encode()))
         vector = 0.1 * rng.normal(size=16)
         vector[crc32(text.split()[-1].encode()) % 16] += 1.0
         return (vector / np.linalg.norm(vector)).tolist()
 
     def embed_documents(self, texts):
-        """Several."""
         return [self.embed_query(text) for text in texts]
+
+
+def make_pages(number):
+    return [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(number)]
 
 
 def test_two_regions_by_hand():
@@ -41,16 +43,11 @@ def test_two_regions_by_hand():
     assert found["to_mean"] == pytest.approx((5**0.5 + 1) / 4, abs=1e-3)
     # Cosines among the three: x-x 1, x-y 0, x-y 0; two pairs each, over three nodes.
     assert found["to_others"] == pytest.approx(1 / 3, abs=1e-3)
-
-
-def test_regions_of_one_have_no_others():
-    """Their cosine to the mean is 1 and says nothing."""
-    found = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
-    assert (found["to_mean"], found["to_others"]) == (1.0, None)
+    alone = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
+    assert (alone["to_mean"], alone["to_others"]) == (1.0, None)
 
 
 def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
-    """Where there are many vectors."""
     monkeypatch.setattr("benchmarks.region_quality._BATCHED_ABOVE", 10)
     vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     assert len(set(cluster_kmeans(vectors, 3).tolist())) == 3
@@ -59,11 +56,7 @@ def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
 def test_hubs_are_better_than_chance_and_k_means_than_hubs():
     """Six directions, more hubs than that: members of a region are alike."""
     with CrabPath.open(embeddings=Directions()) as memory:
-        memory.add_documents(
-            [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(300)],
-            split=False,
-            progress=None,
-        )
+        memory.add_documents(make_pages(300), split=False, progress=None)
         hubs = Regions(memory.store, memory.settings.region).hubs(1)
         found = measure_quality(memory.store, hubs)
     own, best, chance = (found[name]["to_others"] for name in ("hash", "kmeans", "random"))
@@ -75,20 +68,10 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
 
 
 def test_the_command_needs_no_experience(tmp_path):
-    """The figures are about the corpus; nothing has to be learned before."""
     with CrabPath.open(str(tmp_path), embeddings=Directions()) as memory:
-        documents = [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(120)]
-        memory.add_documents(documents, split=False, progress=None)
+        memory.add_documents(make_pages(120), split=False, progress=None)
     result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path)])
     assert result.exit_code == 0, result.stderr
     figures = json.loads(result.stdout)
     assert figures["nodes"] == 120
     assert figures["hash"]["regions"] == figures["kmeans"]["regions"]
-
-
-def test_the_command_refuses_a_place_without_memory(tmp_path):
-    """One sentence, and nothing is created."""
-    result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path / "none")])
-    assert result.exit_code == 2
-    assert "there is no memory" in " ".join(result.stderr.split())
-    assert not list(tmp_path.iterdir())

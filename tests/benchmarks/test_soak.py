@@ -26,7 +26,6 @@ def collect_abandoned_connections():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
 def test_nothing_is_lost(name):
-    """A few runs of each check; ``make soak`` makes many."""
     check = CHECKS[name]
     row = run_check(name, Budget(runs=check.short), seed=1, **check.small)
     if row.skipped:
@@ -69,7 +68,6 @@ def test_time_is_shared_and_the_table_is_written(tmp_path, monkeypatch):
     assert run(["soak", "--only", "bomb", *options]).exit_code == 0
     lost = run(["soak", "--only", "bomb,fuzz", "--runs", "3"])
     assert lost.exit_code == 1
-    assert run(["soak", "--only", "nothing"]).exit_code == 2
     assert given[0] == 7
     assert "| kept | 3 |" in lost.stdout
     assert "Seed 7." in report.read_text()

@@ -17,21 +17,25 @@ DEPLOY = (
 
 @pytest.fixture(autouse=True)
 def docs(tmp_path):
-    """A folder with two documents, a binary file and a hidden one."""
+    """A folder with two documents, a blank one, a binary file and a hidden one."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "deploy.md").write_text(DEPLOY)
     (folder / "manifest.md").write_text("# Manifest\n\nThe manifest lists images.\n")
+    (folder / "blank.md").write_text("\n")
     (folder / "image.bin").write_bytes(b"\x00\x01")
     (folder / ".hidden.md").write_text("# Secret\n\nNot to be read.\n")
     return folder
 
 
-def test_a_day_with_the_command_line(cli, read, refuse, docs):
+def test_a_day_with_the_command_line(cli, read, refuse, docs, caplog):
     """Each step in JSON, then in tables for people; only what changed is written again."""
     added = read("add", "docs")
     assert (added["documents"], added["added"], added["skipped"]) == (2, 3, ["docs/image.bin"])
-    assert read("add", "docs")["unchanged"] == 3
+    (line,) = [r.getMessage() for r in caplog.records if r.name.startswith("crabpath")]
+    assert line == "1 of 3 documents have no text, left out: 'docs/blank.md'"
+    said = " ".join(cli("add", "docs").stdout.split())
+    assert said.endswith("3 unchanged, 1 without text left out")
     answer = read("query", "which images are listed?", "-k", "1", "--namespace", "alice")
     assert answer["documents"][0]["source"] == "docs/manifest.md"
     explanation = read("explain", answer["turn_id"])
@@ -58,17 +62,6 @@ def test_a_day_with_the_command_line(cli, read, refuse, docs):
     assert "1 chunks deleted" in cli("forget", "--source", "docs/deploy.md").output
     assert read("forget", "--source", "docs/manifest.md")["removed"] == 1
     assert read("info")["nodes"] == 0
-
-
-def test_files_without_text_are_counted(cli, read, docs, caplog):
-    """They are no documents; one warning names them."""
-    (docs / "blank.md").write_text("\n")
-    added = read("add", "docs")
-    assert (added["documents"], added["blank"]) == (2, 1)
-    (line,) = [r.getMessage() for r in caplog.records if r.name.startswith("crabpath")]
-    assert line == "1 of 3 documents have no text, left out: 'docs/blank.md'"
-    said = " ".join(cli("add", "docs").stdout.split())
-    assert said.endswith("3 unchanged, 1 without text left out")
 
 
 def test_an_add_that_is_stopped_says_what_is_in(read, refuse, docs, monkeypatch):

@@ -19,9 +19,8 @@ def memory(tmp_path_factory):
     """One that learned from three episodes of Ann's, and stays open."""
     vectors = DeterministicFakeEmbedding(size=16)
     place = tmp_path_factory.mktemp("regions") / "memory"
-    documents = [
-        Document(f"text {n}", id=f"d{n}", metadata={"title": f"{ODD} {n}"}) for n in range(120)
-    ]
+    titles = [{"title": f"{ODD} {n}"} for n in range(120)]
+    documents = [Document(f"text {n}", id=f"d{n}", metadata=m) for n, m in enumerate(titles)]
     with CrabPath.open(place, embeddings=vectors, vectors=InMemoryVectorStore(vectors)) as made:
         made.add_documents(documents, split=False, progress=None)
         for reward, task in ((1.0, "clean"), (1.0, "clean"), (-1.0, "heat")):
@@ -101,16 +100,13 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(refuse, place, given, namesp
     assert sentence in refuse("regions", *given, "-n", namespace, "--store", place)
 
 
-def test_where_there_are_no_regions(refuse, tmp_path):
+def test_where_there_are_no_regions_and_without_the_extra(refuse, tmp_path, monkeypatch):
     """Two hubs are the least; looking creates nothing."""
     assert "there is no memory" in refuse("regions")
     assert not list(tmp_path.iterdir())
     with CrabPath.open("memory", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents([Document("text 0"), Document("text 1")])
         assert "has no regions yet" in refuse("regions")
-
-
-def test_a_plot_needs_the_extra(refuse, monkeypatch):
     hidden = "crabpath_retrievers.evaluation.requirements.find_spec"
     monkeypatch.setattr(hidden, lambda name: None if name == "matplotlib" else find_spec(name))
     said = refuse("regions", "--plot", "x.png", code=1)

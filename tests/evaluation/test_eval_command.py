@@ -9,6 +9,8 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.evaluation import requirements
 
 PNG = b"\x89PNG"
+STREAM = ("--stream", "prequential", "--epochs", "2", "--dropped", "0.2")
+LEARNED = ("beir", "--methods", "learned")
 
 
 @pytest.fixture
@@ -23,7 +25,6 @@ def run(beir_folder, cache):
 
 
 def test_tables_json_and_report(run, tmp_path):
-    """One run writes all three; folders are made."""
     json_file, folder = tmp_path / "out" / "figures.json", tmp_path / "report"
     result = run(
         *("beir", "--methods", "dense,cold", "--k", "1,3", "--limit", 8, "--seed", 7),
@@ -43,7 +44,6 @@ def test_tables_json_and_report(run, tmp_path):
 
 
 def test_a_chat_model_and_what_it_costs(run, tmp_path):
-    """It is one more method; calls, tokens and dollars are per question."""
     json_file = tmp_path / "figures.json"
     result = run(
         *("beir", "--methods", "cold", "--limit", 4, "--json", json_file),
@@ -59,12 +59,37 @@ def test_a_chat_model_and_what_it_costs(run, tmp_path):
     assert "`routed` is `cold` with the chat model simulated:0.3" in result.stdout
 
 
-def test_a_single_method_has_no_comparison(run, tmp_path):
-    """Neither a table nor a plot of differences."""
-    result = run("beir", "--methods", "lexical", "--limit", 3, "--report", tmp_path)
+@pytest.mark.parametrize(
+    "feedback",
+    ["used", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("answer", "outcome"))],
+)
+def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
+    result = run(
+        *("beir", "--methods", "cold,learned", "--k", "2,5", *STREAM, "--feedback", feedback),
+        *("--noise", "0.1", "--json", tmp_path / "figures.json", "--report", tmp_path / "report"),
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    stream = figures["methods"]["learned"]["stream"]
+    assert {"checkpoints", "second_half", "frozen_second_half", "epochs"} <= set(stream)
+    assert figures["dataset"]["stream"]["feedback"] == feedback
+    assert "## Streams" in (tmp_path / "report" / "report.md").read_text()
+    assert (tmp_path / "report" / "learning.png").stat().st_size > 1000
+
+
+def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_path):
+    """A run that was killed left half a vector behind."""
+    report, cache = tmp_path / "report", tmp_path / "cache"
+    given = ("beir", "--methods", "lexical", "--limit", 1, "--cache", cache, "--report", report)
+    result = run(*given)
     assert result.exit_code == 0, result.stderr
     assert "Differences" not in result.stdout
-    assert not (tmp_path / "differences.png").exists()
+    assert not (report / "differences.png").exists()
+    for path in cache.rglob("*"):
+        path.write_text("[0.1, 0.")
+    result = run(*given)
+    assert result.exit_code == 2
+    assert "was written in part: delete the directory" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -75,16 +100,15 @@ def test_a_single_method_has_no_comparison(run, tmp_path):
         (("beir", "--methods", ""), "no method is named"),
         (("beir", "--router", "nobody:none"), "the chat model 'nobody:none' cannot be used"),
         (("beir", "--prices", "cheap"), "--prices takes US dollars per million tokens"),
-        (("beir", "--k", "0"), "--k takes whole numbers of at least 1"),
-        (("beir", "--k", "-2"), "--k takes whole numbers of at least 1"),
-        (("beir", "--k", "5,²"), "--k takes whole numbers of at least 1"),
+        *(
+            (("beir", "--k", k), "--k takes whole numbers of at least 1")
+            for k in ("0", "-2", "5,²", "five")
+        ),
         (("beir", "--setting", "open"), "no --setting 'open': choose among pooled, closed"),
         (("beir", "--level", "word"), "no --level 'word': choose among document, chunk"),
         (("beir", "--seed", "-1"), "--seed must be at least 0"),
-        (("beir", "--k", "five"), "--k takes whole numbers of at least 1"),
         (("beir", "--k", "1000"), "--k 1000 is beyond the corpus"),
-        (("beir", "--limit", "0"), "--limit must be at least 1"),
-        (("beir", "--limit", "-5"), "--limit must be at least 1"),
+        *((("beir", "--limit", n), "--limit must be at least 1") for n in ("0", "-5")),
         (("beir", "--limit", "many"), "integer"),
         (("beir", "--setting", "closed"), "--setting closed needs the official JSON"),
         (("beir", "--level", "chunk"), "--level chunk is for multihoprag"),
@@ -94,10 +118,16 @@ def test_a_single_method_has_no_comparison(run, tmp_path):
         (("beir", "--report", __file__), "cannot hold the report"),
         (("beir", "--cache", __file__, "--limit", "1"), "cannot keep embeddings"),
         (("beir", "--embedding", "./none", "--limit", "1"), "cannot be loaded"),
+        (("beir", "--methods", "cold,learned"), "--stream prequential"),
+        (("beir", "--methods", "cold", "--stream", "prequential"), "a method that learns"),
+        ((*LEARNED, "--stream", "sideways"), "sideways"),
+        ((*LEARNED, *STREAM, "--feedback", "applause"), "applause"),
+        ((*LEARNED, *STREAM, "--noise", "0.9"), "--noise"),
+        ((*LEARNED, *STREAM, "--epochs", "0"), "--epochs"),
+        ((*LEARNED, *STREAM, "--dropped", "1"), "--dropped"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
-    """Each says what to do; there is no traceback."""
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in " ".join(result.stderr.split())
@@ -105,7 +135,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
 
 
 def test_a_file_without_questions(run, write):
-    """Labels are missing, so nothing can be measured."""
     row = {"_id": "q", "question": "?", "context": [["A", ["a"]]], "supporting_facts": []}
     for rows in ([], [row]):
         result = run("hotpotqa", data=write("test.json", rows))
@@ -114,18 +143,7 @@ def test_a_file_without_questions(run, write):
 
 
 def test_a_missing_extra_is_named(run, monkeypatch):
-    """An environment problem, so exit code 1."""
     monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "bm25s" else name)
     result = run("beir")
     assert result.exit_code == 1
     assert "pip install 'crabpath-retrievers[local,eval]'" in " ".join(result.stderr.split())
-
-
-def test_a_cache_that_was_written_in_part(run, tmp_path):
-    """A run that was killed left half a vector behind."""
-    assert run("beir", "--methods", "lexical", "--limit", 1, "--cache", tmp_path).exit_code == 0
-    for path in tmp_path.rglob("*"):
-        path.write_text("[0.1, 0.")
-    result = run("beir", "--methods", "lexical", "--limit", 1, "--cache", tmp_path)
-    assert result.exit_code == 2
-    assert "was written in part: delete the directory" in " ".join(result.stderr.split())

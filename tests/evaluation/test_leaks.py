@@ -59,11 +59,9 @@ def rows_of(small, *, turn):
 
 
 def answers(dataset, embeddings, method="cold"):
-    """What a method returns for each question, chunk by chunk."""
     asked = embed_questions(dataset.queries, embeddings)
-    return run_method(
-        method, METHODS[method], prepare_questions(dataset, embeddings), asked, 10
-    ).found
+    given = prepare_questions(dataset, embeddings)
+    return run_method(method, METHODS[method], given, asked, 10).found
 
 
 def leaking(dataset):
@@ -77,7 +75,6 @@ def leaking(dataset):
 
 
 def replace_text(document, text):
-    """The document with another text."""
     return document.model_copy(update={"page_content": text})
 
 
@@ -89,9 +86,8 @@ def test_permuted_labels_give_identical_cold_rankings(small, cached, write):
     found = answers(labelled, cached)
     assert found == answers(permuted, cached)
     ranked = {q: [f.document for f in of] for q, of in found.items()}
-    assert score_rankings(labelled.qrels, ranked, (5,)) != score_rankings(
-        permuted.qrels, ranked, (5,)
-    )
+    scores = [score_rankings(of.qrels, ranked, (5,)) for of in (labelled, permuted)]
+    assert scores[0] != scores[1]
     assert answers(leaking(labelled), cached) != answers(leaking(permuted), cached)
 
 
@@ -103,35 +99,34 @@ def exposed(documents):
     return [d.id for d in documents if LABEL in str(d) or not set(d.metadata) <= ALLOWED]
 
 
-def official(write, name):
+def load_secret(write, name):
     """A data set whose every label is the secret word."""
-    titled = {"title": "A", "body": "The text of A.", "url": "https://x/a"}
+    asked = {"question": LABEL, "answer": LABEL, "query": LABEL, "text": LABEL}
     if name == "hotpotqa":
-        facts = {"supporting_facts": [[LABEL, 0]], "evidences": [[LABEL] * 3]}
-        facts |= {"answer": LABEL, "type": LABEL, "level": LABEL, "answer_id": LABEL}
-        row = {"_id": "q", "question": LABEL, "context": [["A", ["The text of A."]]]}
-        return load_hotpotqa(write("dev.json", [{**row, **facts}]))
+        facts = {"supporting_facts": [[LABEL, 0]], "evidences": [[LABEL] * 3], "level": LABEL}
+        row = {"_id": "q", **asked, **facts, "context": [["A", ["The text of A."]]]}
+        return load_hotpotqa(write("dev.json", [row]))
     if name == "musique":
         own = {"title": "A", "paragraph_text": "The text of A.", "idx": 0, "is_supporting": True}
-        parts = [{"question": LABEL, "answer": LABEL, "paragraph_support_idx": 0}]
-        row = {"id": "q", "question": LABEL, "answer": LABEL, "answer_aliases": [LABEL]}
-        row |= {"paragraphs": [own], "question_decomposition": parts}
-        return load_musique(write("dev.jsonl", [row]))
+        parts = {"answer_aliases": [LABEL], "question_decomposition": [asked]}
+        return load_musique(
+            write("dev.jsonl", [{"id": "q", **asked, **parts, "paragraphs": [own]}])
+        )
     if name == "multihoprag":
         given = {"title": "A", "fact": LABEL, "url": "https://x/a", "author": LABEL}
-        row = {"query": LABEL, "answer": LABEL, "evidence_list": [given]}
+        titled = {"title": "A", "body": "The text of A.", "url": "https://x/a"}
         write("corpus.json", [{**titled, "category": LABEL, "source": LABEL, "author": LABEL}])
-        return load_multihoprag(write("MultiHopRAG.json", [row]).parent)
+        rows = [{**asked, "evidence_list": [given]}]
+        return load_multihoprag(write("MultiHopRAG.json", rows).parent)
     entry = {"_id": "d", "title": "A", "text": "The text of A.", "metadata": {"gold": LABEL}}
     write("corpus.jsonl", [entry])
-    write("queries.jsonl", [{"_id": LABEL, "text": LABEL, "metadata": {"answer": LABEL}}])
+    write("queries.jsonl", [{"_id": LABEL, **asked, "metadata": {"answer": LABEL}}])
     return load_beir(write("qrels/test.tsv", f"q\td\ts\n{LABEL}\td\t1\n").parent.parent)
 
 
 @pytest.mark.parametrize("name", ["hotpotqa", "musique", "multihoprag", "beir"])
 def test_documents_carry_no_label(write, name):
-    """Title, text and address only, from every format."""
-    dataset = official(write, name)
+    dataset = load_secret(write, name)
     assert dataset.queries
     assert list(dataset.answers.values()) == [LABEL]
     assert [d.page_content for d in dataset.documents] == ["A\nThe text of A."]
@@ -172,7 +167,6 @@ def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, close
 
 
 def quality(dataset, embeddings, method):
-    """Mean measures and rankings."""
     found = answers(dataset, embeddings, method)
     ranked = {q: [f.document for f in first_chunks(of)] for q, of in found.items()}
     scores = score_rankings(dataset.qrels, ranked, (5,))
@@ -181,17 +175,12 @@ def quality(dataset, embeddings, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_order_of_questions_changes_no_answer(small, cached, method):
-    """Nothing is learned from one question for the next."""
-    turned = replace(
-        small,
-        queries=dict(reversed(small.queries.items())),
-        qrels=dict(reversed(small.qrels.items())),
+    queries, qrels = (dict(reversed(of.items())) for of in (small.queries, small.qrels))
+    figures, ranked = quality(small, cached, method)
+    assert quality(replace(small, queries=queries, qrels=qrels), cached, method) == (
+        pytest.approx(figures),
+        ranked,
     )
-    (figures, ranked), (again, ranked_again) = (
-        quality(dataset, cached, method) for dataset in (small, turned)
-    )
-    assert ranked == ranked_again
-    assert figures == pytest.approx(again)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -200,9 +189,8 @@ def test_the_order_of_documents_does_not_decide_quality(small, cached, method):
     gold = {i for relevant in small.qrels.values() for i in relevant}
     first = sorted(small.documents, key=lambda d: d.id not in gold)
     mixed = [first[place] for place in np.random.default_rng(0).permutation(len(first))]
-    figures = [
+    figures, *others = (
         quality(replace(small, documents=tuple(order)), cached, method)[0]
         for order in (first, first[::-1], mixed)
-    ]
-    assert figures[0] == pytest.approx(figures[1])
-    assert figures[0] == pytest.approx(figures[2])
+    )
+    assert others == [pytest.approx(figures)] * 2

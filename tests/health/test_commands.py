@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
@@ -60,15 +59,6 @@ def test_health_is_bad_and_the_exit_code_good(place):
     assert (orphans["value"], orphans["in_range"]) == (None, None)
 
 
-def test_health_beside_the_process_that_serves(place):
-    """It may go on; nothing is kept where that is not wanted, nor of a stranger."""
-    with place.open() as memory:
-        assert read("health", place.path, "-n", "ann", "--no-record")["turn"] == 1
-        assert read("health", place.path, "-n", "stranger")["turn"] == 0
-        assert memory.maintenance.health_history("ann") == []
-        assert set(memory.info()["namespaces"]) == {"ann"}
-
-
 def test_health_by_the_settings_of_the_server(place):
     """What a serving process has published holds for the command."""
     ranges = {"reflex_pct": (0.5, 0.6)}
@@ -77,8 +67,8 @@ def test_health_by_the_settings_of_the_server(place):
         learning=LearningSettings(apply="external"),
     )
     CrabPath.open(place.path, embeddings=PLAIN, settings=given).close()
-    for _ in range(3):
-        shown = read("health", place.path, "-n", "ann")
+    for keep in ("--record", "--no-record", "--record", "--record"):
+        shown = read("health", place.path, "-n", "ann", keep)
     report = {metric["name"]: metric for metric in shown["metrics"]}
     assert (report["reflex_pct"]["low"], report["reflex_pct"]["in_range"]) == (0.5, False)
     assert report["dormant_pct"]["high"] == 0.95
@@ -96,52 +86,35 @@ def test_health_at_a_url(postgres_url, tmp_path):
 
 
 def test_looking_at_nothing_creates_nothing(tmp_path):
-    for options in ((), ("--json",)):
-        result = run("health", tmp_path / "none", *options)
-        assert result.exit_code == 2
-        assert "there is no memory" in result.stderr
+    result = run("health", tmp_path / "none", "--json")
+    assert (result.exit_code, "there is no memory" in result.stderr) == (2, True)
     assert read("doctor", tmp_path / "none", code=1)["findings"][0]["check"] == "place"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_finds_nothing_broken(place):
-    """Another embedder than the commands' own is worth a warning; markup is only a name."""
-    found = read("doctor", place.path)
-    assert (found["broken"], len(found["checked"])) == (False, 15)
-    assert [one["severity"] for one in found["findings"]] == ["warning"]
-    shown = run("doctor", "--store", place.path)
-    assert shown.exit_code == 0
-    assert "1 found in 15 checks" in " ".join(shown.stdout.split())
-    with place.open() as memory:
-        memory.namespaces.freeze("[red]ann")
-    assert "learn nothing: [red]ann" in " ".join(run("doctor", place.path).stdout.split())
-
-
 def test_doctor_finds_something_broken(place):
-    """Each finding stands with its fix, the worst first; the exit code is 1."""
+    """Each finding stands with its fix, the worst first; the exit code is 1.
+
+    Another embedder than the commands' own is worth a warning; markup is only a name.
+    """
     with place.open() as memory:
         memory.index.delete(["d1"])
+        memory.namespaces.freeze("[red]ann")
     found = read("doctor", place.path, code=1)
-    assert found["broken"]
-    assert [one["severity"] for one in found["findings"]] == ["error", "warning"]
+    assert (found["broken"], len(found["checked"])) == (True, 15)
+    assert [one["severity"] for one in found["findings"]] == ["error", "warning", "info"]
     shown = run("doctor", place.path)
     assert shown.exit_code == 1
     assert shown.stdout.startswith("broken vectors: 1 chunks are missing in the vector index: d1")
     assert "run `crabpath reindex" in shown.stdout
+    assert "learn nothing: [red]ann" in " ".join(shown.stdout.split())
+    assert "3 found in 15 checks" in " ".join(shown.stdout.split())
     with place.open() as memory:
         memory.maintenance.reindex()
     assert not read("doctor", place.path)["broken"]
 
 
-@pytest.mark.parametrize(
-    ("values", "drawn"),
-    [
-        ([], ""),
-        ([None], " "),
-        ([2.0, 2.0], "▁▁"),
-        ([0.0, None, 0.5, 1.0], "▁ ▅█"),
-        ([3.0, 1.0, 2.0], "█▁▅"),
-    ],
-)
-def test_sparklines(values, drawn):
-    assert sparkline(values) == drawn
+def test_sparklines():
+    """From the least value to the greatest; a gap where there is none."""
+    given = ([], [None], [2.0, 2.0], [0.0, None, 0.5, 1.0], [3.0, 1.0, 2.0])
+    assert list(map(sparkline, given)) == ["", " ", "▁▁", "▁ ▅█", "█▁▅"]

@@ -7,7 +7,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config.health import METRICS
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -22,18 +21,6 @@ def judge(memory, text, k, used=None, **options):
     turn = memory.retrieve(text, k=k, **options).turn
     used = used or [item.node for item in turn.returned]
     memory.record(Feedback(turn.id, 1.0, used=used, **options))
-
-
-@pytest.mark.both_databases
-def test_an_empty_memory(location):
-    """It is measured without a failure, and nothing is kept of a namespace that is not there."""
-    with open_plain(location) as memory:
-        report = memory.maintenance.health()
-        assert [metric.name for metric in report.metrics] == list(METRICS)
-        counts = (report.turn, report.healthy, report.judged_count)
-        assert (report.namespace, *counts) == ("default", 0, 2, 2)
-        assert memory.maintenance.health_history() == []
-        assert memory.info()["namespaces"] == {}
 
 
 @pytest.mark.both_databases
@@ -58,29 +45,6 @@ def test_what_one_namespace_does_changes_no_other(location):
     assert ann["dormant_pct"].in_range is True
     assert bob["cross_file_edge_pct"].value == 1.0
     assert kept == [1, 0]
-
-
-def test_a_memory_that_forgets_too_fast_is_ill():
-    """With a half-life of one turn all learned edges are dormant (CrabPath paper)."""
-    health = HealthSettings(min_observations=2)
-    documents = [Document(f"Text {n}.", id=f"d{n}") for n in range(12)]
-    with open_plain(learning=LearningSettings(half_life=1.0), health=health) as memory:
-        memory.add_documents(documents, split=False, progress=None)
-        for _ in range(2):
-            judge(memory, "Text 1.", 3)
-        assert memory.maintenance.health()["dormant_pct"].in_range is True
-        for _ in range(4):
-            judge(memory, "Text 9.", 1)
-        ill = memory.maintenance.health()["dormant_pct"]
-    assert (ill.value, ill.in_range) == (1.0, False)
-
-
-def test_chunks_that_the_vector_index_lost_are_orphans(place):
-    with place.open() as memory:
-        assert memory.maintenance.health()["orphan_nodes"].value == 0.0
-        memory.index.delete(["d3", "d4"])
-        lost = memory.maintenance.health()["orphan_nodes"]
-        assert (lost.value, lost.in_range, lost.sampled) == (2.0, False, 40)
 
 
 def test_an_index_that_cannot_tell():
@@ -110,15 +74,6 @@ async def test_reports_are_kept_and_go_with_the_namespace(place):
         for limit in (0, True, "5"):
             with pytest.raises(InvalidInputError, match="limit must be a whole"):
                 memory.maintenance.health_history(limit=limit)
-
-
-def test_one_document_has_nothing_to_cross():
-    """All chunks are of one document: whether edges cross is not judged."""
-    with open_plain() as memory:
-        text = "\n\n".join(f"# Part {n}\n\nThis is part {n}." for n in range(8))
-        memory.add_documents([Document(text, metadata={"source": "a.md"})], progress=None)
-        found = memory.maintenance.health()["cross_file_edge_pct"]
-    assert (found.value, found.in_range, found.note) == (None, None, "there is one document only")
 
 
 def test_splits_that_come_together_again():

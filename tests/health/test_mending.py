@@ -159,26 +159,6 @@ def test_an_embedded_index(place, name):
         assert memory._services.episodes._collections.of(1).count() == 1
 
 
-@pytest.mark.parametrize("how", ["missing", "empty"])
-def test_a_lost_database(place, how):
-    """It comes from a backup, or the vectors are moved away; a new beginning is never silent."""
-    kept = place.parent / "backup"
-    shutil.copy(place / "graph.sqlite", kept)
-    (place / "graph.sqlite").unlink()
-    if how == "empty":
-        (place / "graph.sqlite").touch(0o600)
-    (finding,) = found(place)
-    assert f"{MANY} vectors" in finding.message
-    assert finding.fix.startswith("restore graph.sqlite from a backup; or, to start over, move")
-    shutil.copy(kept, place / "graph.sqlite")
-    assert found(place) == []
-    (place / "graph.sqlite").unlink()
-    (place / "vectors").rename(place.parent / "away")
-    with CrabPath.open(place, embeddings=PLAIN) as memory:
-        memory.add_documents([Document("Passage 1", id="new")], progress=None)
-    assert found(place) == []
-
-
 @pytest.mark.parametrize(
     ("name", "lost"),
     [

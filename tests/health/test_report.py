@@ -18,8 +18,6 @@ from crabpath_retrievers.maintenance.health.report import (
 )
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
-LN2 = math.log(2)
-
 
 def report(measured, settings=None):
     return assess_health(
@@ -37,6 +35,7 @@ def turns(*facts):
 
 FIRED, CROSSING = "avg_nodes_fired_per_query", "cross_file_edge_pct"
 COMPRESSION, PROMOTED = "context_compression", "proto_promotion_rate"
+A_TENTH, A_HALF = edges(fading=10, share=0.1), edges(1, 49, share=0.5)
 WITHIN, BOTH = edges(within=40, crossing=10), edges(within=20, crossing=20)
 FEW = "fewer than 10"
 
@@ -52,20 +51,10 @@ FEW = "fewer than 10"
         (CROSSING, {"documents": 9, "structure": WITHIN, "learned": BOTH}, 0.5, True),
         (CROSSING, {"documents": 9, "structure": edges(within=40)}, 0.0, False),
         # A tenth of the structure was looked at: 0 · 10 + 6 of 10 · 10 + 20.
-        (
-            "dormant_pct",
-            {"structure": edges(fading=10, share=0.1), "learned": edges(fading=20, faded=6)},
-            0.05,
-            True,
-        ),
+        ("dormant_pct", {"structure": A_TENTH, "learned": edges(fading=20, faded=6)}, 0.05, True),
         ("dormant_pct", {"learned": edges(fading=20, faded=20)}, 1.0, False),
         # 2 of 100 + 100, where half of the learned edges was looked at.
-        (
-            "reflex_pct",
-            {"structure": edges(0, 100), "learned": edges(1, 49, share=0.5)},
-            0.01,
-            True,
-        ),
+        ("reflex_pct", {"structure": edges(0, 100), "learned": A_HALF}, 0.01, True),
         ("reflex_pct", {"learned": edges(11, 89)}, 0.11, False),
         # 9 words an answer of 90.
         (COMPRESSION, {"turns": turns((1, 2, 9)), "tokens": 90, "nodes": 10}, 0.1, True),
@@ -107,11 +96,6 @@ def test_what_cannot_be_judged(name, measured, note):
     assert note in metric.note
 
 
-def test_one_is_enough_where_that_is_set():
-    measured = HealthMeasurements(turns=[TurnFacts(0, 4, 9)])
-    assert report(measured, HealthSettings(min_observations=1))[FIRED].in_range is False
-
-
 def test_an_empty_memory_is_not_ill():
     """There is nothing to judge but that nothing was split and nothing is lost."""
     found = report(HealthMeasurements())
@@ -134,50 +118,32 @@ def test_a_report_survives_json_and_counts_all_edges():
     assert HealthReport.from_dict(json.loads(text)) == found
 
 
-ROW = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True, number=1)
-
-
-@pytest.mark.parametrize(
-    ("row", "tier"),
-    [
-        (ROW, Tier.REFLEX),  # exponent 1: nothing has faded yet
-        (ROW._replace(weight=0.6), Tier.HABITUAL),
-        (ROW._replace(weight=0.8, decay_at=1.0 - LN2), Tier.HABITUAL),  # half of .8
-        (ROW._replace(weight=0.8, decay_at=1.0 - 2 * LN2), Tier.DORMANT),  # a quarter of .8
-        (
-            ROW._replace(weight=0.8, decay_at=1.0 - 2 * LN2, authority=Authority.CANONICAL.value),
-            Tier.HABITUAL,  # fades at a quarter of the speed: .8 / √2
-        ),
-        (ROW._replace(weight=-0.5), Tier.INHIBITORY),
-        (ROW._replace(weight=0.9, floor=0.5, decay_at=-99.0), Tier.HABITUAL),  # back at its floor
-    ],
-)
-def test_tiers_are_those_after_decay(row, tier):
-    assert count_edges([row], 1.0, TierSettings()).tiers[tier] == 1
-
-
 def test_what_can_fade_and_what_crosses():
-    """An edge that the text keeps habitual cannot; one of a note is between no documents."""
+    """An edge that the text keeps habitual cannot; one of a note is between no documents.
+
+    Of .8 two half-lives leave a quarter, and .8 / √2 where it leads to a canonical node.
+    """
+    old = {"weight": 0.8, "decay_at": 1.0 - 2 * math.log(2)}
+    row = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True, number=1)
     rows = [
-        ROW,
-        ROW._replace(floor=0.3, crossing=False, number=5),
-        ROW._replace(crossing=None, weight=0.1, floor=0.29, number=2),
+        row,
+        row._replace(floor=0.3, crossing=False, number=5),
+        row._replace(crossing=None, weight=0.1, floor=0.29, number=2),
+        row._replace(crossing=None, **old),
+        row._replace(crossing=None, authority=Authority.CANONICAL.value, **old),
     ]
     found = count_edges(rows, 1.0, TierSettings())
-    assert (found.edges, found.fading, found.faded) == (8, 3, 2)
+    assert (found.edges, found.fading, found.faded) == (10, 5, 3)
     assert (found.within, found.crossing) == (6, 1)
+    assert (found.tiers[Tier.REFLEX], found.tiers[Tier.HABITUAL]) == (6, 1)
 
 
-def test_the_presets():
-    """The paper's ranges are there by name; ours differ where they must."""
+def test_ranges_are_those_of_a_preset_but_for_those_that_are_set():
+    """The others stay, also in a copy, and as lists that come from JSON."""
+    settings = HealthSettings(ranges={"reflex_pct": [0, 0.5]}).replace(min_observations=3)
+    assert settings.ranges == {**OURS, "reflex_pct": (0.0, 0.5)}
     assert HealthSettings.preset("paper").ranges == PAPER
     assert HealthSettings.preset("default").ranges == HealthSettings().ranges == OURS
     assert OURS["dormant_pct"] == (0.0, 0.95)
     with pytest.raises(InvalidInputError, match="use 'default' or 'paper'"):
         HealthSettings.preset("best")
-
-
-def test_one_range_may_be_set():
-    """The others stay, also in a copy, and as lists that come from JSON."""
-    settings = HealthSettings(ranges={"reflex_pct": [0, 0.5]}).replace(min_observations=3)
-    assert settings.ranges == {**OURS, "reflex_pct": (0.0, 0.5)}

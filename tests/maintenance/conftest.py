@@ -1,14 +1,11 @@
 """A memory of its own for every test, on both databases: maintenance touches all namespaces."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
-from maintained import Bag
 
 from crabpath_retrievers import CrabPath
 
@@ -26,16 +23,3 @@ def memory(location: str) -> Iterator[CrabPath]:
     with CrabPath.open(location, embeddings=VECTORS, vectors=index) as opened:
         opened.add_documents(PAGES, split=False)
         yield opened
-
-
-@pytest.fixture
-def open_memory(location: str) -> Callable[..., CrabPath]:
-    """Opens one and the same memory, as often as wanted."""
-    bag = Bag()
-    return partial(CrabPath.open, location, embeddings=bag, vectors=InMemoryVectorStore(bag))
-
-
-@pytest.fixture
-def open_chroma(location: str, tmp_path: Path) -> Callable[..., CrabPath]:
-    """The same, with a real Chroma."""
-    return partial(CrabPath.open, location, embeddings=Bag(), vectors=str(tmp_path / "chroma"))

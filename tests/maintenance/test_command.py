@@ -12,19 +12,15 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.core.changes import AdjustWeights, AdvanceClock
 from crabpath_retrievers.vectors import embedder
 
-SENTENCE = "Press the release button when the build is green."
-MANUAL = f"# Cats\n\n{'Cats sleep on roofs. ' * 160}\n\n# Dogs\n\n{'Dogs bark. ' * 300}"
-
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """One faded edge, one sentence twice, and a manual of two topics."""
+    """Two documents with a faded edge between them."""
     monkeypatch.setattr(embedder, "load_default_embeddings", Bag)
-    texts = {"a": SENTENCE, "b": f"{SENTENCE}\n", "manual": MANUAL}
     with CrabPath.open(tmp_path / "memory") as memory:
-        documents = [Document(text, id=name) for name, text in texts.items()]
+        documents = [Document(f"Text {name}.", id=name) for name in "ab"]
         memory.add_documents(documents, split=False)
-        faded = AdjustWeights("ann", (delta(memory, "a", "manual", 0.1),), "x")
+        faded = AdjustWeights("ann", (delta(memory, "a", "b", 0.1),), "x")
         memory.store.apply([faded, AdvanceClock("ann", exponent=2.0)])
     return tmp_path / "memory"
 
@@ -50,8 +46,6 @@ def test_look_do_and_undo(place):
     found = {step["step"]: step for step in whole["steps"]}
     assert found["prune"]["changed"] == 1
     assert run(place, "--undo", whole["run"])[0] == 0
-    with CrabPath.open(place) as memory:
-        assert memory.index.count() == memory.info()["nodes"] == 3
 
 
 @pytest.mark.parametrize(
@@ -67,8 +61,5 @@ def test_unusable_input_is_refused_in_a_sentence(place, given, says):
     code, output = run(place, *given)
     assert code in {1, 2}
     assert says in " ".join(output.split())
-
-
-def test_a_memory_that_does_not_exist_is_not_made(tmp_path):
-    assert run(tmp_path / "none")[0] != 0
-    assert not (tmp_path / "none").exists()
+    assert run(place / "none")[0] == 2
+    assert not (place / "none").exists()

@@ -6,7 +6,7 @@ import time
 import pytest
 import sqlalchemy as sa
 import tables as s
-from maintained import delta, key_of, weights
+from maintained import Bag, delta, key_of, weights
 from tables import read_journal
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
@@ -23,6 +23,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
 
 FADED = ("co_used", "d5")
+TAUGHT = EdgeKind.TAUGHT
 
 
 def read(memory, *chosen):
@@ -52,10 +53,12 @@ def aged(memory):
 @pytest.mark.both_databases
 def test_faded_weights_go_and_come_back(aged):
     """To the last bit, with what moved them; a second run finds nothing."""
+    adjust(aged, ("d5", 0.04), namespace="bob")
     before = read(aged, s.overlay, s.weight_changes)
     report = aged.maintenance.run(["fade", "prune"])
     assert [(step.step, step.changed) for step in report.steps] == [("fade", 1), ("prune", 1)]
     assert set(weights(aged, "d0")) == {("inhibits", "d6"), ("co_used", "d7")}
+    assert FADED in weights(aged, "d0", "bob")
     assert aged.maintenance.run(["fade", "prune"]).total_changed == 0
     aged.maintenance.undo(report.run)
     assert read(aged, s.overlay, s.weight_changes) == before
@@ -95,13 +98,6 @@ def test_what_was_learned_since_stays_when_it_is_undone(aged):
     run = aged.maintenance.run(["prune"]).run
     aged.forget(ids=["d5"])
     aged.maintenance.undo(run)
-    assert FADED not in weights(aged, "d0")
-
-
-def test_namespaces_are_kept_apart(aged):
-    adjust(aged, ("d5", 0.04), namespace="bob")
-    aged.maintenance.run(["prune"])
-    assert FADED in weights(aged, "d0", "bob")
     assert FADED not in weights(aged, "d0")
 
 
@@ -156,6 +152,34 @@ def test_a_second_one_at_the_same_time_is_refused(memory):
     memory.maintenance.run()
 
 
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_what_is_interrupted_is_finished_by_the_next_run(memory, monkeypatch, batches):
+    """Each batch is one transaction: what was done stays done; strong weights stay throughout."""
+    names = [f"d{n}" for n in range(12)]
+    adjust(
+        memory, *((name, 0.1) for name in names[1:]), *((name, 0.9, TAUGHT) for name in names[2:])
+    )
+    fade(memory)
+    rules = MaintenanceSettings(batch_size=2)
+    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    apply, applied = memory.store.apply, []
+
+    def apply_some(changes):
+        if len(applied) == batches:
+            raise KeyboardInterrupt
+        applied.append(changes)
+        return apply(changes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.store, "apply", apply_some)
+        with pytest.raises(KeyboardInterrupt):
+            upkeep.run(["prune"])
+    left = len(weights(memory, "d0"))
+    assert left == 21 - sum(len(change.edges) for changes in applied for change in changes)
+    assert upkeep.run(["prune"]).total_changed == left - 10
+    assert {kind for kind, _ in weights(memory, "d0")} == {"taught"}
+
+
 def test_of_a_damaged_journal_nothing_is_taken_back(aged):
     run = aged.maintenance.run(["fade", "prune"]).run
     with aged.store._engine.begin() as connection:
@@ -169,10 +193,12 @@ def test_of_a_damaged_journal_nothing_is_taken_back(aged):
     assert read(aged, s.overlay) == before
 
 
-@pytest.mark.parametrize("steps", [["sweep"], [], ["fade", "x" * 10_000]])
-def test_unknown_steps_are_refused(memory, steps):
-    with pytest.raises(InvalidInputError, match=", ".join(MAINTENANCE_STEPS)):
-        memory.maintenance.run(steps)
+def test_unknown_steps_are_refused_and_nothing_is_done_for_nobody():
+    with CrabPath.open(embeddings=Bag()) as empty:
+        assert empty.maintenance.run().total_changed == 0
+        for steps in (["sweep"], [], ["fade", "x" * 10_000]):
+            with pytest.raises(InvalidInputError, match=", ".join(MAINTENANCE_STEPS)):
+                empty.maintenance.run(steps)
 
 
 def test_answers_stay_as_they_were(aged):
@@ -186,11 +212,6 @@ def test_answers_stay_as_they_were(aged):
     after = list(answer())
     assert [node for node, _ in after] == [node for node, _ in before]
     assert [p for _, p in after] == pytest.approx([p for _, p in before], abs=0.05)
-
-
-def test_an_empty_memory(memory):
-    with CrabPath.open(embeddings=memory.embedder.embeddings) as empty:
-        assert empty.maintenance.run().total_changed == 0
 
 
 def test_the_clock_of_the_machine_moves_backwards(memory, monkeypatch):

@@ -17,18 +17,18 @@ from crabpath_retrievers.config import LearningSettings
 VECTORS = DeterministicFakeEmbedding(size=16)
 
 
-def open_at(location: str, index: InMemoryVectorStore, **learning: Any) -> CrabPath:
-    settings = Settings(learning=LearningSettings(**learning))
-    return CrabPath.open(location, embeddings=VECTORS, vectors=index, settings=settings)
-
-
 def fill(location: str) -> Callable[..., CrabPath]:
     """What opens a new memory of eighty documents with learning settings, as often as wanted."""
-    opening = partial(open_at, location, InMemoryVectorStore(VECTORS))
-    with opening() as memory:
+    given = {"embeddings": VECTORS, "vectors": InMemoryVectorStore(VECTORS)}
+
+    def open_filled(**learning: Any) -> CrabPath:
+        settings = Settings(learning=LearningSettings(**learning))
+        return CrabPath.open(location, settings=settings, **given)
+
+    with open_filled() as memory:
         documents = [Document(f"text {i} word{i}", id=f"d{i}") for i in range(80)]
         memory.add_documents(documents, split=False)
-    return opening
+    return open_filled
 
 
 @pytest.fixture

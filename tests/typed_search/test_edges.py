@@ -1,9 +1,14 @@
-"""Setting typed edges, listing and following them."""
+"""Setting typed edges, listing, following and exporting them."""
+
+import sys
+from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
-from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
 from crabpath_retrievers.typed_search import follow
+from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -36,15 +41,24 @@ def test_setting_an_edge_again_gives_it_the_new_weight_and_0_takes_it_away(graph
 
 
 def test_an_edge_is_undone_by_its_id(memory, graph, join, namespace):
-    """The same id twice changes nothing, and in another namespace it is refused."""
+    """The same id twice changes nothing; in another namespace it is not seen, and refused."""
     join(("d1", "d2", 0.4))
     for weight in (0.9, -0.9):
         graph.add_edge("d1", "d2", SUCCESS, weight, edge_id=namespace)
     assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.9)
+    assert graph.neighbors("d1", SUCCESS, namespace="bob") == []
+    assert graph.traverse("d1", SUCCESS, namespace="bob") == []
     with pytest.raises(InvalidInputError, match="taken"):
         memory.graph.add_edge("d1", "d2", "temporal", 0.5, namespace="bob", edge_id=namespace)
     assert memory.undo(namespace).status == "undone"
     assert graph.neighbors("d1", SUCCESS)[0].weight == pytest.approx(0.4)
+
+
+def test_more_namespaces_than_are_kept_in_memory(graph, join, namespace):
+    for n in range(2, 20):
+        join(("d1", f"d{n}", 0.4), namespace=f"{namespace}-{n}")
+        assert ids(graph.neighbors("d1", SUCCESS, namespace=f"{namespace}-{n}")) == [f"d{n}"]
+    assert ids(graph.neighbors("d1", SUCCESS, namespace=f"{namespace}-2")) == ["d2"]
 
 
 def test_a_frozen_namespace_learns_no_edge(memory, graph, namespace):
@@ -53,13 +67,6 @@ def test_a_frozen_namespace_learns_no_edge(memory, graph, namespace):
     assert receipt.status == "refused"
     assert "frozen" in receipt.note
     assert graph.neighbors("d1", "temporal") == []
-
-
-def test_namespaces_see_their_own_edges_alone(memory, graph, join, namespace):
-    other = f"{namespace}-other"
-    join(("d1", "d2", 0.4), namespace=other)
-    assert graph.neighbors("d1", SUCCESS) == graph.traverse("d1", SUCCESS) == []
-    assert graph.neighbors("d1", SUCCESS, namespace=other)
 
 
 def test_notes_of_another_namespace_are_neither_start_nor_end(memory, namespace):
@@ -83,41 +90,22 @@ def test_notes_of_another_namespace_are_neither_start_nor_end(memory, namespace)
 
 
 KINDS = "temporal, same_action, caused_success"
+NO_KINDS = ("causedsuccess", "CAUSED_SUCCESS", "", None, 3, "link", "inhibits")
+REFUSED = [
+    *(("add_edge", ("d1", "d2", kind, 0.5), KINDS) for kind in NO_KINDS),
+    *(("add_edge", ("d1", "d2", "temporal", w), "weight") for w in (NAN, INF, 1.5, "0.5", None)),
+    ("add_edge", ("d1", "d1", "temporal", 0.5), "itself"),
+    *(("neighbors", ("d1", kinds), None) for kinds in ("no", [], ["temporal", "no"], 7)),
+    *(("neighbors", ("d1", "temporal", least), None) for least in (NAN, 2)),
+    *(("neighbors", ("d1", "temporal", None, way), "direction") for way in ("both", None)),
+    *(("traverse", ("d1", "temporal", n), "max_hops") for n in (0, -1, 1.5, "3", None, True)),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "given", "says"),
-    [
-        *(
-            pytest.param("add_edge", ("d1", "d2", kind, 0.5), KINDS, id=f"type {kind}")
-            for kind in ("causedsuccess", "CAUSED_SUCCESS", "", None, 3, "link", "inhibits")
-        ),
-        *(
-            pytest.param("add_edge", ("d1", "d2", "temporal", weight), "weight", id=f"w {weight!r}")
-            for weight in (NAN, INF, 1.5, "0.5", None, True)
-        ),
-        ("add_edge", ("d1", "d1", "temporal", 0.5), "itself"),
-        ("neighbors", ("d1", "nothing"), None),
-        ("neighbors", ("d1", []), None),
-        ("neighbors", ("d1", ["temporal", "nothing"]), None),
-        ("neighbors", ("d1", 7), None),
-        ("neighbors", ("d1", "temporal", NAN), None),
-        ("neighbors", ("d1", "temporal", 2), None),
-        *(
-            pytest.param("traverse", ("d1", "temporal", hops), "max_hops", id=f"hops {hops!r}")
-            for hops in (0, -1, 1.5, "3", None, True)
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "given", "says"), REFUSED, ids=map(str, REFUSED))
 def test_what_cannot_be_read_is_refused(graph, call, given, says):
     with pytest.raises(InvalidInputError, match=says):
         getattr(graph, call)(*given)
-
-
-@pytest.mark.parametrize("direction", ["both", None])
-def test_unknown_directions_are_refused(graph, direction):
-    with pytest.raises(InvalidInputError):
-        graph.neighbors("d1", direction=direction)
 
 
 @pytest.mark.parametrize("node", ["nothing", "", "🦀" * 5000], ids=["word", "empty", "huge"])
@@ -156,18 +144,13 @@ def test_traversal_counts_fewest_hops_and_ends_in_cycles(graph, join):
     assert by_id["d6"].weight == pytest.approx(-0.27)
 
 
-def test_traversal_stops_at_its_hops_and_at_weak_edges(graph, join):
+def test_traversal_stops_at_its_hops_at_weak_edges_and_at_other_types(graph, join):
     join(("d1", "d2", 0.5), ("d2", "d3", -0.1), ("d3", "d4", 0.9))
+    join(("d2", "d5", 0.5), kind="temporal")
     assert ids(graph.traverse("d1", SUCCESS, 2)) == ["d2", "d3"]
     assert ids(graph.traverse("d1", SUCCESS, 9, 0.2)) == ["d2"]
-
-
-def test_traversal_follows_several_types(graph, join):
-    join(("d1", "d2", 0.5))
-    join(("d2", "d3", 0.5), kind="temporal")
-    (last,) = [one for one in graph.traverse("d1", [SUCCESS, "temporal"]) if one.hops == 2]
-    assert last.edge_types == (SUCCESS, "temporal")
-    assert ids(graph.traverse("d1", SUCCESS)) == ["d2"]
+    _, last = graph.traverse("d1", [SUCCESS, "temporal"], 9, 0.2)
+    assert (last.id, last.edge_types) == ("d5", (SUCCESS, "temporal"))
 
 
 def test_traversal_is_bounded_and_keeps_the_strongest(graph, join, monkeypatch):
@@ -176,16 +159,44 @@ def test_traversal_is_bounded_and_keeps_the_strongest(graph, join, monkeypatch):
     assert ids(graph.traverse("d1", SUCCESS)) == ["d8", "d7", "d6"]
 
 
-async def test_the_same_without_blocking(memory, namespace):
-    aio, given = memory.aio.graph, {"namespace": namespace}
-    assert (await aio.add_edge("d1", "d2", "temporal", 0.5, **given)).status == "applied"
-    assert ids(await aio.neighbors("d1", "temporal", **given)) == ["d2"]
-    assert ids(await aio.traverse("d1", "temporal", **given)) == ["d2"]
-
-
 def test_an_edge_fades_with_what_is_learned(open_memory):
     with open_memory(half_life=1.0) as memory:
         memory.graph.add_edge("d1", "d2", "temporal", 0.8)
         turn = memory.retrieve("text 5", k=2).turn.id
         memory.record(Feedback(turn, 1.0))
         assert memory.graph.neighbors("d1", "temporal")[0].weight == pytest.approx(0.4)
+
+
+def test_networkx_sees_the_graph_of_a_namespace(memory, graph, join, namespace, monkeypatch):
+    """All that it sees: chunks with titles, its own notes, edges by type with their weights."""
+    join(("d1", "d2", 0.4), ("d2", "d1", -0.9))
+    join(("d1", "d2", 0.6), kind="temporal")
+    note = memory.teach("Ask Ann.", title="Ann", related=["d3"], namespace=namespace)
+    whole = graph.to_networkx()
+    assert {f"d{n}" for n in range(80)} | {note} == set(whole)
+    assert whole.nodes[note] == {"title": "Ann"}
+    assert whole["d1"]["d2"]["temporal"]["kind"] == "temporal"
+    assert whole["d1"]["d2"][SUCCESS]["weight"] == pytest.approx(0.4)
+    for node in ("d1", "d2", note):
+        leaving = whole.edges(node, keys=True, data="weight")
+        edges = [(to, kind, weight) for _, to, kind, weight in leaving]
+        listed = [(to, kind, pytest.approx(weight)) for to, kind, weight in graph.neighbors(node)]
+        assert sorted(edges) == sorted(listed, key=lambda edge: edge[:2])
+    assert {kind for _, _, kind in graph.to_networkx("temporal").edges(keys=True)} == {"temporal"}
+    assert set(memory.graph.to_networkx(namespace="nobody")) == set(whole) - {note}
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(MissingExtraError, match=r"crabpath-retrievers\[graph\]"):
+        graph.to_networkx()
+
+
+def test_the_page_names_every_type_and_runs_as_it_stands():
+    page = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
+    assert all(f"| `{name}` |" in page for name in TYPED_KINDS_BY_NAME)
+    given = {}
+    (code,) = [t.content for t in MarkdownIt().parse(page) if t.info == "python"]
+    exec(code, given)  # noqa: S102  the page of this very repository
+    memory = given["memory"]
+    reached = memory.graph.traverse("find", [SUCCESS, "temporal"], max_hops=3)
+    assert [(one.id, one.hops) for one in reached] == [("take", 1), ("clean", 2)]
+    assert memory.graph.search("find the soap", 3)[0].node.id == "find"
+    memory.close()

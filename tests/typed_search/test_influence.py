@@ -55,13 +55,10 @@ def test_influence_is_found_written_replaced_and_kept_in_its_namespace(watched):
     assert watched.graph.find_influence("ada") == []
 
 
-@pytest.mark.parametrize("options", [{"window": 0}, {"lags": 1.5}, {"level": float("nan")}])
-def test_numbers_of_influence_are_checked(graph, options):
-    with pytest.raises(InvalidInputError):
-        graph.find_influence(dry_run=True, **options)
-
-
-def test_influence_is_off_by_default(graph):
+def test_influence_is_off_by_default_and_its_numbers_are_checked(graph):
     assert graph.find_influence(dry_run=True) == []
+    for options in ({"window": 0}, {"lags": 1.5}, {"level": float("nan")}):
+        with pytest.raises(InvalidInputError):
+            graph.find_influence(dry_run=True, **options)
     with pytest.raises(ConfigurationError, match="influence=True"):
         graph.find_influence()

@@ -61,29 +61,23 @@ def test_use_is_found_by_its_edges(memory, graph, namespace):
     assert all(-0.3 <= one.weight < 0 for one in needless)
 
 
-@pytest.mark.parametrize("outcome", [1.0, -1.0])
-def test_an_outcome_alone_moves_only_regions(memory, graph, namespace, outcome):
-    judge(memory, QUERY, outcome, used=False, namespace=namespace)
-    listed = graph.neighbors(memory.regions.assign(QUERY), "region_transition")
-    assert listed
-    assert all(one.weight * outcome > 0 for one in listed)
-    assert ids(listed) <= set(memory.regions.assignments().values())
-    assert len(typed(memory, namespace)) == len(listed)
-
-
-def test_outcomes_alone_add_up_and_turn_around(memory, graph, namespace):
-    """Each moves a share of the way from where the edge stands."""
-    home = memory.regions.assign(QUERY)
-    weights = []
+def test_outcomes_alone_move_only_regions(memory, graph, namespace):
+    """They add up and turn around, each by a share of the way from where the edge stands."""
+    home, weights = memory.regions.assign(QUERY), []
     for outcome in (1.0, 1.0, -1.0):
         judge(memory, QUERY, outcome, used=False, namespace=namespace)
-        weights.append(graph.neighbors(home, "region_transition")[0].weight)
+        listed = graph.neighbors(home, "region_transition")
+        assert ids(listed) <= set(memory.regions.assignments().values())
+        assert len(typed(memory, namespace)) == len(listed)
+        weights.append(listed[0].weight)
     assert 0 < weights[0] < weights[1] > weights[2]
     assert weights[1] < 2 * weights[0]
 
 
 def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory, graph, namespace):
+    failed = judge(memory, "text 20 word20", -1.0, namespace=namespace)
     first = judge(memory, QUERY, 1.0, namespace=namespace)
+    assert first not in ids(graph.neighbors(failed, "temporal"))
     other = judge(memory, "text 40 word40", 1.0, namespace=f"{namespace}-other")
     second = judge(memory, "text 60 word60", 1.0, namespace=namespace)
     assert second in ids(graph.neighbors(first, "temporal"))
@@ -97,12 +91,6 @@ def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, window
         memory.retrieve("text 70")
         second = judge(memory, "text 60 word60", 1.0)
         assert second not in ids(memory.graph.neighbors(first, "temporal"))
-
-
-def test_what_a_failure_used_is_not_followed_on(memory, graph, namespace):
-    first = judge(memory, QUERY, -1.0, namespace=namespace)
-    second = judge(memory, "text 60 word60", 1.0, namespace=namespace)
-    assert second not in ids(graph.neighbors(first, "temporal"))
 
 
 def test_an_episode_of_documents_makes_edges_that_its_id_takes_back(open_memory):

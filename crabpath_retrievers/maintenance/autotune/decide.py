@@ -5,29 +5,23 @@ that got much worse goes back to its last good knobs (the brake). docs/how-to/au
 reasons.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+
+from pydantic import TypeAdapter
 
 from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
-from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
-
-Side = Literal["low", "high"]
-"""The end at which a metric has left its range."""
+from crabpath_retrievers.maintenance.health.report import HealthReport, Metric, Side
 
 KnobTurn = tuple[str, int]
 """A knob and a direction: 1 for up, -1 for down."""
-
-Triple = tuple[str, str, int]
-"""Metric, knob and direction: what successes are counted by."""
 
 _LONGER, _SHORTER = ("half_life", 1), ("half_life", -1)
 _EASIER, _HARDER = ("promotion_threshold", -1), ("promotion_threshold", 1)
 _STRONGER, _WEAKER = ("hebbian_rate", 1), ("hebbian_rate", -1)
 _EARLIER, _LATER = ("reflex", -1), ("reflex", 1)
 
-KNOB_TURNS: Mapping[tuple[str, Side], tuple[KnobTurn, ...]] = {
+KNOB_TURNS: Mapping[tuple[str, Side | None], tuple[KnobTurn, ...]] = {
     # Edges are followed when they are strong enough: slow their decay, strengthen learning.
     ("avg_nodes_fired_per_query", "low"): (_LONGER, _STRONGER, _EASIER, _EARLIER),
     ("avg_nodes_fired_per_query", "high"): (_LATER, _WEAKER, _SHORTER, _HARDER),
@@ -74,13 +68,23 @@ class Adjustment:
     after: float
     why: str
 
+    @property
+    def attempt(self) -> str:
+        """Metric, knob and direction: what successes are counted by."""
+        return name_attempt(self.metric, (self.knob, self.direction))
+
+
+def name_attempt(metric: str, turn: KnobTurn) -> str:
+    """Return the name of an attempt to improve a metric: ``dormant_pct half_life +1``."""
+    return f"{metric} {turn[0]} {turn[1]:+d}"
+
 
 @dataclass(frozen=True, slots=True)
 class TuningHistory:
     """Tuning history of a namespace.
 
     Attributes:
-        evidence: Discounted successes and failures by triple.
+        evidence: Discounted successes and failures by attempt.
         pending: Changes of the last run, with the distance of their metric from its range.
         ill: Number of metrics out of range at the last run.
         turn, learned: Turns and lessons of the namespace at the last run; -1 before the first.
@@ -88,40 +92,39 @@ class TuningHistory:
         rest: Number of coming runs that change nothing.
     """
 
-    evidence: Mapping[Triple, tuple[float, float]] = field(default_factory=dict)
-    pending: tuple[tuple[Triple, float], ...] = ()
+    evidence: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    pending: tuple[tuple[str, float], ...] = ()
     ill: int = 0
     turn: int = -1
     learned: int = -1
     good: tuple[Knobs, int] | None = None
     rest: int = 0
 
-    def help_probability(self, triple: Triple) -> float:
+    def help_probability(self, attempt: str) -> float:
         """Return the chance that a change helps: mean of Beta(1 + successes, 1 + failures)."""
-        successes, failures = self.evidence.get(triple, (0.0, 0.0))
+        successes, failures = self.evidence.get(attempt, (0.0, 0.0))
         return (1.0 + successes) / (2.0 + successes + failures)
 
     def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "TuningHistory":
         """Return the history with the changes of the last run scored by a new report.
 
-        A change is a success if its metric is nearer to its range and no more metrics are out of
-        range than before. A change without effect counts as half a failure, since many changes
-        take effect slowly.
+        A success brings its metric nearer to its range, and no more metrics out of range than
+        before. No effect is half a failure, since many changes take effect slowly.
         """
         kept = {
-            t: (s * settings.evidence_decay, f * settings.evidence_decay)
-            for t, (s, f) in self.evidence.items()
+            attempt: (s * settings.evidence_decay, f * settings.evidence_decay)
+            for attempt, (s, f) in self.evidence.items()
         }
-        worse = len(_find_out_of_range(report)) > self.ill
-        for triple, distance in self.pending:
-            metric = report[triple[0]]
+        worse = len(report.out_of_range) > self.ill
+        for attempt, distance in self.pending:
+            metric = report[attempt.split()[0]]
             if metric.in_range is None:
                 continue
-            gained = distance - _measure_distance(metric)
+            gained = distance - metric.distance
             success = float(gained > _SAME and not worse)
             failure = 1.0 - success if worse or gained < -_SAME else (1.0 - success) / 2
-            successes, failures = kept.get(triple, (0.0, 0.0))
-            kept[triple] = (successes + success, failures + failure)
+            successes, failures = kept.get(attempt, (0.0, 0.0))
+            kept[attempt] = (successes + success, failures + failure)
         return replace(self, evidence=kept, pending=(), rest=max(0, self.rest - 1))
 
     def after(
@@ -132,26 +135,16 @@ class TuningHistory:
         learned: int,
         settings: AutotuneSettings,
     ) -> "TuningHistory":
-        """Return the history after a run.
-
-        Args:
-            report: Health report of the run.
-            knobs: Knobs before the run.
-            adjusted: Changes that the run made.
-            learned: Number of lessons that the namespace has learned.
-            settings: How many runs to rest after a brake.
-        """
-        number, good = len(_find_out_of_range(report)), self.good
+        """Return the history after a run that made these changes, after so many lessons."""
+        number, good = len(report.out_of_range), self.good
         braked = any(one.metric == BRAKE for one in adjusted)
-        dead = _find_side(report["dormant_pct"]) == "high"
+        dead = report["dormant_pct"].side == "high"
         if good is not None and dead and knobs == good[0] and not self.rest:
             good = None  # the good state did not last
         if not dead and report.judged_count and (good is None or number <= good[1]):
             good = (knobs, number)
         pending = tuple(
-            ((one.metric, one.knob, one.direction), _measure_distance(report[one.metric]))
-            for one in adjusted
-            if not braked
+            (one.attempt, report[one.metric].distance) for one in adjusted if not braked
         )
         rest = settings.rest_runs + 1 if braked else self.rest
         return TuningHistory(
@@ -160,27 +153,18 @@ class TuningHistory:
 
     def to_json(self) -> str:
         """Serialise the history for the store."""
-        good = self.good and [self.good[0].to_dict(), self.good[1]]
-        evidence = [[*triple, *counts] for triple, counts in self.evidence.items()]
-        state = [self.ill, self.turn, self.learned, good, self.rest]
-        return json.dumps([evidence, self.pending, *state])
+        return _ADAPTER.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str | None) -> "TuningHistory":
         """The inverse of :meth:`to_json`; an empty history if the text cannot be read."""
         try:
-            evidence, pending, ill, turn, learned, good, rest = json.loads(text or "")
-            return cls(
-                {(m, k, d): (s, f) for m, k, d, s, f in evidence},
-                tuple(((m, k, d), distance) for (m, k, d), distance in pending),
-                ill,
-                turn,
-                learned,
-                good and (Knobs(**good[0]), good[1]),
-                rest,
-            )
-        except (ValueError, TypeError, KeyError):
+            return _ADAPTER.validate_json(text or "{}")
+        except ValueError:
             return cls()
+
+
+_ADAPTER = TypeAdapter(TuningHistory)
 
 
 def decide_adjustments(
@@ -192,7 +176,7 @@ def decide_adjustments(
         reports: Health reports of one namespace, oldest first, the current one last.
         knobs: Current knobs, within their limits.
         past: Tuning history, with the changes of the last run scored.
-        settings: Limits, steps, and when to apply the brake.
+        settings: Rails and steps, and when to apply the brake.
     """
     if not reports or past.rest:
         return []
@@ -219,7 +203,7 @@ def _decide_rollback(
     settings: AutotuneSettings,
 ) -> list[Adjustment]:
     """Go back to the last good knobs, if health got much worse and a metric asks for that."""
-    dormant, out = now["dormant_pct"], _find_out_of_range(now)
+    dormant, out = now["dormant_pct"], now.out_of_range
     lost = max(
         (len({m.name for m in one.metrics if m.in_range} & out) for one in before), default=0
     )
@@ -244,24 +228,16 @@ def _rank_turns(
 ) -> list[tuple[float, KnobTurn, Metric]]:
     """Return chance, change and metric for metrics out of range, the most promising first."""
     turns = [
-        (past.help_probability((metric.name, *turn)), place, turn, metric)
+        (past.help_probability(name_attempt(metric.name, turn)), place, turn, metric)
         for metric in metrics
-        if (side := _find_side(metric))
-        for place, turn in enumerate(KNOB_TURNS.get((metric.name, side), ()))
+        for place, turn in enumerate(KNOB_TURNS.get((metric.name, metric.side), ()))
     ]
     turns.sort(key=lambda item: (-item[0], item[1]))
     return [(chance, turn, metric) for chance, _, turn, metric in turns]
 
 
 def step_knob(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
-    """Return the value of a knob after one step, within its limits; None if it cannot move.
-
-    Args:
-        knob: Name of the knob.
-        direction: 1 for up, -1 for down.
-        value: Current value.
-        settings: Steps and limits.
-    """
+    """Return the value of a knob after one step, within its rails; None if it cannot move."""
     factor = settings.half_life_factor
     share = factor - 1.0 if direction > 0 else 1.0 - 1.0 / factor
     steps = {
@@ -276,25 +252,7 @@ def step_knob(knob: str, direction: int, value: float, settings: AutotuneSetting
     return after if (after - value) * direction > 0 else None
 
 
-def _find_out_of_range(report: HealthReport) -> set[str]:
-    """Return the names of metrics out of range; metrics that are not judged do not count."""
-    return {metric.name for metric in report.metrics if metric.in_range is False}
-
-
-def _measure_distance(metric: Metric) -> float:
-    """Return the distance of a metric from its range, at least 0."""
-    value = metric.value
-    return 0.0 if value is None else max(0.0, metric.low - value, value - metric.high)
-
-
-def _find_side(metric: Metric) -> Side | None:
-    """Return the end at which a metric has left its range; None if it has not, or is not judged."""
-    if metric.in_range is not False or metric.value is None:
-        return None
-    return "low" if metric.value < metric.low else "high"
-
-
 def _explain(metric: Metric) -> str:
-    low = _find_side(metric) == "low"
-    bound = metric.low if low else metric.high
-    return f"{metric.name} is {metric.value:g}, {'below' if low else 'above'} {bound:g}"
+    bound = metric.low if metric.side == "low" else metric.high
+    where = "below" if metric.side == "low" else "above"
+    return f"{metric.name} is {metric.value:g}, {where} {bound:g}"

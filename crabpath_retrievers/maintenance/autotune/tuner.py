@@ -26,6 +26,8 @@ from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 
+_Tuning = tuple[str | None, str | None]  # knobs and history of a namespace, as stored
+
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
@@ -59,45 +61,36 @@ class TuneReport:
 
 @dataclass(frozen=True, slots=True)
 class Autotuner:
-    """Adjusts the knobs of the namespaces of one store."""
+    """Adjusts the knobs of the namespaces of one store.
+
+    Raises:
+        InvalidInputError: A knob does not exist, or a value is out of its limits.
+        StoreError: The stored knobs are damaged.
+        ConflictError: Another process changed the knobs meanwhile.
+    """
 
     store: GraphStore
     settings: Settings
 
     def knobs(self, namespace: str) -> Knobs:
-        """Return the current knobs of a namespace.
-
-        Raises:
-            StoreError: The stored knobs are damaged.
-        """
+        """Return the current knobs of a namespace."""
         return load_knobs(self.store.learned.get_tuning(namespace)[0], self.settings)
 
     def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
-        """Set knobs by hand, and return the id for undoing the change.
-
-        Raises:
-            InvalidInputError: A knob does not exist, or a value is out of its limits.
-            StoreError: The stored knobs are damaged.
-        """
+        """Set knobs by hand, and return the id for undoing the change."""
         known = self.store.learned.get_tuning(namespace)
         checked = self.settings.autotune.validate_knobs(values)
         knobs = load_knobs(known[0], self.settings).replace(**checked)
-        return self._write(namespace, dump_knobs(knobs, self.settings), known[1], known)
+        return self._write(namespace, (dump_knobs(knobs, self.settings), known[1]), known)
 
     def reset(self, namespace: str) -> str:
         """Reset the knobs to the settings, and delete the tuning history."""
-        return self._write(namespace, None, None, self.store.learned.get_tuning(namespace))
+        return self._write(namespace, (None, None), self.store.learned.get_tuning(namespace))
 
-    def _write(
-        self,
-        namespace: str,
-        knobs: str | None,
-        tuning: str | None,
-        before: tuple[str | None, str | None],
-    ) -> str:
+    def _write(self, namespace: str, after: _Tuning, before: _Tuning) -> str:
         run = uuid.uuid4().hex
-        if (knobs, tuning) != before:
-            self.store.apply([SetKnobs(run, namespace, knobs, tuning, before)])
+        if after != before:
+            self.store.apply([SetKnobs(run, namespace, *after, before)])
         return run
 
     def run(
@@ -117,11 +110,6 @@ class Autotuner:
             dry_run: Report what would change, and change nothing.
             record: Whether to store the health report.
             run: Id of the maintenance run that this belongs to; empty for none.
-
-        Raises:
-            InvalidInputError: The knobs in the settings are out of their limits.
-            StoreError: The stored knobs are damaged.
-            ConflictError: Another process changed the knobs meanwhile.
         """
         self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.get_tuning(namespace)
@@ -151,10 +139,6 @@ class Autotuner:
         """Run after every ``autotune.every_feedbacks``-th lesson, where autotuning is enabled.
 
         Errors are logged, not raised: what was learned stands, and the next run makes up for it.
-
-        Args:
-            namespace: The namespace that has learned.
-            lessons: How many lessons it has learned in all, at least 1.
         """
         rules = self.settings.autotune
         if not rules.enabled or lessons % rules.every_feedbacks:

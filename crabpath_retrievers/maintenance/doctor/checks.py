@@ -7,8 +7,6 @@ Checks of the embedder that a store was built with.
 Checks of the directory of a memory: files, permissions, disk space.
 """
 
-import base64
-import json
 import os
 import shutil
 import stat
@@ -16,14 +14,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-
-from crabpath_retrievers.core.graph import Vector, compute_hub_level
+from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore, read_schema_version
-from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, Embedder, require_same_embedder
+from crabpath_retrievers.vectors.embedder import (
+    DEFAULT_MODEL,
+    Embedder,
+    EmbedderIdentity,
+    parse_identity,
+    require_same_embedder,
+)
 from crabpath_retrievers.vectors.opening import vectors_in
 
 Severity = Literal["error", "warning", "info"]
@@ -79,45 +81,30 @@ def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that this release can read the schema; if not, nothing else is checked."""
     with store.open_reader() as connection:
         found = read_schema_version(connection)
+    if found == SCHEMA_VERSION:
+        return
     if found is None:
-        yield Finding(
-            "schema",
-            "error",
-            "the database contains no memory, or an incomplete one",
-            "check the path or URL; if the first `crabpath add` was interrupted, run it again",
-        )
+        message = "the database contains no memory, or an incomplete one"
+        fix = "check the path or URL; if the first `crabpath add` was interrupted, run it again"
     elif found > SCHEMA_VERSION:
-        yield Finding(
-            "schema",
-            "error",
-            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}",
-            "upgrade crabpath-retrievers",
+        message = (
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}"
         )
-    elif found < SCHEMA_VERSION:
-        yield Finding(
-            "schema",
-            "error",
-            "the store was written before the first release and its schema is not supported",
-            "add the documents to a new store",
-        )
+        fix = "upgrade crabpath-retrievers"
+    else:
+        message = "the store was written before the first release and its schema is not supported"
+        fix = "add the documents to a new store"
+    yield Finding("schema", "error", message, fix)
 
 
 def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the database file is intact and has all tables."""
-    if damage := store.checks.find_damage():
-        yield Finding(
-            "integrity",
-            "error",
-            f"the database file is damaged ({damage})",
-            "restore it from a backup, or add the documents again to a new directory",
-        )
-    if missing := store.checks.find_missing_tables():
-        yield Finding(
-            "integrity",
-            "error",
-            f"the database lacks {', '.join(missing)}",
-            "restore it from a backup, or add the documents again to a new directory",
-        )
+    damage, missing = store.checks.find_damage(), store.checks.find_missing_tables()
+    messages = [f"the database file is damaged ({damage})"] if damage else []
+    messages += [f"the database lacks {', '.join(missing)}"] if missing else []
+    fix = "restore it from a backup, or add the documents again to a new directory"
+    for message in messages:
+        yield Finding("integrity", "error", message, fix)
 
 
 def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
@@ -139,11 +126,8 @@ def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
 
 def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that indexes and counters of the graph store agree with its documents."""
-    chunks, texts, meta = (
-        store.checks.chunks(),
-        store.checks.get_fulltext_keys(),
-        store.catalog.meta(),
-    )
+    chunks, texts = store.checks.chunks(), store.checks.get_fulltext_keys()
+    meta = store.catalog.meta()
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
         yield Finding("full text", "error", message, _READD)
@@ -166,25 +150,18 @@ def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
 def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
     """List isolated chunks, which only search finds."""
     if count := store.checks.count_isolated_chunks():
-        yield Finding(
-            "orphans",
-            "info",
-            f"{count} chunks have no text edges: only search finds them",
-            "nothing needs to be done; titles, links and aliases in the documents would join them",
-        )
+        message = f"{count} chunks have no text edges: only search finds them"
+        fix = "nothing needs to be done; titles, links and aliases in the documents would join them"
+        yield Finding("orphans", "info", message, fix)
 
 
 def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
     """List frozen namespaces, which do not learn."""
-    frozen = store.checks.get_frozen_namespaces()
-    if frozen:
+    if frozen := store.checks.get_frozen_namespaces():
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
-        yield Finding(
-            "namespaces",
-            "info",
-            f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
-            "run `crabpath history unfreeze --namespace NAME` if one should learn again",
-        )
+        message = f"{len(frozen)} namespaces are frozen and learn nothing: {shown}"
+        fix = "run `crabpath history unfreeze --namespace NAME` if one should learn again"
+        yield Finding("namespaces", "info", message, fix)
 
 
 def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
@@ -193,19 +170,12 @@ def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     if found.waiting:
         late = found.since is not None and time.time() - found.since > _DAY
         since = ", the oldest for more than a day" if late else ""
-        yield Finding(
-            "feedback",
-            "warning" if late else "info",
-            f"{found.waiting} feedback records wait to be applied{since}",
-            "run `crabpath learn`",
-        )
+        message = f"{found.waiting} feedback records wait to be applied{since}"
+        yield Finding("feedback", "warning" if late else "info", message, "run `crabpath learn`")
     if found.refused:
-        yield Finding(
-            "feedback",
-            "info",
-            f"{found.refused} feedback records were refused, each with a note that says why",
-            "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)",
-        )
+        message = f"{found.refused} feedback records were refused, each with a note that says why"
+        fix = "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)"
+        yield Finding("feedback", "info", message, fix)
 
 
 CHECKS = {
@@ -222,11 +192,6 @@ CHECKS = {
 _REBUILD = "add the documents again to a new directory, with one embedder"
 
 
-class _StoredIdentity(NamedTuple):
-    model: str
-    probe: Vector
-
-
 def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
@@ -238,7 +203,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
         return
     try:
-        identity = _parse_identity(meta["embedder"])
+        identity = parse_identity(meta["embedder"])
     except (KeyError, TypeError, ValueError):
         message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
@@ -261,13 +226,7 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
     yield from _compare(identity, Embedder(embeddings))
 
 
-def _parse_identity(text: str) -> _StoredIdentity:
-    data = json.loads(text)
-    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-    return _StoredIdentity(str(data["model"]), probe)
-
-
-def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
+def _compare(identity: EmbedderIdentity, at_hand: Embedder) -> Iterator[Finding]:
     try:
         require_same_embedder(
             identity.probe,
@@ -297,62 +256,58 @@ def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]
         file: File of the graph store, in the directory of the memory.
         vectors: Directory of the vectors; None if they are not in a directory.
     """
+    if problem := _find_location_problem(file, vectors):
+        yield Finding("place", "error", *problem)
+
+
+def _find_location_problem(file: Path, vectors: Path | None) -> tuple[str, str] | None:
+    """Return what is wrong, and what to do about it."""
     place = file.parent
     held = vectors_in(vectors) if vectors is not None else 0
     some = "vectors" if held < 0 else f"{held} vectors"
+    restore = (
+        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
+        "documents"
+    )
+    allow = "run as the user who owns it, or give that user its permissions back with chmod"
+    problem: tuple[str, str] | None = None
     if not place.exists():
-        message = f"there is no memory at {place}"
-        yield _make_error(message, "check the path, or create a memory there with `crabpath add`")
+        fix = "check the path, or create a memory there with `crabpath add`"
+        problem = f"there is no memory at {place}", fix
     elif not place.is_dir():
-        yield _make_error(f"{place} is not a directory", "give the directory of a memory")
+        problem = f"{place} is not a directory", "give the directory of a memory"
     elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield _make_permission_error(place)
+        problem = f"this user cannot read and write {place}", allow
     elif not file.is_file():
-        half = any(place.iterdir())
-        yield _make_error(
-            f"{place} holds no {file.name}"
-            + (", but other files" if half else "")
-            + (f", among them {some}" if held else ""),
-            _advise_restore(file, vectors)
-            if held
-            else "check the path; if the file was lost, restore it or add the documents again",
-        )
+        others = ", but other files" if any(place.iterdir()) else ""
+        others += f", among them {some}" if held else ""
+        fix = "check the path; if the file was lost, restore it or add the documents again"
+        problem = f"{place} holds no {file.name}{others}", restore if held else fix
     elif not os.access(file, os.R_OK | os.W_OK):
-        yield _make_permission_error(file)
+        problem = f"this user cannot read and write {file}", allow
+    elif file.stat().st_size == 0 and held:
+        problem = f"{file} is empty, but there are {some}", restore
     elif file.stat().st_size == 0:
-        if held:
-            yield _make_error(
-                f"{file} is empty, but there are {some}", _advise_restore(file, vectors)
-            )
-        else:
-            yield _make_error(
-                f"{file} is empty: creating the memory was interrupted", "add the documents"
-            )
+        problem = f"{file} is empty: creating the memory was interrupted", "add the documents"
+    return problem
 
 
 def check_permissions(place: Path) -> Iterator[Finding]:
     """Check that only the owner can open the files."""
-    exposed = sorted(_find_exposed(place))
-    if exposed:
+    if exposed := sorted(_find_exposed(place)):
         more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
-        yield Finding(
-            "permissions",
-            "warning",
-            f"other users of this machine can read or change {exposed[0]}{more}",
-            f"run `chmod -R go-rwx {place}`",
-        )
+        message = f"other users of this machine can read or change {exposed[0]}{more}"
+        yield Finding("permissions", "warning", message, f"run `chmod -R go-rwx {place}`")
 
 
 def check_disk(place: Path) -> Iterator[Finding]:
     """Check that there is enough disk space."""
     free = shutil.disk_usage(place).free
     if free < _LOW_SPACE:
-        yield Finding(
-            "disk",
-            "error" if free < _CRITICAL_SPACE else "warning",
-            f"only {free / 2**20:.0f} MiB of disk space are free at {place}",
-            "free some space, or move the memory to a larger disk",
-        )
+        severity: Severity = "error" if free < _CRITICAL_SPACE else "warning"
+        message = f"only {free / 2**20:.0f} MiB of disk space are free at {place}"
+        fix = "free some space, or move the memory to a larger disk"
+        yield Finding("disk", severity, message, fix)
 
 
 def _find_exposed(path: Path) -> Iterator[Path]:
@@ -364,19 +319,3 @@ def _find_exposed(path: Path) -> Iterator[Path]:
                 yield from _find_exposed(entry)
     elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield path
-
-
-def _advise_restore(file: Path, vectors: Path | None) -> str:
-    return (
-        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
-        "documents"
-    )
-
-
-def _make_error(message: str, fix: str) -> Finding:
-    return Finding("place", "error", message, fix)
-
-
-def _make_permission_error(path: Path) -> Finding:
-    fix = "run as the user who owns it, or give that user its permissions back with chmod"
-    return _make_error(f"this user cannot read and write {path}", fix)

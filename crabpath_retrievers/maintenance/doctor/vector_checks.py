@@ -30,19 +30,12 @@ def check_lock(path: Path) -> Iterator[Finding]:
     lock = path / "crabpath.lock"
     taken = _is_locked(lock) if lock.is_file() else False
     if taken is None:
-        yield Finding(
-            "vectors",
-            "info",
-            f"this system cannot tell whether a process uses {path}",
-            "if opening the memory is refused, close it in the other process",
-        )
+        message = f"this system cannot tell whether a process uses {path}"
+        fix = "if opening the memory is refused, close it in the other process"
+        yield Finding("vectors", "info", message, fix)
     elif taken:
-        yield Finding(
-            "vectors",
-            "info",
-            f"a process uses {path}: no other process can open the memory",
-            "close the memory there to use it elsewhere",
-        )
+        message = f"a process uses {path}: no other process can open the memory"
+        yield Finding("vectors", "info", message, "close the memory there to use it elsewhere")
 
 
 def check_files(path: Path, advice: str) -> Iterator[Finding]:

@@ -54,14 +54,9 @@ def measure_health(
 def project_dormant_share(
     store: GraphStore, namespace: str, settings: Settings, report: HealthReport, turns: int
 ) -> HealthReport:
-    """Replace the dormant share of a report by its projection, if that leaves its range.
+    """Replace the dormant share of a report by that after so many turns, if it leaves its range.
 
-    Args:
-        store: The graph store.
-        namespace: Name of the namespace.
-        settings: As for :func:`measure_health`.
-        report: The current report.
-        turns: How many turns to project; edges decay meanwhile as if they were not used.
+    Edges decay meanwhile as if they were not used.
     """
     clock = store.walk.get_clock(namespace)
     own = apply_knobs(settings, clock.knobs)

@@ -5,7 +5,7 @@ Measurements of a namespace, as read from the store.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS
@@ -102,6 +102,9 @@ def count_edges(
 
 _DECIMALS = 6
 
+Side = Literal["low", "high"]
+"""The end at which a metric has left its range."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -123,6 +126,20 @@ class Metric:
     in_range: bool | None
     sampled: int
     note: str = ""
+
+    @property
+    def distance(self) -> float:
+        """Distance of the value from the range, at least 0."""
+        return (
+            0.0 if self.value is None else max(0.0, self.low - self.value, self.value - self.high)
+        )
+
+    @property
+    def side(self) -> Side | None:
+        """The end at which it has left its range; None if it has not, or is not judged."""
+        if self.in_range is not False or self.value is None:
+            return None
+        return "low" if self.value < self.low else "high"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +172,11 @@ class HealthReport:
                 return metric
         msg = f"{name!r:.100} is not a health metric: use one of {', '.join(METRICS)}"
         raise InvalidInputError(msg)
+
+    @property
+    def out_of_range(self) -> set[str]:
+        """Names of metrics out of range; metrics that are not judged do not count."""
+        return {metric.name for metric in self.metrics if metric.in_range is False}
 
     @property
     def healthy(self) -> int:

@@ -8,6 +8,9 @@ from typer.testing import CliRunner
 from benchmarks.commands import app
 from benchmarks.learning.ablation import VARIANTS_BY_FEEDBACK
 from benchmarks.learning.answer_length import THRESHOLDS
+from benchmarks.learning.contamination import FROZEN, VARIANTS
+from benchmarks.learning.region_ablation import FEEDBACK_USED, REGION_ABLATIONS
+from crabpath_retrievers import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +31,6 @@ def run(cache):
 
 @pytest.fixture
 def measured(run, beir_folder, tmp_path):
-    """Measures parts of the small sample, and reads the figures."""
 
     def _measured(parts, *options):
         file, folder = tmp_path / "out" / "figures.json", tmp_path / "report"
@@ -78,7 +80,6 @@ def test_the_ablation_has_a_row_for_every_variant(measured):
 
 
 def test_compression_and_endurance(measured):
-    """Short answers by threshold beside dense; windows with times and sizes."""
     figures, shown, folder = measured("compression,endurance")
     rows = figures["compression"]["rows"]
     assert list(dict.fromkeys(row["asked"] for row in rows)) == ["first", "again", "reworded"]
@@ -87,6 +88,7 @@ def test_compression_and_endurance(measured):
     assert [row["documents"] for row in dense] == [10.0, 10.0]
     learned = [r for r in rows if (r["method"], r["asked"]) == ("learned", "again")]
     assert tuple(row["confident"] for row in learned) == THRESHOLDS
+    assert Settings().rank.min_probability in THRESHOLDS
     sizes = [row["documents"] for row in learned]
     assert sizes == sorted(sizes, reverse=True)
     (window,) = figures["endurance"]["windows"]
@@ -113,39 +115,18 @@ def test_calls_of_a_chat_model_fall_as_questions_repeat(measured):
     assert "## Calls of a chat model" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "there is nothing to measure: give --hotpotqa, --2wiki or --multihoprag"),
-        (("--2wiki", "none.json"), "does not exist"),
-        (("--hotpotqa", "none.json"), "does not exist"),
-        (("--multihoprag", __file__), "is not a folder"),
-        (("--hotpotqa", "x", "--part", "grid,magic"), "there is no --part 'magic'"),
-        (("--hotpotqa", "x", "--part", ""), "--part names nothing"),
-        (("--hotpotqa", "x", "--feedback", "applause"), "there is no --feedback 'applause'"),
-        (("--hotpotqa", "x", "--noise", "0,0.9"), "--noise takes numbers from 0 to 0.5"),
-        (("--hotpotqa", "x", "--noise", "nan"), "--noise takes numbers from 0 to 0.5"),
-        (("--hotpotqa", "x", "--noise", "much"), "not 'much'"),
-        (("--hotpotqa", "x", "--noise", ""), "--noise takes numbers from 0 to 0.5"),
-        (("--hotpotqa", "x", "--orders", "0"), "--orders must be at least 1"),
-        (("--hotpotqa", "x", "--part", "regions", "--orders", "-1"), "--orders must be at least 1"),
-        (("--hotpotqa", "x", "--part", "contamination", "--noise", "0.6"), "from 0 to 0.5"),
-        (("--hotpotqa", "x", "--part", "contaminated"), "there is no --part 'contaminated'"),
-        (("--hotpotqa", "x", "--turns", "0"), "--turns must be at least 1"),
-        (("--hotpotqa", "x", "--json", "."), "is a directory"),
-        (("--hotpotqa", "x", "--report", __file__), "cannot hold the report"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
-    """Each says what to do; there is no traceback."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert sentence in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
-
-
-def test_a_limit_below_one_is_refused(run, beir_folder):
-    """Before anything is measured."""
-    result = run("--hotpotqa", beir_folder, "--limit", "0")
-    assert result.exit_code == 2
-    assert "--limit must be at least 1" in " ".join(result.stderr.split())
+def test_contamination_and_regions(measured):
+    """Another number of orders and other shares of noise are taken."""
+    options = ("--limit", "3", "--orders", "1", "--noise", "0,0.4")
+    figures, shown, folder = measured("contamination,regions", *options)
+    assert len(figures["contamination"]["rows"]) == 2 * (len(VARIANTS) + 1)
+    rows = figures["regions"]["rows"]
+    named = [(k, v) for k in FEEDBACK_USED for v in REGION_ABLATIONS]
+    assert [(row["feedback"], row["variant"]) for row in rows] == named
+    assert all(list(r["parts"]) == ["first pass", "second half", "second pass"] for r in rows)
+    assert rows[0]["parts"]["second pass"]["full@5"]["difference"] == 0  # with itself
+    assert [of["noise"] for of in figures["contamination"]["ordered"]] == [0.0, 0.4]
+    assert figures["plan"]["orders"] == {"contamination": 1, "regions": 1}
+    for name in (*VARIANTS, FROZEN, "regions off", "## Contamination", "## Regions"):
+        assert name in shown
+    assert (folder / "contamination.png").read_bytes().startswith(PNG)

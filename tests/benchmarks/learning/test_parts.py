@@ -6,12 +6,11 @@ import pytest
 
 from benchmarks.learning import feedback_grid
 from benchmarks.learning.ablation import _SWITCHES, ABLATIONS, run_ablation
-from benchmarks.learning.answer_length import THRESHOLDS, measure_short_answers
+from benchmarks.learning.answer_length import measure_short_answers
 from benchmarks.learning.endurance import fit_slopes, run_endurance
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import LearningPlan
 from benchmarks.learning.study import measure_learning
-from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
@@ -22,15 +21,11 @@ ONE = {"parts": ("grid",), "noise": (0.0,), "orders": 1}
 
 
 class Labels(dict):
-    """Labels that note who reads them."""
-
     def __init__(self, labels, log):
-        """Note in ``log``."""
         super().__init__(labels)
         self.log = log
 
     def __getitem__(self, query):
-        """Note the query."""
         self.log.append(("label", query))
         return super().__getitem__(query)
 
@@ -56,7 +51,6 @@ def log(monkeypatch):
 
 @pytest.fixture
 def data(small, log):
-    """Four questions whose labels are watched."""
     four = small.head(4)
     return replace(four, qrels=Labels(four.qrels, log))
 
@@ -80,7 +74,7 @@ def lessons(log):
 
 
 def test_no_label_is_read_before_its_question_was_answered(pair, data, log):
-    """Ask, label, record; one question at a time."""
+    """Ask, label, record; for short answers all thresholds are asked before the label is read."""
     log.clear()
     pair.run_learning("ann", FeedbackSimulator("used", 0.0, 5), pair.schedule())
     found = lessons(log)
@@ -88,10 +82,6 @@ def test_no_label_is_read_before_its_question_was_answered(pair, data, log):
     for (asked, text), (label, query), _ in found:
         assert (asked, label) == ("asked", "label")
         assert data.queries[query] == text
-
-
-def test_nor_before_its_short_answers(pair, log):
-    """All thresholds and the learner are asked; only then is the label read."""
     log.clear()
     list(measure_short_answers(pair))
     found = lessons(log)
@@ -101,26 +91,7 @@ def test_nor_before_its_short_answers(pair, log):
         assert len({text for kind, text in part if kind == "asked"}) == 1
 
 
-def test_nor_in_a_long_stream(small, cached, log, monkeypatch):
-    """The frozen twin is asked the same question; nothing else comes before its label."""
-    signal = FeedbackSimulator.simulate
-
-    def _signal(self, shown, gold, *others):
-        log.append(("label", gold))
-        return signal(self, shown, gold, *others)
-
-    monkeypatch.setattr(FeedbackSimulator, "simulate", _signal)
-    list(run_endurance(small.head(4), cached, 3, 6))
-    found = lessons(log)
-    assert len(found) == 6
-    for part in found:
-        assert [kind for kind, _ in part].count("label") == 1
-        assert part[-2][0] == "label"
-        assert len({text for kind, text in part if kind == "asked"}) == 1
-
-
 def test_what_was_learned_is_forgotten_between_cells(pair):
-    """Every cell begins with a namespace that knows nothing."""
     before = pair.memory.info()
     plan = LearningPlan(paths={"small": "x"}, feedback=("used",), **ONE)
     first, again = (list(feedback_grid.run_grid(pair, plan)) for _ in range(2))
@@ -145,12 +116,9 @@ def test_every_mechanism_is_switched_off_once(pair):
 
 
 def test_a_variant_with_nothing_on_is_the_frozen_twin(pair, monkeypatch):
-    """So what a variant shows comes from what is on."""
     nothing = LearningSettings(**dict.fromkeys(_SWITCHES, False))
-    monkeypatch.setattr(
-        "benchmarks.learning.ablation.ABLATIONS",
-        {"all": LearningSettings(), "nothing": nothing},
-    )
+    variants = {"all": LearningSettings(), "nothing": nothing}
+    monkeypatch.setattr("benchmarks.learning.ablation.ABLATIONS", variants)
     _, frozen, untaught = run_ablation(pair, {"used": ("all", "nothing")})
     assert frozen["parts"] == untaught["parts"]
 
@@ -165,25 +133,12 @@ def test_each_part_has_orders_and_noise_of_its_own_until_they_are_given():
     assert given.noise_of("contamination") == given.noise_of("grid") == (0.1,)
 
 
-def test_the_usual_threshold_is_among_those_of_compression():
-    """So that the figure of the default is in the table."""
-    assert Settings().rank.min_probability in THRESHOLDS
-
-
-def test_a_row_is_below_when_its_whole_interval_is():
+def test_a_row_is_below_when_its_whole_interval_is_and_kinds_are_summed_up_over_cells():
     """One question in four lost, or none; equal answers have no interval."""
     worse = feedback_grid._compare_metric([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
     assert (worse["difference"], worse["below"]) == (-0.25, True)
     assert worse["ci95"][1] < 0
     assert not feedback_grid._compare_metric([1.0] * 40, [1.0] * 40)["below"]
-    assert not feedback_grid._compare_metric([1.0, 0.0] + [1.0] * 8, [0.0] + [1.0] * 9)["below"]
-
-
-def test_a_question_counts_once_with_its_mean_over_the_orders():
-    """And kinds of feedback are summed up over cells."""
-    assert feedback_grid._mean_over_orders([{"m": [0.0, 1.0]}, {"m": [1.0, 1.0]}]) == {
-        "m": [0.5, 1.0]
-    }
     cells = [
         {"feedback": "used", "metrics": {"m": {"difference": value, "below": value < 0}}}
         for value in (0.3, -0.1)
@@ -193,7 +148,6 @@ def test_a_question_counts_once_with_its_mean_over_the_orders():
 
 
 def test_figures_are_handed_over_after_every_cell(beir_folder, cache):
-    """An interrupted run keeps what it has."""
     seen = []
     plan = LearningPlan(
         paths={"hotpotqa": beir_folder}, limit=2, feedback=("used", "outcome"), cache=cache, **ONE
@@ -202,9 +156,21 @@ def test_figures_are_handed_over_after_every_cell(beir_folder, cache):
     assert seen == [1, 2]
 
 
-def test_windows_of_a_long_stream(small, cached):
-    """Full ones, and what is left at the end; the store grows."""
+def test_windows_of_a_long_stream(small, cached, log, monkeypatch):
+    """No label before its question and the frozen twin's; what is left at the end is a window."""
+    simulate = FeedbackSimulator.simulate
+
+    def _simulate(self, shown, gold, *others):
+        log.append(("label", gold))
+        return simulate(self, shown, gold, *others)
+
+    monkeypatch.setattr(FeedbackSimulator, "simulate", _simulate)
     found = list(run_endurance(small.head(4), cached, 3, 12, size=5))
+    assert len(lessons(log)) == 12
+    for part in lessons(log):
+        assert [kind for kind, _ in part].count("label") == 1
+        assert part[-2][0] == "label"
+        assert len({text for kind, text in part if kind == "asked"}) == 1
     assert [window["turns"] for window in found] == [5, 10, 12]
     assert ["ratio" in window for window in found] == [True, False, True]
     assert all(min(1.0, w["ratio"]) <= w["whole_ratio"] <= max(1.0, w["ratio"]) for w in found[::2])

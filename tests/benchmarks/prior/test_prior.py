@@ -26,7 +26,6 @@ from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 
 def head(key):
-    """A node whose name nobody mentions."""
     return NodeHead(key, f"n{key}", "", 0, np.zeros(2, dtype=np.float32), b"")
 
 
@@ -53,7 +52,6 @@ def made_up(count, seed=0):
 
 
 def weights_of(ranker):
-    """Weights by feature name."""
     return dict(zip(FEATURES, ranker.weights, strict=True))
 
 
@@ -74,47 +72,37 @@ def test_probabilities_are_calibrated():
 
 def test_evidence_never_gets_a_negative_weight():
     """A feature that stands against relevance by chance is ignored, not turned around."""
-    rankings = made_up(50)
-    against = [
-        replace(
-            ranking,
-            evidence=replace(
-                ranking.evidence,
-                pool=[
-                    hit._replace(name=float(not relevant))
-                    for hit, relevant in zip(ranking.evidence.pool, ranking.relevant, strict=True)
-                ],
-            ),
-        )
-        for ranking in rankings
-    ]
+    against = []
+    for ranking in made_up(50):
+        hits = zip(ranking.evidence.pool, ranking.relevant, strict=True)
+        pool = [hit._replace(name=float(not relevant)) for hit, relevant in hits]
+        against.append(replace(ranking, evidence=replace(ranking.evidence, pool=pool)))
     assert weights_of(fit_ranker(against))["name"] == 0.0
+
+
+def pool_of(*similarities):
+    hits = [Candidate(head(i), similarity) for i, similarity in enumerate(similarities)]
+    return Evidence.from_pool(hits, [], {}, QueryInformation.from_idf({}))
 
 
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
-    evidence = Evidence.from_pool(
-        [Candidate(head(i), 0.5) for i in range(3)], [], {}, QueryInformation.from_idf({})
-    )
-    ranker = fit_ranker(made_up(20))
-    half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
+    ranker, found = fit_ranker(made_up(20)), np.array([True, True, False])
+    half = TrainingQuery(pool_of(0.5, 0.5, 0.5), found & [True, False, False], 2, "x")
     assert measure_ranker([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
-    whole = TrainingQuery(evidence, np.array([True, True, False]), 2, "x")
+    whole = replace(half, relevant=found)
     assert measure_ranker([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
 
 
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
-    evidence = Evidence.from_pool(
-        [Candidate(head(0), 0.2), Candidate(head(1), 0.5)], [], {}, QueryInformation.from_idf({})
-    )
-    ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
-    assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0
-    assert measure_ranker([ranking], make_hand_ranker(similarity=-1.0), k=1)["full@1"] == 1.0
+    ranking = TrainingQuery(pool_of(0.2, 0.5), np.array([True, False]), 1, "x")
+    for weight, full in ((1.0, 0.0), (-1.0, 1.0)):
+        ranker = make_hand_ranker(similarity=weight)
+        assert measure_ranker([ranking], ranker, k=1)["full@1"] == full
 
 
 def test_held_out_figures_come_per_data_set():
-    """Five folds over everything, reported for each set on its own."""
     found = cross_validate(made_up(40))
     assert set(found) == {"made up"}
     assert 0 < found["made up"]["recall@5"] <= 1

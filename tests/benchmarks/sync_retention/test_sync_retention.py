@@ -1,34 +1,14 @@
 """Every part of ``make bench-sync`` runs, on a small scale; the edits are what they say."""
 
-import zlib
-
-import numpy as np
 import pytest
-from langchain_core.embeddings import Embeddings
+from maintained import Bag
 
 from benchmarks.sync_retention.edits import EditRates, edit_tree, read_tree, write_tree
 from benchmarks.sync_retention.study import measure_retention
-from crabpath_retrievers.core.text import tokenise
 
 pytestmark = pytest.mark.slow
 
 WORDS = ["amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "jetty"]
-
-
-class HashedWords(Embeddings):
-    """A bag of hashed words: equal words give near vectors, at once and without a model."""
-
-    def embed_documents(self, texts):
-        """Vectors of texts."""
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        """One vector; the first dimension keeps it from being zero."""
-        vector = np.zeros(256)
-        vector[0] = 0.1
-        for token in tokenise(text):
-            vector[zlib.crc32(token.encode()) % 256] += 1
-        return vector.tolist()
 
 
 @pytest.fixture
@@ -70,8 +50,7 @@ def test_edits_are_seeded_and_say_what_they_did(docs, tmp_path):
 
 
 def test_sync_keeps_more_than_deleting_and_adding(docs):
-    """All figures come out of one run, and those of sync are the better ones."""
-    found = measure_retention(docs, 0, HashedWords(), questions=12)
+    found = measure_retention(docs, 0, Bag(), questions=12)
     sync, fresh = found["sync"], found["delete_and_add"]
     for what in ("use", "episodes"):  # questions about one section move no weight
         assert sync["kept"][what] > 0.9

@@ -1,10 +1,12 @@
-"""``python -m benchmarks attribution`` as a user runs it."""
+"""Attribution: precision and recall of chosen documents by hand, and the command."""
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.attribution.agreement import measure_agreement
 from benchmarks.commands import app
 
 TOWN = ["Leland", ["Leland is a town in Carolina. ", "The film Overdrive was shot in Leland."]]
@@ -29,8 +31,6 @@ ARTICLE = {"title": "Leland", "body": "The film Overdrive was shot in Leland by 
 
 @pytest.fixture
 def run(cache):
-    """Runs the command."""
-
     def _run(*arguments):
         fixed = ("attribution", "--cache", str(cache))
         return CliRunner().invoke(app, [*fixed, *map(str, arguments)])
@@ -39,7 +39,6 @@ def run(cache):
 
 
 def test_table_and_json(run, write, tmp_path):
-    """Answers lead to gold documents; kinds of answers stand apart."""
     file = tmp_path / "out" / "figures.json"
     result = run("--hotpotqa", write("train.json", [ROW, POLAR]), "--json", file)
     assert result.exit_code == 0, result.stderr
@@ -54,7 +53,6 @@ def test_table_and_json(run, write, tmp_path):
 
 
 def test_multihoprag_gold_is_of_documents(run, write):
-    """A chunk is gold when its article is."""
     evidence = [{"title": "Leland", "fact": "?"}]
     row = {"query": "Who shot Overdrive?", "answer": "Stephen King", "evidence_list": evidence}
     bodies = [{"title": t, "body": texts[0] * 30} for t, texts in OTHERS]
@@ -71,25 +69,35 @@ def test_wrong_answers_lower_the_figures(run, write):
     assert "0.000 (n=1)" in result.stdout or "none" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "there is nothing to measure: give --hotpotqa or --multihoprag"),
-        (("--hotpotqa", "none.json"), "does not exist"),
-        (("--multihoprag", __file__), "is not a folder"),
-        (("--hotpotqa", "none.json", "--json", "."), "is a directory"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
-    """Each says what to do."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert sentence in " ".join(result.stderr.split())
-
-
 def test_a_file_without_answers(run, write):
-    """There is nothing to attribute."""
     row = {key: value for key, value in ROW.items() if key != "answer"}
     result = run("--hotpotqa", write("test.json", [row]))
     assert result.exit_code == 2
     assert "holds no answers to attribute" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("gold", "support", "expected"),
+    [
+        # Two of three chosen are gold, two of three gold chosen; gold gets 1.5 of 1.75.
+        (
+            [[1, 1, 1, 0, 0]],
+            [[1.0, 0.5, 0.0, 0.25, 0.0]],
+            {"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "credited": 1.5 / 1.75},
+        ),
+        # One question right, one left open, one with neither gold nor choice.
+        (
+            [[1, 0], [1, 0], [0, 0]],
+            [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+            {"precision": 1.0, "recall": 0.5, "f1": 0.5, "credited": 1.0},
+        ),
+        # Where no gold was returned there is no recall.
+        ([[0, 0]], [[1.0, 0.0]], {"precision": 0.0, "f1": 0.0, "recall": None}),
+        ([], [], {"f1": None}),
+    ],
+)
+def test_agreement_by_hand(gold, support, expected):
+    rows = [np.array(row, dtype=bool) for row in gold]
+    found = measure_agreement(rows, [np.array(row) for row in support])
+    means = {name: found[name]["mean"] for name in expected}
+    assert means == pytest.approx(expected, abs=1e-4)

@@ -1,4 +1,4 @@
-"""The simulated model reads what a real one would read, and is understood as a real one is."""
+"""The embedder of a run, and the simulated chat model, which reads what a real one would read."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,28 @@ from crabpath_retrievers.evaluation.chat_models import (
     load_chat_model,
     shares_long_words,
 )
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
+from crabpath_retrievers.vectors.embedder import find_packaged_weights
+
+
+def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
+    texts = ["one text", "another text"]
+    first = cached_embedder(cache=tmp_path / "made" / "cache")
+    vectors, asked = first.embed_documents(texts), first.embed_query("a question")
+    second = cached_embedder(cache=tmp_path / "made" / "cache")
+    monkeypatch.setattr(second, "underlying_embeddings", None)
+    assert second.embed_documents(texts) == vectors
+    assert second.embed_query("a question") == asked
+
+
+def test_models_do_not_share_their_vectors(tmp_path):
+    """Another name is another key, although here it is the same model."""
+    cached_embedder(cache=tmp_path).embed_query("text")
+    cached_embedder(str(find_packaged_weights()), cache=tmp_path).embed_query("text")
+    assert len(list(tmp_path.rglob("*"))) == 2
+
 
 TEXTS = {"n1": "The harbour of Lisbon is old.", "n2": "Grass.", "n3": "Lisbon harbour dates."}
 
@@ -30,23 +50,17 @@ def request_to_route():
 
 
 def followed(model, request):
-    """What is followed, and what was used."""
     routed = ChatModelRouter(model).route(request)
     return set(routed.decisions[0].followed), routed.usage
 
 
 def test_it_follows_what_its_judge_prefers(request_to_route):
-    """Here: what shares words with the question."""
     found, usage = followed(load_chat_model("simulated"), request_to_route)
     assert found == {0, 2}
     assert (usage.calls, usage.failures) == (1, 0)
     assert usage.input_tokens > 100
-
-
-def test_with_errors_a_coin_decides(request_to_route):
-    """Over many calls every set of candidates comes up, and the same again with the same seed."""
     runs = [[], []]
-    for run in runs:
+    for run in runs:  # with errors a coin decides: the same again with the same seed
         model = SimulatedChatModel(rule=shares_long_words, errors=1.0, rng=np.random.default_rng(3))
         run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
     assert runs[0] == runs[1]
@@ -54,7 +68,6 @@ def test_with_errors_a_coin_decides(request_to_route):
 
 
 def test_real_models_are_named_as_langchain_names_them(monkeypatch):
-    """Provider and model."""
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     assert isinstance(load_chat_model("openai:gpt-x"), ChatOpenAI)
 
@@ -64,10 +77,8 @@ def test_real_models_are_named_as_langchain_names_them(monkeypatch):
     [
         ("simulated:much", "simulated: takes a share of random decisions from 0 to 1, not 'much'"),
         ("simulated:2", "not '2'"),
-        ("nobody:none", "the chat model 'nobody:none' cannot be used: "),
     ],
 )
 def test_names_that_name_no_model(name, sentence):
-    """One sentence says so."""
     with pytest.raises(InvalidInputError, match=sentence):
         load_chat_model(name)

@@ -1,13 +1,18 @@
-"""Official formats are read as they are, plain or zipped, from a file or its folder."""
+"""Official formats are read as they are; broken files are told in one sentence."""
+
+import gzip
+import json
 
 import pytest
 
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import (
     load_beir,
     load_hotpotqa,
     load_multihoprag,
     load_musique,
 )
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, pool_questions
 
 ROW = {
     "_id": "q1",
@@ -19,7 +24,6 @@ ROW = {
 
 
 def texts(data):
-    """Text by document id."""
     return {document.id: document.page_content for document in data.documents}
 
 
@@ -39,16 +43,12 @@ def test_hotpotqa_contexts_are_pooled_and_gold_is_mapped(write, name, folder):
     assert data.answers == {"q1": "secret answer", "q2": "secret answer"}
 
 
-def test_gold_outside_the_context_is_a_miss_and_reported(write):
+def test_gold_outside_the_context_is_a_miss_and_questions_without_gold_are_left_out(write):
     """A supporting title that no paragraph has stays in the qrels and finds no document."""
-    data = load_hotpotqa(write("dev.json", [{**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}]))
+    outside = {**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}
+    data = load_hotpotqa(write("dev.json", [outside, {**ROW, "_id": "q2", "supporting_facts": []}]))
     assert data.unmapped_gold == {"q1": ("unmapped:Z",)}
     assert len(data.qrels["q1"]) == 2
-
-
-def test_questions_without_gold_are_left_out_and_counted(write):
-    """There is nothing to find for them; their paragraphs stay in the corpus."""
-    data = load_hotpotqa(write("dev.json", [ROW, {**ROW, "_id": "q2", "supporting_facts": []}]))
     assert (list(data.queries), data.left_out, len(data.documents)) == (["q1"], 1, 3)
 
 
@@ -69,7 +69,6 @@ def test_musique_gold_is_told_apart_by_place(write):
     [({"answer": "B"}, {"q": "B"}), ({"answer": 1}, {}), ({}, {}), (None, {}), ("B", {})],
 )
 def test_beir_answers_come_from_the_metadata_of_queries(write, metadata, answers):
-    """Where they stand there; anything else is no answer."""
     folder = write("corpus.jsonl", [{"_id": "d", "title": "", "text": "t"}]).parent
     write("queries.jsonl", [{"_id": "q", "text": "?", "metadata": metadata}])
     write("qrels/test.tsv", "q\td\t1\n")
@@ -91,7 +90,6 @@ def test_beir_folders_are_read_and_unjudged_queries_left_out(write, load, header
 
 
 def evidence(title, url=""):
-    """One piece of evidence."""
     return {"title": title, "url": url, "fact": f"A fact of {title}.", "author": "?"}
 
 
@@ -117,7 +115,6 @@ def test_multihoprag_gold_is_the_titles_of_the_evidence(write):
 
 
 def test_multihoprag_equal_titles_are_told_apart_by_address(write):
-    """By title alone the evidence cannot be mapped."""
     rows = [{"title": "A", "body": n, "url": f"https://x/{n}"} for n in "12"]
     data = articles(write, *rows, one=[evidence("A", "https://x/2")], two=[evidence("A")])
     assert data.qrels == {"q0": {"a1"}, "q1": {"unmapped:A"}}
@@ -130,3 +127,109 @@ def test_multihoprag_addresses_of_some_articles_only_are_dropped(write):
     data = articles(write, *rows, one=[evidence("A", "https://x/1")])
     assert [document.metadata for document in data.documents] == [{"title": "A"}, {"title": "B"}]
     assert data.qrels == {"q0": {"a0"}}
+
+
+@pytest.fixture
+def data():
+    """Twenty questions with a gold paragraph each, and one that all share."""
+    questions = (
+        ContextQuestion(f"q{n}", f"{n}?", [(f"t{n}", "text"), ("shared", "text")], {0})
+        for n in range(20)
+    )
+    return pool_questions("made up", questions)
+
+
+def test_a_limit_takes_the_first_questions_and_pools_their_paragraphs(data):
+    fewer = data.sample(3)
+    assert list(fewer.queries) == ["q0", "q1", "q2"]
+    assert [d.metadata["title"] for d in fewer.documents] == ["t0", "shared", "t1", "t2"]
+    assert fewer.unmapped_gold == {}
+
+
+def test_a_seed_draws_the_questions_and_draws_the_same_again(data):
+    """Another seed draws others; the order of the file is kept."""
+    drawn = list(data.sample(5, seed=1).queries)
+    assert drawn == list(data.sample(5, seed=1).queries)
+    assert drawn != list(data.sample(5, seed=2).queries)
+    assert drawn == sorted(drawn, key=list(data.queries).index)
+
+    assert data.sample(100) == data.sample(100, seed=1) == data.sample(None) == data
+
+
+def test_one_id_for_two_questions_is_refused():
+    """One of them would silently take the place of the other."""
+    question = ContextQuestion("q", "?", [("t", "text")], {0})
+    with pytest.raises(InvalidInputError, match="stands twice"):
+        pool_questions("made up", [question, question])
+
+
+QUESTION = {"_id": "q", "question": "?", "context": [["A", ["a"]]], "supporting_facts": [["A", 0]]}
+MUSIQUE = {"id": "q", "question": "?", "paragraphs": []}
+BEIR = {"corpus.jsonl": [{"_id": "d", "text": "t"}], "queries.jsonl": [{"_id": "a", "text": "a"}]}
+WHOLE = json.dumps([QUESTION] * 50)
+PACKED = gzip.compress(WHOLE.encode())
+ONE_FILE = r"exactly one file .*: name the file itself"
+
+
+def judged(row):
+    return {**BEIR, "qrels/test.tsv": f"query-id\tcorpus-id\tscore\n{row}\n"}
+
+
+SHAPES = [
+    ({"data": []}, "Input should be a valid array"),
+    ([1, 2], "0: Input should be"),
+    ([{**QUESTION, "context": {"title": ["A"]}}], r"0\.context: Input should be a valid"),
+    ([{k: v for k, v in QUESTION.items() if k != "supporting_facts"}], "Field required"),
+    ("not JSON at all", "Invalid JSON"),
+    ("", "Invalid JSON"),
+    *(
+        (WHOLE[: int(len(WHOLE) * kept)], "is not .* give the official file")
+        for kept in (0.5, 0.99)
+    ),
+]
+ZIPPED = [
+    *(
+        (PACKED[: int(len(PACKED) * kept)], r"dev.json.gz is truncated .* download")
+        for kept in (0.5, 0.99)
+    ),
+    (WHOLE.encode(), "is truncated or damaged"),  # some browsers unpack what they save
+]
+
+
+@pytest.mark.parametrize(
+    ("load", "files", "place", "says"),
+    [
+        (load_hotpotqa, {}, "none.json", r"none.json does not exist: give .* plain or \.gz"),
+        *((load_hotpotqa, {"dev.json": content}, "dev.json", says) for content, says in SHAPES),
+        *((load_hotpotqa, {"dev.json.gz": data}, "dev.json.gz", says) for data, says in ZIPPED),
+        (load_hotpotqa, {}, "", ONE_FILE),
+        (load_hotpotqa, {"a.json": [QUESTION], "b.json.gz": [QUESTION]}, "", ONE_FILE),
+        (
+            load_musique,
+            {"dev.jsonl": [MUSIQUE, {"id": "r", "question": "?"}]},
+            "dev.jsonl",
+            r"line 2 \(paragraphs: Field required\)",
+        ),
+        *(
+            (load_beir, judged(row), "", r"test.tsv, line 2 is not a BEIR judgement")
+            for row in ("a d 1", "a\td", "a\td\tyes", "a\tQ0\td\t1")
+        ),
+        (load_beir, {**BEIR, "qrels/test.tsv": b"\xff\xfe\x00"}, "", "damaged"),
+        (load_beir, {"corpus.jsonl/x": ""}, "", "cannot be read"),
+        (
+            load_multihoprag,
+            {"MultiHopRAG.json": []},
+            "MultiHopRAG.json",
+            "give the folder with corpus.json and",
+        ),
+    ],
+)
+def test_what_is_broken_is_told(write, tmp_path, load, files, place, says):
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            write(name, "")
+            (tmp_path / name).write_bytes(content)
+        else:
+            write(name, content)
+    with pytest.raises(InvalidInputError, match=says):
+        load(tmp_path / place)

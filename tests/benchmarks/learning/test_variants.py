@@ -1,11 +1,7 @@
-"""The experiment of [CVX RFC-013]: variants differ in what they remember, and in nothing else."""
-
-import json
+"""Variants differ in what they remember, or in one setting, and in nothing else."""
 
 import pytest
-from typer.testing import CliRunner
 
-from benchmarks.commands import app
 from benchmarks.learning import contamination
 from benchmarks.learning.contamination import (
     CLAIMED_ORDER,
@@ -18,8 +14,14 @@ from benchmarks.learning.contamination import (
     run_contamination,
 )
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, open_paired_learners
-from benchmarks.learning_rules import use_rules
-from crabpath_retrievers import Feedback
+from benchmarks.learning.plan import REGION_VARIANTS, LearningPlan
+from benchmarks.learning.region_ablation import (
+    REGION_ABLATIONS,
+    REGIONS_ON,
+    run_region_ablation,
+)
+from benchmarks.learning_rules import RULES, use_rules
+from crabpath_retrievers import Feedback, InvalidInputError, Settings
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
@@ -32,7 +34,6 @@ ALL = "all experience, blind decay"
 
 @pytest.fixture(scope="module")
 def pair(small, cached):
-    """Six questions in a memory."""
     with open_paired_learners("small", small.head(6), cached, (DOCUMENTS_READ,)) as pair:
         yield pair
 
@@ -57,35 +58,9 @@ def taught(pair):
         yield _taught
 
 
-def spoken_for(features):
+def speaks(features):
     """Whether an episode speaks for a document."""
     return features.get("episode", 0.0) > 0 or features.get("again", 0.0) > 0
-
-
-def test_who_keeps_all_experience_brings_back_what_failed(taught):
-    """The followed document is episode evidence for a similar question."""
-    (followed,), found = taught(ALL, -1.0, [2])
-    assert spoken_for(found[followed])
-    assert not found[followed].get("passed")
-
-
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != ALL])
-def test_who_keeps_wins_alone_does_not(taught, variant):
-    """Nothing that failed speaks to other questions; by default several documents do to their own.
-
-    One that was followed alone is to blame.
-    """
-    for followed, speaks in (([2], False), ([1, 2], variant == DEFAULT)):
-        _, found = taught(variant, -1.0, followed)
-        assert not any(features.get("episode", 0.0) > 0 for features in found.values())
-        assert any(features.get("again", 0.0) > 0 for features in found.values()) is speaks
-
-
-@pytest.mark.parametrize("variant", list(VARIANTS))
-def test_a_success_is_remembered_by_all(taught, variant):
-    """What it followed speaks for itself."""
-    (followed,), found = taught(variant, 1.0, [2])
-    assert spoken_for(found[followed])
 
 
 @pytest.mark.parametrize(
@@ -97,17 +72,35 @@ def test_a_success_is_remembered_by_all(taught, variant):
         ("wins only, no decay", 0),
     ],
 )
-def test_a_failure_punishes_as_the_variant_says(pair, taught, variant, punished):
-    """Blindly all that was returned, else what was followed alone, or nothing."""
-    nodes, _ = taught(variant, -1.0, [2])
+def test_what_a_variant_remembers_of_a_failure(pair, taught, variant, punished):
+    """Who keeps wins alone brings nothing back; one that was followed alone is to blame.
+
+    Blindly all that was returned is punished, else what was followed alone, or nothing.
+    """
+    (followed,), found = taught(variant, -1.0, [2])
+    assert speaks(found.get(followed, {})) is (variant == ALL)
+    assert variant == ALL or not any(map(speaks, found.values()))
+    assert variant != ALL or not found[followed].get("passed")
     learned, namespace = pair.memory.store.learned, pair.memory.store.walk.get_clock("taught").key
-    everything = [document.id for document in pair.dataset.documents]
-    keys = learned.keys(everything)
-    decayed = {
-        key for key, use in learned.usage(namespace, list(keys.values())).items() if use.decay
-    }
+    keys = learned.keys([document.id for document in pair.dataset.documents])
+    usage = learned.usage(namespace, list(keys.values()))
+    decayed = {key for key, use in usage.items() if use.decay}
     assert len(decayed) == punished
-    assert not punished or keys[nodes[0]] in decayed
+    assert not punished or keys[followed] in decayed
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_a_success_is_remembered_by_all(taught, variant):
+    (followed,), found = taught(variant, 1.0, [2])
+    assert speaks(found[followed])
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != ALL])
+def test_of_a_failure_of_two_each_answers_for_its_own_question_by_default(taught, variant):
+    _, found = taught(variant, -1.0, [1, 2])
+    assert not any(features.get("episode", 0.0) > 0 for features in found.values())
+    again = any(features.get("again", 0.0) > 0 for features in found.values())
+    assert again is (variant == DEFAULT)
 
 
 def test_all_variants_are_told_wrong_in_the_same_turns(pair):
@@ -116,11 +109,8 @@ def test_all_variants_are_told_wrong_in_the_same_turns(pair):
     for variant, rules in VARIANTS.items():
         with pair.namespace("paired") as namespace, use_rules(*rules):
             told = RecordingLearner(pair.memory, pair.dataset.split, namespace)
-            simulator, schedule = (
-                FeedbackSimulator("followed", 0.4, DOCUMENTS_READ),
-                pair.schedule(EPOCHS, 1),
-            )
-            done = pair.run_stream("paired", told, simulator, schedule)
+            simulator = FeedbackSimulator("followed", 0.4, DOCUMENTS_READ)
+            done = pair.run_stream("paired", told, simulator, pair.schedule(EPOCHS, 1))
         true = [full for one in done for full in pair.score_pass(one)[f"full@{DOCUMENTS_READ}"]]
         signals = [signal.outcome > 0 for signal in told.signals]
         wrong[variant] = [bool(t) != said for t, said in zip(true, signals, strict=True)]
@@ -129,7 +119,6 @@ def test_all_variants_are_told_wrong_in_the_same_turns(pair):
 
 
 def test_every_variant_has_a_row_and_leaves_nothing_behind(pair):
-    """The default first; the frozen twin remembers nothing."""
     before = pair.memory.info()
     rows = list(run_contamination(pair, 0.2, 2))
     assert {row["variant"] for row in rows} == {*VARIANTS, FROZEN}
@@ -146,12 +135,8 @@ def test_every_variant_has_a_row_and_leaves_nothing_behind(pair):
 
 def test_successes_are_counted_among_what_speaks_for_documents():
     """A failure counts for who remembers it; who followed nothing says nothing."""
-    signals = [
-        SimulatedFeedback(1.0, ("a",)),
-        SimulatedFeedback(-1.0, ("a",)),
-        SimulatedFeedback(1.0, ()),
-        SimulatedFeedback(1.0, ("b",)),
-    ]
+    said = ((1.0, "a"), (-1.0, "a"), (1.0, ""), (1.0, "b"))
+    signals = [SimulatedFeedback(outcome, tuple(used)) for outcome, used in said]
     true = [[1.0, 0.0], [1.0, 0.0]]
     assert contamination._count_supporting(signals, true, failures=False) == [(1, 1), (1, 0)]
     assert contamination._count_supporting(signals, true, failures=True) == [(2, 1), (1, 0)]
@@ -175,21 +160,37 @@ def test_the_order_of_the_three_is_judged_by_the_last_pass(means, claimed):
     assert check_claimed_order(rows[1:]) == []
 
 
-def test_the_command_reports_both_parts(beir_folder, cache, tmp_path):
-    """Tables, a plot, JSON; another number of orders and other shares of noise are taken."""
-    file, folder = tmp_path / "figures.json", tmp_path / "report"
-    fixed = ("learning", "--cache", cache, "--hotpotqa", beir_folder, "--limit", "3")
-    parts = ("--part", "contamination,regions", "--orders", "1", "--noise", "0,0.4")
-    result = CliRunner().invoke(
-        app, [*map(str, (*fixed, *parts, "--json", file, "--report", folder))]
-    )
-    assert result.exit_code == 0, result.stderr
-    figures = json.loads(file.read_text())
-    rows = figures["contamination"]["rows"]
-    assert len(rows) == 2 * (len(VARIANTS) + 1)
-    assert [of["noise"] for of in figures["contamination"]["ordered"]] == [0.0, 0.4]
-    assert figures["plan"]["orders"] == {"contamination": 1, "regions": 1}
-    report = (folder / "report.md").read_text()
-    for name in (*VARIANTS, FROZEN, "regions off", "## Contamination", "## Regions"):
-        assert name in report
-    assert (folder / "contamination.png").read_bytes().startswith(b"\x89PNG")
+def test_few_variants_can_be_chosen(small, cached):
+    """The default is always measured; a plan knows the names without the machinery behind them."""
+    assert (REGIONS_ON, *REGION_VARIANTS) == tuple(REGION_ABLATIONS)
+    with open_paired_learners("small", small.head(2), cached, (5,)) as pair:
+        found = list(run_region_ablation(pair, 1, ["used"], ["regions off"]))
+    assert [(row["feedback"], row["variant"]) for row in found] == [
+        ("used", REGIONS_ON),
+        ("used", "regions off"),
+    ]
+    with pytest.raises(InvalidInputError, match="choose among regions off"):
+        LearningPlan(paths={"hotpotqa": "x"}, variants=("mdp off",))
+
+
+def test_each_variant_changes_one_setting():
+    """Or replaces rules, so that a difference has one cause."""
+    changed = {
+        name: [
+            field
+            for field in type(of).model_fields
+            if getattr(of, field) != getattr(REGION_ABLATIONS[REGIONS_ON], field)
+        ]
+        for name, of in REGION_ABLATIONS.items()
+    }
+    assert changed.pop(REGIONS_ON) == []
+    assert all(len(fields) == (name not in RULES) for name, fields in changed.items())
+
+
+@pytest.mark.parametrize(("variant", "counted"), [(REGIONS_ON, True), ("regions off", False)])
+def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
+    with open_paired_learners("small", small.head(3), cached, (5,)) as pair:
+        memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
+        with pair.namespace("steps") as namespace:
+            pair.run_learning(namespace, FeedbackSimulator("used", 0.0, 5), pair.schedule(), memory)
+            assert bool(memory.store.regions.get_all_transitions(namespace, 0)) is counted
