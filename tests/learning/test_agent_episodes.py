@@ -121,7 +121,7 @@ def test_default_actions(open_regions):
     assert learn("m0", "m1") == {"question", "read", "co_used", "mention"}
 
 
-def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
+async def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
     """From many threads, also when it tells of something else; undone, it stays undone."""
     learn = atlas.regions.learn_episode
     with ThreadPoolExecutor(8) as pool:
@@ -129,16 +129,21 @@ def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
     assert {receipt.status for receipt in receipts} == {"applied"}
     before = read_counts(atlas, namespace)
     assert before[hubs[0], "find", "", None][0] == 1.0
-    assert learn(hubs[:1], ["throw"], -1.0, **named).status == "applied"
+    assert (await atlas.aio.regions.learn_episode(hubs[:1], ["throw"], -1.0, **named))[1:] == (
+        "applied",
+        None,
+    )
     assert read_counts(atlas, namespace) == before
     atlas.undo(named["episode_id"])
     assert learn(hubs[:1], ["find"], 1.0, **named).status == "undone"
     assert read_counts(atlas, namespace) == {}
 
 
-def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
-    """And what stays is as if the others had never been."""
-    ids = []
+def test_what_stays_after_an_undo_is_as_if_the_rest_had_never_been(atlas, namespace, hubs):
+    """Counts by region; the ranker and the baseline stay: it says what to do, not what to find."""
+    turn = atlas.retrieve("Text 5", namespace=namespace).turn
+    given = atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node])).feedback_id
+    ids, mind = [], atlas.store.learned.get_state(namespace).mind
     for number, (actions, reward) in enumerate(
         [(["find", "take"], 0.3), (["find"], -0.7), (["throw"], 1.0), (["find", "take"], 0.1)]
     ):
@@ -149,35 +154,15 @@ def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
         ids.append(receipt.feedback_id)
         if number == 0:
             first = read_counts(atlas, namespace)
+    assert atlas.store.learned.get_state(namespace).mind == mind
     for feedback_id in (ids[2], ids[1], ids[3]):
         assert atlas.undo(feedback_id, namespace=namespace).status == "undone"
     left = read_counts(atlas, namespace)
     assert left.keys() == first.keys()
     assert all(left[key] == pytest.approx(first[key]) for key in first)
-    atlas.undo(ids[0])
+    for feedback_id in (ids[0], given):
+        atlas.undo(feedback_id)
     assert atlas.store.regions.get_all_transitions(namespace, 1) == []
-
-
-def test_a_frozen_namespace_refuses(atlas, namespace, named, hubs):
-    """And learns the same episode when it may again."""
-    atlas.namespaces.freeze(namespace)
-    before = count_rows(atlas)
-    receipt = atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **named)
-    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
-    assert count_rows(atlas) == before
-    atlas.namespaces.unfreeze(namespace)
-    assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **named).status == "applied"
-
-
-async def test_the_ranker_and_the_baseline_stay(atlas, namespace, hubs):
-    """An episode says what to do, not what to return; here off the event loop."""
-    turn = atlas.retrieve("Text 5", namespace=namespace).turn
-    atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
-    before = atlas.store.learned.get_state(namespace).mind
-    receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
-    assert receipt.status == "applied"
-    assert (hubs[0], "find", "", None) in read_counts(atlas, namespace)
-    assert atlas.store.learned.get_state(namespace).mind == before
 
 
 def test_a_hub_that_is_removed_takes_its_counts(open_regions):
@@ -218,39 +203,26 @@ BAD = {
         ({}, "exactly one of states and texts"),
         ({"states": ONE, "texts": ["x"]}, "exactly one of states and texts"),
         ({"states": []}, "at least one state and one action"),
-        ({"texts": []}, "at least one state and one action"),
         ({"texts": ["seen", " "]}, "texts must not be empty"),
         ({"states": 5}, "states must be a list, not 5"),
         ({"actions": []}, "at least one state and one action"),
         ({"actions": 5}, "actions must be a list, not 5"),
-        ({"actions": ["a", "b"]}, "an episode of 1 states has as many actions"),
         ({"states": ["d1", "d2", "d3"]}, "or one fewer .* not 1"),
         ({"actions": [None]}, "an action must be a text of 1 to 200"),
-        ({"actions": [{"name": "x"}]}, "an action must be a text"),
-        ({"actions": [""]}, "an action must be a text"),
         ({"actions": ["a" * 201]}, "an action must be a text of 1 to 200"),
         ({"classify": len}, "an action must be a text of 1 to 200 .* not 4"),
         ({"task_type": "t" * 201}, "task_type must be a text of 1 to 200"),
-        ({"task_type": 5}, "task_type must be a text"),
         ({"reward": 1.5}, "reward must be a number from -1 .* not 1.5"),
-        ({"reward": float("nan")}, "reward must be a number .* not nan"),
-        ({"reward": "x"}, "reward must be a number .* not 'x'"),
         ({"reward": None}, "reward must be a number"),
-        ({"reward": True}, "reward must be a number"),
         ({"states": ["d1\x00"], "actions": None}, "at least one state"),
         ({"states": [[float("nan")] * 16]}, "must be a finite vector"),
         ({"states": [[0.0] * 16]}, "not all zero"),
-        ({"states": [None]}, "must be a finite vector"),
         ({"states": [[1.0] * 16] * 2, "actions": None}, "give actions"),
         ({"namespace": ""}, "namespace must be a non-empty text"),
-        ({"namespace": 5}, "namespace must be a non-empty text, not 5"),
-        ({"namespace": "n" * 513}, "at most 512 characters"),
-        ({"episode_id": ""}, "episode_id must have 1 to 200 characters, not 0"),
         ({"episode_id": "e" * 201}, "episode_id must have 1 to 200 .* not 201"),
     ],
     NotFoundError: [
         ({"states": ["unknown"]}, "there is no document 'unknown'"),
-        ({"states": ["\ud83d"]}, "there is no document"),
     ],
     EmbeddingMismatchError: [({"states": [[1.0, 2.0]]}, "2 dimensions, the memory 16")],
     KeyError: [({"classify": {}.__getitem__}, "find")],  # the caller's own error is heard
@@ -274,13 +246,19 @@ def test_what_cannot_be_learned_from(atlas, namespace, given, error, words):
     assert count_rows(atlas) == before
 
 
-def test_ids_of_others_are_taken_and_their_notes_unknown(atlas, namespace, named):
-    """Neither feedback nor an episode of another namespace can be used."""
+def test_who_may_not_learn(atlas, namespace, named):
+    """A frozen namespace; another one with ids of feedback, of an episode, or of notes."""
     learn, other = atlas.regions.learn_episode, f"{namespace}2"
     turn = atlas.retrieve("Text 5", namespace=namespace).turn.id
     atlas.record(Feedback(turn, 1.0, feedback_id=f"f {namespace}"))
-    learn(ONE, ["find"], 1.0, **named)
     note = atlas.teach("Only for Ann.", namespace=namespace)
+    atlas.namespaces.freeze(namespace)
+    before = count_rows(atlas)
+    receipt = learn(ONE, ["find"], 1.0, **named)
+    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+    assert count_rows(atlas) == before
+    atlas.namespaces.unfreeze(namespace)
+    assert learn(ONE, ["find"], 1.0, **named).status == "applied"
     before = count_rows(atlas)
     for used in (f"f {namespace}", f"e {namespace}"):
         with pytest.raises(InvalidInputError, match="is taken: give another one, or none"):

@@ -70,23 +70,20 @@ def test_a_crowd_counts_as_its_eight_best():
     assert {node for pair in counted for node in pair} == {f"d{n}" for n in range(8)}
 
 
-@pytest.mark.parametrize(
-    "credit",
-    [
-        Credit(1.0),
-        Credit(1.0, documents={"a": 1.0}),
+@given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
+def test_what_changes_nothing(returned, outcome, documents):
+    """A failure, one used document, no weight; without stated use all but a bare success."""
+    turn = returned(a=0.9, b=0.8)
+    for credit in (
+        Credit(outcome, documents=documents),
         Credit(1.0, documents={"a": 1.0, "b": 0.0}),
         Credit(1.0, 0.0, {"a": 1.0, "b": 1.0}),
-    ],
-)
-def test_it_takes_two_used_documents_and_a_credit_that_counts(credit):
-    assert learn(credit, protos={PAIR: 9.0}) == EdgeUpdate()
-
-
-@given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
-def test_never_on_a_failure(outcome, documents):
-    credit = Credit(outcome, documents=documents)
-    assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0}) == EdgeUpdate()
+    ):
+        assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0, PAIR: 9.0}) == EdgeUpdate()
+        assert infer(turn, credit, existing={AB: 0.5}) == EdgeUpdate()
+    # Where none of its company is there, the turn is about something else.
+    found = infer(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
+    assert all(delta.delta == 0 for delta in found.deltas)
 
 
 @given(REWARD, st.floats(0, 1))
@@ -146,13 +143,3 @@ def test_bare_successes(returned, beliefs, existing, protos, deltas, counts):
     half = infer(returned(**beliefs), Credit(1.0, 0.5), existing)
     whole = infer(returned(**beliefs), existing=existing)
     assert {delta[:3]: delta.delta / 2 for delta in whole.deltas} == weigh(half)
-
-
-def test_where_none_of_its_company_is_there_the_turn_is_about_something_else(returned):
-    found = infer(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
-    assert all(delta.delta == 0 for delta in found.deltas)
-
-
-@pytest.mark.parametrize("credit", [Credit(-1.0), Credit(0.0), Credit(1.0, 1.0, {"a": 1.0})])
-def test_only_a_bare_success_says_anything(returned, credit):
-    assert infer(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == EdgeUpdate()

@@ -90,17 +90,12 @@ def test_feedback_with_all_its_fields(cli, host, server):
     [
         ("feedback nope --outcome 1", "no turn 'nope'"),
         ("feedback nope --outcome nan", "outcome must be a number"),
-        ("feedback nope --outcome 2", "outcome must be a number"),
-        ("feedback nope", "--outcome"),
         ("feedback nope --outcome 1 --source god", "unknown source"),
         ("learn --poll 0", "--poll must be above 0"),
         ("undo", "exactly one of feedback_id and turn_id"),
-        ("undo f --user eve", "--user"),
         ("undo nope", "no feedback 'nope'"),
-        ("undo --turn nope", "no turn 'nope'"),
         ("history snapshot -n nobody", "'nobody' has neither asked nor learned"),
         ("history delete nope", "no snapshot 'nope'"),
-        ("history restore nope", "no snapshot 'nope'"),
         (f"history freeze -n {'n' * 5000}", "namespace must have at most"),
         ("undo refused", "nothing was learned from it"),
     ],
@@ -115,22 +110,13 @@ def test_unusable_input(cli, server, command, sentence):
     assert sentence in result.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("feedback t --outcome 1", "learn", "undo f", "history snapshot", "history list"),
-        *("history restore x", "history freeze"),
-    ],
-)
+@pytest.mark.parametrize("command", ["feedback t --outcome 1", "learn", "undo f", "history list"])
 def test_commands_make_no_store(tmp_path, command):
     result = CliRunner().invoke(app, [*command.split(), "--store", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert not (tmp_path / "none").exists()
-
-
-def test_a_store_that_cannot_be_reached():
-    result = CliRunner().invoke(app, ["learn", "--store", "postgresql://127.0.0.1:1/none"])
-    assert result.exit_code == 1
+    away = CliRunner().invoke(app, [*command.split(), "--store", "postgresql://127.0.0.1:1/none"])
+    assert away.exit_code == 1
 
 
 @learning_nothing
@@ -181,8 +167,8 @@ def test_undo(cli, host, server):
     assert "0 undone" in cli("undo", "--user", "eve").stdout
 
 
-def test_snapshot_and_restore(cli, host, server):
-    """From taking one to deleting it; the server answers with what is restored."""
+def test_history(cli, host, server):
+    """A snapshot from taking it to deleting it, and the switch, beside the server."""
     server.record(Feedback(host.ask(), 1.0, used=["a"]))
     made = read(cli("history", "snapshot", "friday", "--json"))
     server.record(Feedback(host.ask(), 1.0, used=["b"]))
@@ -190,14 +176,8 @@ def test_snapshot_and_restore(cli, host, server):
     assert (kept["id"], kept["name"], kept["learned"]) == (made["snapshot"], "friday", 1)
     assert "friday" in cli("history", "list").stdout
     assert read(cli("history", "restore", "friday", "--json"))["id"] == kept["id"]
-    assert host.usage()["a"] == (1.0, 0.0)
-    assert "b" in host.usage()
+    assert host.usage() == {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
     assert read(cli("history", "delete", "friday", "--json"))["deleted"] == kept["id"]
-    assert read(cli("history", "list", "--json")) == []
-
-
-def test_freeze_and_unfreeze(cli, host, server):
-    """The switch works beside the server."""
     frozen = read(cli("history", "freeze", "-n", "ada", "--json"))
     assert frozen == {"namespace": "ada", "frozen": True}
     turn = host.ask("ada")

@@ -13,12 +13,13 @@ QUESTION = "Which fruit is red?"
 
 @pytest.mark.parametrize(("source", "weight"), [("human", 1.0), ("self", 0.6)])
 def test_late_feedback_is_shared_among_the_last_turns(memory, host, source, weight):
-    """Three turns are consumed by it; together they count as one success, as its source weighs."""
-    turns = [host.ask() for _ in range(3)]
+    """Those of its namespace; together they count as one success, as its source weighs."""
+    elsewhere, turns = host.ask("ada"), [host.ask() for _ in range(3)]
     receipt = memory.record(Feedback(None, 1.0, used=["a"], source=source))
-    assert receipt.status == "applied"
-    assert host.consumers(turns) == dict.fromkeys(turns, receipt.feedback_id)
+    assert host.consumers([elsewhere, *turns]) == dict.fromkeys(turns, receipt.feedback_id)
     assert host.usage()["a"] == (pytest.approx(weight), 0.0)
+    memory.record(Feedback(None, 1.0, namespace="ada"))
+    assert host.consumers([elsewhere])
 
 
 def test_later_turns_get_more(open_memory, host_of):
@@ -58,15 +59,6 @@ def test_the_window_ends_after_ten_turns_and_fifteen_minutes(memory, host):
         memory.store.record(replace(turn, id=f"{age}", created=time.time() - age))
     memory.record(Feedback(None, 1.0, namespace="old"))
     assert set(host.consumers(["901", "890"])) == {"890"}
-
-
-def test_the_window_is_that_of_the_namespace(memory, host):
-    """Turns of others are no candidates, and without a namespace "default" is meant."""
-    turns = {name: host.ask(name) for name in ("ada", "grace", "default")}
-    memory.record(Feedback(None, 1.0, namespace="ada"))
-    assert set(host.consumers(turns.values())) == {turns["ada"]}
-    memory.record(Feedback(None, 1.0))
-    assert set(host.consumers(turns.values())) == {turns["ada"], turns["default"]}
 
 
 def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):

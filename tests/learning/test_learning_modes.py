@@ -59,24 +59,19 @@ def test_what_waits_is_applied_at_open(open_memory, host_of, apply):
         assert host_of(memory).learned() == 2
 
 
-def test_learn_waiting_applies_and_indexes_all(open_memory, host_of):
+async def test_learn_waiting_applies_and_indexes_all(open_memory, host_of):
+    """Without blocking an event loop."""
     with open_memory(apply="external") as memory:
         host = host_of(memory)
         for _ in range(3):
             memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         memory.record(Feedback("nobody", 1.0))
-        assert memory.learning.learn_waiting() == (3, 1, 0)
+        with blockbuster_ctx():
+            assert await memory.aio.learning.learn_waiting() == (3, 1, 0)
         assert (host.learned(), memory.store.learned.count_unindexed_episodes()) == (3, 0)
         assert memory.learning.learn_waiting() == (0, 0, 0)
     with pytest.raises(StoreUnavailableError, match="open it again"):
         memory.learning.learn_waiting()
-
-
-async def test_learn_waiting_blocks_no_event_loop(open_memory, host_of):
-    with open_memory(apply="external") as memory:
-        memory.record(Feedback(host_of(memory).ask(), 1.0))
-        with blockbuster_ctx():
-            assert await memory.aio.learning.learn_waiting() == (1, 0, 0)
 
 
 @pytest.mark.parametrize(("sources", "weight"), [({}, 1.0), ({"human": 0.25}, 0.25)])
@@ -127,15 +122,19 @@ def test_serving_ends_when_asked(open_memory, host_of, learn_beside):
         assert memory.store.learned.count_feedback()["waiting"] == 2
 
 
-def test_waking_a_worker_at_work_makes_it_work_once_more():
+def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):
+    """An error is logged and ends no worker; no idle thread stays behind."""
     begun, gate, done = threading.Event(), threading.Event(), []
 
     def work():
         begun.set()
         gate.wait(5)
         done.append(1)
+        if len(done) == 1:
+            msg = "the database is down"
+            raise OSError(msg)
 
-    worker = BackgroundWorker(work, "test")
+    worker = BackgroundWorker(work, "test-thread")
     worker.drain()  # nothing was ever to do
     worker.wake()
     begun.wait(5)
@@ -143,23 +142,6 @@ def test_waking_a_worker_at_work_makes_it_work_once_more():
     worker.wake()
     gate.set()
     worker.drain()
-    assert len(done) == 2
-
-
-def test_an_error_ends_no_worker(caplog):
-    """It is logged, and the next wake works again; no idle thread stays behind."""
-    done = []
-
-    def work():
-        done.append(1)
-        if len(done) == 1:
-            msg = "the database is down"
-            raise OSError(msg)
-
-    worker = BackgroundWorker(work, "test-thread")
-    for _ in range(2):
-        worker.wake()
-        worker.drain()
     assert len(done) == 2
     assert "test-thread could not finish" in caplog.text
     time.sleep(0.05)

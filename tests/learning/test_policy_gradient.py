@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.rules.policy_gradient import (
     assign_edge_credit,
     compute_policy_gradient,
-    get_known_credit,
 )
 
 # The OpenClawBrain paper §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
@@ -32,24 +30,9 @@ def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
     return {(delta.source, delta.target): delta.delta for delta in deltas}
 
 
-@pytest.fixture
-def paper(turn_of, step_of):
-    """The node of the OpenClawBrain paper §3, where A was followed and returned."""
-    return turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
-
-
-@pytest.fixture
-def chain(turn_of, step_of):
-    """From s to a to b, each beside one pointer that was not followed."""
-    steps = [
-        step_of("s", {"a": 0.5, "x": 0.4}, ["a"]),
-        step_of("a", {"b": 0.5, "y": 0.4}, ["b"], hop=1),
-    ]
-    return turn_of(steps, returned=[("s", "a", "b")])
-
-
-def test_the_worked_table_of_the_paper(paper):
+def test_the_worked_table_of_the_paper(turn_of, step_of):
     """OpenClawBrain paper §3 to three decimals; changes sum to 0 and a failure turns them round."""
+    paper = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
     found = changes(paper)
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
@@ -92,19 +75,15 @@ def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
     assert found == pytest.approx({("s", "a"): 0.075, ("s", None): -0.075})
 
 
-def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chain):
+def test_every_decision_of_a_route_is_credited_discounted_from_the_document(turn_of, step_of):
     """At equal choices the earlier decision gets γ times as much as the one that found it."""
-    found = changes(chain, settings=PAPER.replace(discount=0.9))
+    steps = [
+        step_of("s", {"a": 0.5, "x": 0.4}, ["a"]),
+        step_of("a", {"b": 0.5, "y": 0.4}, ["b"], hop=1),
+    ]
+    found = changes(turn_of(steps, [("s", "a", "b")]), settings=PAPER.replace(discount=0.9))
     assert found["s", "a"] == pytest.approx(0.9 * found["a", "b"])
     assert found["a", "b"] > 0
-
-
-def test_decisions_that_led_to_nothing_known_are_left_alone(turn_of, step_of):
-    """Neither a target that was not returned nor one without credit is blamed."""
-    steps = [step_of("s", {"a": 0.5, "b": 0.5}, "ab", stopped=True)]
-    turn = turn_of(steps, returned=[("s", "b")])
-    assert changes(turn, Credit(-1.0, documents={"other": -1.0})) == {}
-    assert {edge for edge, delta in changes(turn, FAILURE).items() if delta < 0} == {("s", "b")}
 
 
 def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
@@ -113,16 +92,6 @@ def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of)
     turn = turn_of(steps, returned=[("s", "a"), ("t", "b", "c")])
     assert ("s", "b") not in changes(turn)
     assert ("s", "b") not in changes(turn, FAILURE)
-
-
-def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
-    """Of a = x = STOP: a gets 2/3; STOP -1/3 as competitor and 1/2 as drawn; x -1/3 - 1/2."""
-    step = step_of("s", {"a": 0.0, "x": 0.0}, "a", stopped=True)
-    turn = turn_of([step], returned=[("s", "a")])
-    expected = {("s", "a"): 2 / 3, ("s", "x"): -5 / 6, ("s", None): 1 / 6}
-    assert changes(turn, settings=UNIT) == pytest.approx(expected)
-    failed = {("s", "a"): -2 / 3, ("s", "x"): 1 / 3, ("s", None): 1 / 3}
-    assert changes(turn, FAILURE, UNIT) == pytest.approx(failed)
 
 
 def log_probability(weights, drawn, stopped, temperature):
@@ -170,12 +139,6 @@ def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, sto
         assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)
 
 
-@pytest.mark.parametrize("baseline", [math.nan, math.inf, -2.0])
-def test_a_baseline_that_is_none_is_refused(paper, baseline):
-    with pytest.raises(InvalidInputError, match="baseline must be a number"):
-        changes(paper, baseline=baseline)
-
-
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 
 
@@ -200,13 +163,6 @@ AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 def test_credit_of_decisions(turn_of, routes, known, decided, expected):
     turn = turn_of(returned=routes)
     assert assign_edge_credit(turn, known, decided) == expected
-
-
-def test_where_nothing_finer_is_known_the_outcome_is_that_of_all(turn_of):
-    """With credit by document, only returned documents with credit are known."""
-    turn = turn_of(returned=[("a",), ("a", "b")])
-    assert get_known_credit(turn, Credit(-0.5)) == {"a": -0.5, "b": -0.5}
-    assert get_known_credit(turn, Credit(1.0, documents={"b": 1.0, "elsewhere": 1.0})) == {"b": 1.0}
 
 
 NUMBER = st.floats(-1, 1)

@@ -55,33 +55,26 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
     assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
 
 
-BAD = {
-    "no JSON": ("{", "it is not JSON"),
-    "no object": ("[1]", "it is not a JSON object"),
-    "no text": ("\xff\xfe".encode("latin-1"), "it is not JSON"),
-    "no query": ('{"outcome": 1}', "the query is empty"),
-    "query of a wrong kind": ('{"query": 5}', "the query must be a text, not int"),
-    "outcome out of range": ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
-    "outcome not a number": ('{"query": "x", "outcome": NaN}', "outcome must be a number from -1"),
-    "outcome as text": ('{"query": "x", "outcome": "good"}', "outcome must be a number from -1"),
-    "misspelt": ('{"query": "x", "outcom": 1}', "it has an unknown field 'outcom': use"),
-    "used without outcome": (
-        '{"query": "x", "used": ["a"]}',
-        "it has used or correction, but no outcome",
-    ),
-    "used of a wrong kind": ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
-    "answer of a wrong kind": (
-        '{"query": "x", "outcome": 1, "answer": 5}',
-        "answer must be a text",
-    ),
-    "odd time": ('{"query": "x", "time": "yesterday"}', "time must be ISO 8601 or seconds"),
-    "odd type of task": ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),
-}
-
-
-@pytest.mark.parametrize(("line", "why"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "it is not JSON"),
+        ("[1]", "it is not a JSON object"),
+        ("\udcff\udcfe", "it is not JSON"),
+        ('{"outcome": 1}', "the query is empty"),
+        ('{"query": 5}', "the query must be a text, not int"),
+        ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
+        ('{"query": "x", "outcome": "good"}', "outcome must be a number from -1"),
+        ('{"query": "x", "outcom": 1}', "it has an unknown field 'outcom': use"),
+        ('{"query": "x", "used": ["a"]}', "it has used or correction, but no outcome"),
+        ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
+        ('{"query": "x", "outcome": 1, "answer": 5}', "answer must be a text"),
+        ('{"query": "x", "time": "yesterday"}', "time must be ISO 8601 or seconds"),
+        ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),
+    ],
+)
 def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why):
-    text = line if isinstance(line, bytes) else line.encode()
+    text = line.encode(errors="surrogateescape")
     good = sessions.read_bytes().splitlines(keepends=True)
     sessions.write_bytes(b"".join([good[0], b"\n", text, b"\n", *good[1:]]))
     before = memory.info()

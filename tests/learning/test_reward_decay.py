@@ -10,9 +10,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings, SeedSettings
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.learning.rules.failure_credit import infer_fault
-from crabpath_retrievers.learning.rules.inhibition import find_entry
 
 PAGES = {
     "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),
@@ -66,18 +65,6 @@ def expect_rest(turn, *used, spared=()):
     return pytest.approx(dict.fromkeys(PAGES, 1.0) | kept)
 
 
-def read_weights(memory, namespace):
-    """Learned weights by the names of their ends, of what is walked."""
-    keys = memory.store.learned.keys(list(PAGES))
-    ids = {key: node for node, key in keys.items()}
-    known = memory.store.learned.weights(namespace, list(ids))
-    return {
-        (ids[a], ids.get(b), kind): weight
-        for (a, b, kind), weight in known.items()
-        if kind not in TYPED_KINDS
-    }
-
-
 def test_who_keeps_a_reward(shop):
     """Who is for other tasks, was not followed, or may not have been; others lose as at fault."""
     # A text or a list in the metadata names the tasks; without any a document is for all.
@@ -86,6 +73,13 @@ def test_who_keeps_a_reward(shop):
         assert read_rest(shop, f"for {task}") == expect_rest(turn, *"abc", spared=spared)
     judge(shop, ["b"], "one")
     assert read_rest(shop, "one") == pytest.approx({"a": 1.0, "b": EVEN, "c": 1.0})
+    weights = shop.store.learned.weights("one", list(shop.store.learned.keys("abc").values()))
+    share = math.log(EVEN) / math.log(0.7)  # inhibition follows the share of the blame
+    inhibited = [w for (*_, kind), w in weights.items() if kind is EdgeKind.INHIBITS]
+    assert inhibited == [pytest.approx(-0.3 * share)] * len(inhibited)
+    judge(shop, ["a", "b"], "elsewhere", task="return")  # for other tasks, and no bare outcome
+    assert set(read_rest(shop, "elsewhere").values()) == {1.0}
+    assert shop.store.learned.weights("elsewhere", list(range(9))) == {}
     judge(shop, None, "bare")
     assert set(read_rest(shop, "bare").values()) <= {1.0}
     assert read_rest(shop, "another") == {}
@@ -107,26 +101,3 @@ def test_failures_add_up_and_successes_protect(shop):
     for place in (1, 0, 2):
         assert shop.undo(turn_id=turns[place].id).status == "undone"
     assert read_rest(shop, "eve") == {}
-
-
-def test_inhibition_follows_the_share_of_the_blame(shop):
-    """None against a document for other tasks; against others as far as they answer for it."""
-    share = math.log(EVEN) / math.log(0.7)
-    turn = judge(shop, list("abc"), "ann")
-    entries = {item.node: find_entry(turn, item) for item in turn.returned}
-    known = read_weights(shop, "ann")
-    fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
-    assert any(entry != node for node, entry in entries.items())
-    for node, entry in entries.items():
-        edge = (entry, node, EdgeKind.INHIBITS)
-        if entry != node and node == "a":
-            assert edge not in known
-        elif entry != node:
-            assert known[edge] == pytest.approx(-0.3 * share * fault[node])
-
-
-def test_a_turn_with_documents_for_other_tasks_alone_is_no_bare_outcome(shop):
-    """No pointer moves and no reward; that they were followed stays known."""
-    judge(shop, ["a", "b"], "ann", task="return")
-    assert read_weights(shop, "ann") == {}
-    assert set(read_rest(shop, "ann").values()) == {1.0}

@@ -63,28 +63,24 @@ def test_feedback_after_a_restored_snapshot(memory, host, state_of):
     assert host.usage() == {}
 
 
+@pytest.mark.both_databases
 def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host, state_of, assert_same):
-    """It cannot be undone a second time; undoing other feedback leaves it."""
+    """It cannot be undone a second time; nothing of a document that was deleted since comes."""
     ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
     snapshot = memory.namespaces.snapshot()
+    memory.namespaces.freeze()  # taking back is no learning: the switch stays as it is
     for feedback_id in reversed(ids):
-        memory.undo(feedback_id)
+        assert memory.undo(feedback_id).status == "undone"
     memory.namespaces.restore(snapshot)
     assert host.usage()["a"] == (2.0, 0.0)
     assert memory.undo(ids[0]).note == "it was undone before"
+    assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
+    memory.namespaces.unfreeze()
     before = state_of(memory, "default")
     # Also weights of which nobody knows any more what moved them.
     assert before[tables.overlay.name]
     memory.undo(learn(memory, host, ["a", "b"]))
     assert_same(state_of(memory, "default"), before)
-
-
-@pytest.mark.both_databases
-def test_vanished_documents_are_passed_over(memory, host):
-    """Nothing of a document that was deleted since comes back."""
-    learn(memory, host, ["a", "b"])
-    learn(memory, host, ["a", "b"])
-    snapshot = memory.namespaces.snapshot()
     memory.forget("a")
     memory.namespaces.restore(snapshot)
     assert host.usage() == {"b": (2.0, 0.0), "c": (0.0, 2.0)}
@@ -163,14 +159,27 @@ def test_a_restored_episode_is_searchable(tmp_path):
 
 
 @pytest.mark.both_databases
-def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, state_of):
+def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(
+    memory, host, state_of, monkeypatch
+):
     """With what it has learned until then; others learn, and it does again when it may."""
     learn(memory, host, ["c"])
     turn, before, answers = host.ask(), state_of(memory, "default"), rank(memory)
-    for _ in range(2):
+    learner = type(memory._services.recorder.queue._learner)
+    compute = learner.learn
+
+    def compute_late(*given):
+        """The switch falls between reading and writing."""
+        found = compute(*given)
         memory.namespaces.freeze()
-    receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
-    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+        return found
+
+    with monkeypatch.context() as late:
+        late.setattr(learner, "learn", compute_late)
+        meanwhile = memory.record(Feedback(turn, 1.0, used=["a"]))
+    memory.namespaces.freeze()
+    for receipt in (meanwhile, memory.record(Feedback(turn, 1.0, used=["a"]))):
+        assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
     assert state_of(memory, "default") == before
     assert rank(memory) == answers != rank(memory, "new")
     learn(memory, host, ["a"], "ada")
@@ -181,40 +190,6 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, s
     assert "is frozen" in memory.record(Feedback(host.ask("later"), 1.0)).note
     with pytest.raises(InvalidInputError):
         memory.namespaces.freeze("n" * 5000)
-
-
-def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, monkeypatch):
-    """Between reading and writing the switch falls: nothing is learned."""
-    before = state_of(memory, "default")
-    learner = type(memory._services.recorder.queue._learner)
-    turn, changes = host.ask(), learner.learn
-
-    def compute_late(*given):
-        found = changes(*given)
-        memory.namespaces.freeze()
-        return found
-
-    monkeypatch.setattr(learner, "learn", compute_late)
-    receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
-    assert receipt.status == "refused"
-    assert "is frozen" in receipt.note
-    known = state_of(memory, "default")
-    history = (tables.feedback_effects.name, tables.weight_changes.name)
-    assert {t: known[t] for t in known if t not in history} == {
-        t: before[t] for t in before if t not in history
-    }
-
-
-def test_frozen_namespaces_go_back(memory, host):
-    """Taking back is no learning: the switch stays as it is."""
-    host.ask()
-    snapshot = memory.namespaces.snapshot()
-    feedback_id = learn(memory, host, ["a"])
-    memory.namespaces.freeze()
-    assert memory.undo(feedback_id).status == "undone"
-    memory.namespaces.restore(snapshot)
-    assert host.usage() == {}
-    assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
 
 
 def test_snapshots_while_others_learn(memory, host, state_of):

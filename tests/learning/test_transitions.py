@@ -145,17 +145,6 @@ def test_another_process_counts_the_same(atlas, namespace, given):
     assert read_steps(atlas, other) == read_steps(atlas, namespace)
 
 
-def test_late_feedback_counts_all_its_turns(atlas, namespace):
-    """Each with its share; together one turn."""
-    for number in (5, 77, 120):
-        ask(atlas, namespace, number)
-    assert atlas.record(Feedback(None, 1.0, namespace=namespace)).status == "applied"
-    found = read_steps(atlas, namespace)
-    came, *_ = found[0, 0, "", "", 0]
-    assert came == pytest.approx(1.0)
-    assert len({place[1] for place in found if place[0] and not place[3]}) > 1
-
-
 def test_a_lost_reward_reaches_the_ranking(atlas, namespace):
     """As a feature, by what is gone of it; other namespaces do not notice."""
     turn = ask(atlas, namespace)

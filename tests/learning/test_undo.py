@@ -125,28 +125,6 @@ def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
         assert weight() == {round(0.1 * (1 - 0.37), 6)}
 
 
-def test_undone_by_its_turn(memory, host):
-    """By turn id, or by the run id of the host; late feedback goes as a whole."""
-    run = str(uuid.uuid4())
-    turns = [host.ask(run_id=run), host.ask()]
-    memory.record(Feedback(None, 1.0, used=["a"], feedback_id="late"))
-    assert memory.undo(turn_id=run) == ("late", "undone", None)
-    assert memory.store.learned.find_consumers(turns) == {}
-    with pytest.raises(NotFoundError, match="nothing was learned from turn"):
-        memory.undo(turn_id=turns[1])
-
-
-def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
-    with open_memory(apply="external") as memory:
-        turn = host_of(memory).ask()
-        memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
-        assert memory.undo("f").status == "undone"
-    with open_memory() as memory:
-        host = host_of(memory)
-        assert (host.learned(), host.status("f")) == (0, "undone")
-        assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
-
-
 def test_removed_documents_stay_removed(memory, host):
     for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
         turn = host.ask()
@@ -174,22 +152,34 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
         assert counts == [2, 1, 0]
 
 
-async def test_its_turns_can_be_learned_from_again(memory, host):
+async def test_its_turns_can_be_learned_from_again(open_memory, host_of):
     """What was learned in between stays; undone feedback stays undone, here off the event loop."""
-    given = Feedback(host.ask(), 1.0, used=["a"], feedback_id="f")
-    memory.record(given)
-    second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
-    assert await memory.aio.undo("f") == ("f", "undone", None)
-    assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
-    key = memory.store.walk.get_clock("default").key
-    (episode,) = memory.store.learned.latest_episodes(key, 10)
-    assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
-    assert host.status(second) == "applied"
-    again = memory.record(given)
-    assert again.status == "undone"
-    assert "give feedback under another id" in again.note
-    assert memory.record(Feedback(given.turn_id, 1.0, used=["b"])).status == "applied"
-    assert host.usage()["b"] == (2.0, 0.0)
+    run = str(uuid.uuid4())
+    with open_memory(apply="external") as memory:
+        given = Feedback(host_of(memory).ask(run_id=run), 1.0, used=["a"], feedback_id="f")
+        for _ in range(2):
+            memory.record(given)
+        waiting = memory.record(Feedback(host_of(memory).ask(), 1.0)).feedback_id
+        assert memory.undo(waiting).status == "undone"  # and is never learned from
+    with open_memory() as memory:
+        host = host_of(memory)
+        second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
+        assert (host.learned(), host.status(waiting)) == (2, "undone")
+        # By its turn id, or by the run id of the host.
+        assert await memory.aio.undo(turn_id=run) == ("f", "undone", None)
+        assert memory.store.learned.find_consumers([given.turn_id]) == {}
+        with pytest.raises(NotFoundError, match="nothing was learned from turn"):
+            memory.undo(turn_id=run)
+        assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+        key = memory.store.walk.get_clock("default").key
+        (episode,) = memory.store.learned.latest_episodes(key, 10)
+        assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
+        assert host.status(second) == "applied"
+        again = memory.record(given)
+        assert again.status == "undone"
+        assert "give feedback under another id" in again.note
+        assert memory.record(Feedback(given.turn_id, 1.0, used=["b"])).status == "applied"
+        assert host.usage()["b"] == (2.0, 0.0)
 
 
 def test_what_cannot_be_undone(memory, host, state_of):

@@ -27,10 +27,11 @@ def read_moves(memory, host, namespace="default"):
 
 
 def test_the_newest_five_moves_of_an_edge_are_explained(memory, host):
-    """Newest first, with what each added and when; before any feedback, and undone, none."""
+    """Newest first, with what each added and when, of the own namespace; undone, none."""
     assert read_moves(memory, host) == {}
     begun = time.time()
     use_together(memory, host, range(8))
+    use_together(memory, host, range(3), "ada")
     found = read_moves(memory, host)
     newest = [f"default-{number}" for number in (7, 6, 5, 4, 3)]
     assert found.pop(AB, newest) == newest
@@ -44,14 +45,6 @@ def test_the_newest_five_moves_of_an_edge_are_explained(memory, host):
     assert shown == {f"default-{number}" for number in (7, 5, 4, 3, 2)}
 
 
-def test_only_feedback_of_the_own_namespace_is_explained(memory, host):
-    for namespace in ("ada", "grace"):
-        use_together(memory, host, range(3), namespace)
-    shown = {i for ids in read_moves(memory, host, "ada").values() for i in ids}
-    assert {i.split("-")[0] for i in shown} == {"ada"}
-    assert read_moves(memory, host, "never") == {}
-
-
 def test_programs_and_people_read_moves(memory, host):
     """As plain data, and in the table of a terminal."""
     use_together(memory, host, range(3))
@@ -63,16 +56,3 @@ def test_programs_and_people_read_moves(memory, host):
     routes = "\n".join(map(str, explanation_table(explanation).columns[2].cells))
     assert " by default-2, " in routes
     assert "+0." in routes
-
-
-def test_moves_are_read_by_edge(memory, host):
-    """Of those that are asked for, and no more of each than wanted."""
-    use_together(memory, host, range(2))
-    read = memory.store.history.get_weight_changes
-    edges = [AB, BA, ("a", "c", "co_used")]
-    found = {
-        edge: [m.feedback_id for m in known] for edge, known in read("default", edges, 5).items()
-    }
-    assert found == {AB: ["default-1"], BA: ["default-1"]}
-    assert read("default", edges, 0) == read("default", [], 5) == {}
-    assert read("default", [("x", "y", "co_used")], 5) == {}

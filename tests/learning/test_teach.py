@@ -1,8 +1,10 @@
 """Teaching, directing and anchoring: notes are recalled, replaced, forgotten, and refused."""
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import nodes
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import SetFrozen
@@ -13,48 +15,50 @@ QUESTION = "Which fruit is red?"
 TWO_PARTS = "# One\n\nFirst part.\n\n# Two\n\nSecond part.\n"
 
 
-def test_a_note_comes_with_its_metadata(memory, asker):
+def test_a_note_comes_with_its_metadata(memory, host):
     """What it says about source and title stands; another metadata replaces the note."""
     note = memory.teach(TEXT, title="Hotfixes")
-    first = asker.ask(f"Hotfixes\n{TEXT}").documents[0].node
+    first = host.answer(f"Hotfixes\n{TEXT}").documents[0].node
     assert (first.id, first.content, first.title) == (note, TEXT, "Hotfixes")
     plain = {"note": "teaching", "title": "Hotfixes", "source": "crabpath:teaching"}
     assert first.metadata == plain
     given = {"source": "handbook", "title": "Rules", "since": 2024}
     assert memory.teach(TEXT, id=note, metadata=given) == note
-    assert asker.ask(TEXT).documents[0].node.metadata == {**given, "note": "teaching"}
+    assert host.answer(TEXT).documents[0].node.metadata == {**given, "note": "teaching"}
     assert memory.correct(TEXT, id=note, metadata={"since": 2025}) == note
     changed = {"since": 2025, "source": "crabpath:correction", "title": "Correction"}
-    assert asker.ask(TEXT).documents[0].node.metadata == {**changed, "note": "correction"}
+    assert host.answer(TEXT).documents[0].node.metadata == {**changed, "note": "correction"}
+
+
+@pytest.fixture
+def authority(memory):
+    """The authority of nodes as it is stored."""
+
+    def read(*ids):
+        with memory.store.open_reader() as connection:
+            query = sa.select(nodes.c.id, nodes.c.authority).where(nodes.c.id.in_(ids))
+            stored = {node: rank for node, rank in connection.execute(query)}
+        return [stored[node] for node in ids]
+
+    return read
 
 
 @pytest.mark.both_databases
-def test_a_note_is_recalled_by_its_question_with_related_documents(memory, asker):
+def test_a_note_is_recalled_by_its_question_with_related_documents(memory, host):
     note = memory.teach(TEXT, query=QUESTION, related=["b"])
-    assert asker.found(QUESTION)[0] == note
-    answer = asker.ask(QUESTION)
+    assert host.found(QUESTION)[0] == note
+    answer = host.answer(QUESTION)
     returned = {item.node: item for item in answer.turn.returned}
     assert returned[note].features["again"] == pytest.approx(1.0, abs=0.01)
     assert returned["b"].support.kind == "taught"
     assert returned["b"].features["learned"] > 0.3
-    assert asker.found(QUESTION, one_per_document=True)[0] == note
-    assert asker.found(QUESTION, max_tokens=10) == [note]
-    assert asker.found(QUESTION, boost_tags=["teaching"])[0] == note
+    assert host.found(QUESTION, one_per_document=True)[0] == note
+    assert host.found(QUESTION, max_tokens=10) == [note]
+    assert host.found(QUESTION, boost_tags=["teaching"])[0] == note
     assert memory.explain(answer.turn.id).documents[0].id == note
 
 
-def test_notes_are_found_when_their_vectors_are_indexed(memory, asker, open_memory, index_vectors):
-    note = memory.teach(TEXT)
-    index_vectors(memory)
-    if memory._services.notes._collections.available:
-        assert memory.store.notes.count_unindexed() == 0
-    assert asker.found(TEXT)[0] == note
-    memory.close()
-    with open_memory() as again:
-        assert again.retrieve(TEXT).documents[0].node.id == note
-
-
-def test_only_the_nearest_notes_are_found(memory, index_vectors):
+def test_the_nearest_notes_are_found_indexed_or_not(memory, open_memory, index_vectors):
     notes = [memory.teach(f"Fact number {n}.") for n in range(12)]
     clock = memory.store.walk.get_clock("default")
     vector = memory.embedder.query("Fact number 3.")
@@ -64,34 +68,38 @@ def test_only_the_nearest_notes_are_found(memory, index_vectors):
         assert next(iter(near)) == notes[3]
         assert list(near.values()) == sorted(near.values(), reverse=True)
         index_vectors(memory)
+    if memory._services.notes._collections.available:
+        assert memory.store.notes.count_unindexed() == 0
+    memory.close()
+    with open_memory() as again:
+        assert again.retrieve("Fact number 3.").documents[0].node.id == notes[3]
 
 
-def test_the_id_follows_from_namespace_kind_and_text(memory):
+def test_the_id_follows_from_namespace_kind_and_text(memory, host):
+    """The same again changes nothing; the same text may answer several questions."""
     note = memory.teach(TEXT, query=QUESTION, related="a")
     before = memory.store.turns.journal()
     assert memory.teach(f"  {TEXT} ", query=QUESTION, related=["a"]) == note
     assert memory.store.turns.journal() == before
     assert memory.teach(TEXT, namespace="ann") != note
+    assert memory.teach(TEXT, query="What about hotfixes?", related=["a", "b"]) == note
+    for question in (QUESTION, "What about hotfixes?"):
+        assert host.found(question)[0] == note
+    assert host.weights() == {(note, node, "taught"): pytest.approx(0.6) for node in "ab"}
     assert memory.teach(TEXT, kind="directive") != note
 
 
 @pytest.mark.both_databases
-def test_the_same_id_replaces_text_edges_and_question(memory, asker, index_vectors):
+def test_the_same_id_replaces_text_edges_and_question(memory, host, index_vectors):
     memory.teach("Old words.", id="n", related=["a"], query=QUESTION)
     index_vectors(memory)
     memory.teach(TEXT, id="n", related=["b"])
-    assert asker.ask(TEXT).documents[0].node.content == TEXT
-    assert asker.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
-    assert [item for item in asker.ask(QUESTION).turn.returned if "episode" in item.features] == []
+    assert host.answer(TEXT).documents[0].node.content == TEXT
+    assert host.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
+    assert [
+        item for item in host.answer(QUESTION).turn.returned if "episode" in item.features
+    ] == []
     assert memory.store.walk.get_clock("default").notes == 1
-
-
-def test_the_same_text_may_answer_several_questions(memory, asker):
-    note = memory.teach(TEXT, query=QUESTION, related=["a"])
-    memory.teach(TEXT, query="What about hotfixes?", related=["a", "b"])
-    for question in (QUESTION, "What about hotfixes?"):
-        assert asker.found(question)[0] == note
-    assert asker.weights() == {(note, node, "taught"): pytest.approx(0.6) for node in "ab"}
 
 
 def test_the_journal_keeps_neither_text_nor_question(memory):
@@ -105,7 +113,7 @@ def test_the_journal_keeps_neither_text_nor_question(memory):
     assert QUESTION not in str(entries)
 
 
-def test_a_whole_document_can_be_related_and_anchored(memory, asker):
+def test_a_whole_document_can_be_related_and_anchored(memory, host):
     """Its id stands for its chunks."""
     memory.add_documents([Document(TWO_PARTS, id="guide.md", metadata={"source": "guide.md"})])
     note = memory.teach(TEXT, related="guide.md")
@@ -116,31 +124,16 @@ def test_a_whole_document_can_be_related_and_anchored(memory, asker):
     assert memory.learning.anchor("guide.md") == len(chunks) == 2
 
 
-def test_a_directive_is_canonical_and_a_teaching_is_not(memory, asker, authority):
-    notes = [
-        memory.teach("one"),
-        memory.teach("two", kind="directive"),
-        memory.teach("three", authority="constitutional", kind="directive"),
-    ]
-    assert [asker.facts(note).kind for note in notes] == ["teaching", "directive", "directive"]
-    assert authority(*notes) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         (" \x00\n", {}, "text must have 1 to 20000"),
         ("x" * 20_001, {}, "use add_documents"),
-        (None, {}, "text must be a text, not NoneType"),
         ("t", {"authority": "divine"}, "overlay, canonical, constitutional"),
-        ("t", {"authority": ["overlay"]}, "overlay, canonical, constitutional"),
         ("t", {"title": "x" * 601}, "title must have 1 to 600"),
-        ("t", {"title": None}, "title must be a text"),
         ("t", {"id": ""}, "id must have 1 to 600"),
         ("t", {"query": " "}, "query must have 1 to"),
-        ("t", {"query": float("nan")}, "query must be a text"),
         ("t", {"namespace": None}, "namespace must be a non-empty text"),
-        ("t", {"namespace": "x" * 600}, "at most 512 characters"),
         ("t", {"metadata": 7}, "metadata must be a mapping"),
         ("t", {"related": 7}, "related must be a list of texts"),
         ("t", {"related": ["a", "nowhere", "never"]}, "'nowhere', 'never'"),
@@ -152,10 +145,10 @@ def test_what_cannot_be_taught_is_refused(retriever, unchanged, text, options, m
         retriever.memory.teach(text, **options)
 
 
-def test_odd_but_valid_texts(memory, asker):
+def test_odd_but_valid_texts(memory, host):
     for text in ("東京の天気は晴れ", "broken \ud800 surrogate", "🦀" * 20_000, "' OR 1=1; --"):
         note = memory.teach(text)
-        stored = memory.store.catalog.documents([note], namespace=asker.facts(note).owner)
+        stored = memory.store.catalog.documents([note], namespace=host.facts(note).owner)
         assert stored[note].content == text.replace("\ud800", "?")
 
 
@@ -169,13 +162,13 @@ def test_a_frozen_namespace_refuses(memory):
 
 
 @pytest.mark.both_databases
-def test_a_note_is_forgotten_with_vector_edges_and_question(memory, asker, index_vectors):
+def test_a_note_is_forgotten_with_vector_edges_and_question(memory, host, index_vectors):
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     other = memory.teach("Another.")
     index_vectors(memory)
     assert memory.forget(ids=["c", note, "never seen"]) == 2
-    assert set(asker.found(TEXT)) == {"a", "b", other}
-    assert asker.facts(note) is None
+    assert set(host.found(TEXT)) == {"a", "b", other}
+    assert host.facts(note) is None
     clock = memory.store.walk.get_clock("default")
     assert clock.notes == 1
     assert memory.store.learned.latest_episodes(clock.key, 10) == []
@@ -205,38 +198,26 @@ def test_an_empty_memory_remembers_the_embedder_of_its_first_note(tmp_path):
         other.teach("more")
 
 
-@pytest.mark.slow
-def test_meaning_finds_a_note(tmp_path, embeddings):
-    with CrabPath.open(tmp_path, embeddings=embeddings) as memory:
-        memory.add_documents([Document("Grass is green."), Document("Deploys run on Fridays.")])
-        note = memory.teach("The office is closed on public holidays.")
-        found = memory.retrieve("Is anybody at work on a bank holiday?", k=3).documents
-    assert found[0].node.id == note
-
-
-def test_documents_and_notes_are_anchored_and_let_go(memory, authority):
+def test_documents_and_notes_are_anchored_and_let_go(memory, host, authority):
+    """A directive is canonical and a teaching is not; what cannot be anchored is refused."""
     note = memory.teach("A rule.", namespace="ann")
     assert memory.learning.anchor(["a", note], namespace="ann") == 2
     assert authority("a", "b", note) == [2, 0, 2]
     assert memory.learning.anchor("a", "canonical") == 1
     assert memory.learning.anchor("a", "overlay") == 1
-    assert authority("a", note) == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("ids", "rank", "error"),
-    [
+    for ids, rank, error in (
         (["a", "nowhere"], "canonical", NotFoundError),
         ("", "canonical", NotFoundError),
-        (["a"], "", InvalidInputError),
         (["a"], 2, InvalidInputError),
         (7, "overlay", InvalidInputError),
-    ],
-)
-def test_what_cannot_be_anchored_is_refused(memory, authority, ids, rank, error):
-    with pytest.raises(error):
-        memory.learning.anchor(ids, rank)
-    assert authority("a") == [0]
+    ):
+        with pytest.raises(error):
+            memory.learning.anchor(ids, rank)
+    assert authority("a", note) == [0, 2]
+    notes = [memory.teach("one"), memory.teach("two", kind="directive")]
+    notes.append(memory.teach("three", authority="constitutional", kind="directive"))
+    assert [host.facts(note).kind for note in notes] == ["teaching", "directive", "directive"]
+    assert authority(*notes) == [0, 1, 2]
 
 
 def test_metadata_names_an_authority(memory, authority):

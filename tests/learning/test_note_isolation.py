@@ -45,29 +45,29 @@ def read_corpus(memory):
     )
 
 
-def test_nothing_shared_holds_a_note(memory, asker, index_vectors):
+def test_nothing_shared_holds_a_note(memory, host, index_vectors):
     before, vectors = read_corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
     note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
     index_vectors(memory)
     assert read_corpus(memory) == before
     assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
-    assert asker.found("ci hotfixes", "ann").count(note) == 1
+    assert host.found("ci hotfixes", "ann").count(note) == 1
     memory.forget(ids=note)
     assert read_corpus(memory) == before
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_another_namespace_never_finds_it(memory, asker, secret, index_vectors, indexed):
+def test_another_namespace_never_finds_it(memory, host, secret, index_vectors, indexed):
     """Neither by its words, nor by its question, name, id or metadata."""
     if indexed:
         index_vectors(memory)
     memory.teach("Something else.", namespace="bob")
     for asked in (TEXT, QUESTION, "CI", f"CI\n{TEXT}"):
         for namespace in ("bob", "never seen"):
-            found = asker.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
+            found = host.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
             assert secret not in found
             assert set("abc") <= set(found)
-        assert secret in asker.found(asked, "ann")
+        assert secret in host.found(asked, "ann")
 
 
 def test_reads_by_id_and_key_are_scoped(memory, secret):
@@ -104,35 +104,35 @@ def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret):
     assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
 
 
-def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
+def test_a_document_that_comes_at_the_same_time_wins(memory, secret, host):
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))
     memory.store.apply([StageNodes((node,))])
     memory._services.ingest.recover()
     assert memory.store.notes.get_facts([secret]) == []
-    assert asker.ask("Public text.", "bob").documents[0].node.content == "Public text."
+    assert host.answer("Public text.", "bob").documents[0].node.content == "Public text."
     assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
 
 
-def test_full_cleanup_keeps_notes(memory, asker, secret):
+def test_full_cleanup_keeps_notes(memory, host, secret):
     facts = memory.info()
     assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
     memory.add_documents([Document("Only this.", id="z")], cleanup="full")
     assert memory.info()["nodes"] == 1
-    assert secret in asker.found(TEXT, "ann")
+    assert secret in host.found(TEXT, "ann")
 
 
 @pytest.mark.both_databases
-def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret, index_vectors):
+def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_vectors):
     kept = memory.teach(TEXT, namespace="bob")
     index_vectors(memory)
     key = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
     assert memory.store.notes.get_facts([secret]) == []
     assert memory.store.catalog.documents([secret], namespace=key) == {}
-    assert asker.found(TEXT, "bob")[0] == kept
+    assert host.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
     if memory._services.notes._collections.available:
         assert memory.index.beside(f"notes-{key}").count() == 0
@@ -140,7 +140,7 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret, index_v
     assert memory.store.walk.get_clock("ann").notes == 1
 
 
-def test_a_filter_hides_notes(memory, asker):
+def test_a_filter_hides_notes(memory, host):
     memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
     note = memory.teach(TEXT, query=QUESTION)
     condition = (
@@ -148,11 +148,11 @@ def test_a_filter_hides_notes(memory, asker):
         if memory._services.notes._collections.available
         else lambda d: d.metadata.get("lang") == "en"
     )
-    assert asker.found(QUESTION, filter=condition) == ["t"]
-    assert note in asker.found(QUESTION)
+    assert host.found(QUESTION, filter=condition) == ["t"]
+    assert note in host.found(QUESTION)
 
 
-def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch):
+def test_a_namespace_without_notes_costs_nothing_more(memory, host, monkeypatch):
     statements, searched = [], []
     rows, of = sql_tools.CompiledSelect.rows, NamespaceCollections.of
     monkeypatch.setattr(
@@ -169,7 +169,7 @@ def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch
 
     def cost(namespace):
         statements.clear()
-        asker.found(QUESTION, namespace, record=False)
+        host.found(QUESTION, namespace, record=False)
         return len(statements)
 
     cost("bob")  # the first query compares the embedder

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from tables import nodes, overlay, weight_changes
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.config import LearningSettings, NoteSettings
+from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage.write.notes import delete_notes
@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
 NOTE = make_note_id("correction", "default", RIGHT)
-ONCE = LearningSettings(neurogenesis=True, policy_gradient=False, hebbian=False)
+ONCE = {"neurogenesis": True, "policy_gradient": False, "hebbian": False}
 
 
 def give_correction(memory, query=QUESTION):
@@ -30,15 +30,15 @@ def count_questions(memory):
 
 
 @pytest.mark.both_databases
-def test_the_note_of_a_correction_goes(memory, asker, index_vectors):
+def test_the_note_of_a_correction_goes(memory, host, index_vectors):
     """With edges, episode and vectors; the answer is as it was."""
-    before = asker.found()
+    before = host.found()
     feedback = give_correction(memory)
     index_vectors(memory)
-    assert NOTE in asker.found()
+    assert NOTE in host.found()
     assert memory.undo(feedback).status == "undone"
-    assert asker.found() == before
-    assert (asker.facts(NOTE), asker.weights(), memory.info()["notes"]) == (None, {}, 0)
+    assert host.found() == before
+    assert (host.facts(NOTE), host.weights(), memory.info()["notes"]) == (None, {}, 0)
     assert count_questions(memory) == 0
     clock = memory.store.walk.get_clock("default")
     assert clock.notes == 0
@@ -47,72 +47,68 @@ def test_the_note_of_a_correction_goes(memory, asker, index_vectors):
             assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
 
 
-def test_undone_beside_the_process_that_has_the_index(memory, asker, index_vectors):
+def test_undone_beside_the_process_that_has_the_index(memory, host, index_vectors):
+    """Also where a success used the note since: it keeps no note, and is undone, too."""
     feedback = give_correction(memory)
     index_vectors(memory)
+    later = memory.record(Feedback(host.answer().turn.id, 1.0, used=[NOTE])).feedback_id
     assert StandaloneLearner(memory.store).history.undo(feedback, None, None).status == "undone"
-    assert NOTE not in asker.found()
+    assert NOTE not in host.found()
     assert memory.info()["notes"] == 0
+    assert memory.undo(later).status == "undone"
 
 
 @pytest.mark.parametrize("taught_first", [True, False])
-def test_what_somebody_taught_as_well_stays(memory, asker, taught_first):
+def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
     if taught_first:
         memory.correct(RIGHT)
     feedback = give_correction(memory)
     if not taught_first:
         memory.correct(RIGHT)
     memory.undo(feedback)
-    assert asker.facts(NOTE).feedback is None
-    assert NOTE in asker.found(RIGHT)
+    assert host.facts(NOTE).feedback is None
+    assert NOTE in host.found(RIGHT)
 
 
 @pytest.mark.parametrize("undone", [0, 1])
-def test_the_same_correction_in_two_feedbacks(memory, asker, undone):
+def test_the_same_correction_in_two_feedbacks(memory, host, undone):
     """The note stays until both are undone, and answers the question of the other one alone."""
     first = give_correction(memory)
-    weights = asker.weights()
+    weights = host.weights()
     feedbacks = [first, give_correction(memory, "Which berry?")]
     assert count_questions(memory) == 2
     memory.undo(feedbacks[undone])
-    assert asker.facts(NOTE).feedback == feedbacks[1 - undone]
+    assert host.facts(NOTE).feedback == feedbacks[1 - undone]
     assert count_questions(memory) == 1
     if undone == 1:
-        assert asker.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
+        assert host.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
     memory.undo(feedbacks[1 - undone])
-    assert (asker.facts(NOTE), asker.weights(), count_questions(memory)) == (None, {}, 0)
+    assert (host.facts(NOTE), host.weights(), count_questions(memory)) == (None, {}, 0)
 
 
-def test_a_success_that_only_used_the_note_does_not_keep_it(memory, asker):
-    feedback = give_correction(memory)
-    later = memory.record(Feedback(asker.ask().turn.id, 1.0, used=[NOTE])).feedback_id
-    memory.undo(feedback)
-    assert asker.facts(NOTE) is None
-    assert memory.undo(later).status == "undone"
-
-
-def test_a_use_is_taken_back(memory, asker):
+def test_a_use_is_taken_back(memory, host):
     memory.teach("Cherries are red.", id="n")
     ids = [
-        memory.record(Feedback(asker.ask().turn.id, 1.0, used=["n"])).feedback_id for _ in range(2)
+        memory.record(Feedback(host.answer().turn.id, 1.0, used=["n"])).feedback_id
+        for _ in range(2)
     ]
     for feedback, left in ((None, 2), (ids[0], 1), (ids[1], 0)):
         if feedback:
             memory.undo(feedback)
-        assert asker.facts("n").uses == left
+        assert host.facts("n").uses == left
 
 
-def test_what_neurogenesis_made_goes(open_memory, asker_of, monkeypatch):
+def test_what_neurogenesis_made_goes(open_memory, host_of, monkeypatch):
     monkeypatch.setattr(
         "crabpath_retrievers.learning.rules.notes.find_closed_gate", lambda *_: None
     )
-    with open_memory(learning=ONCE, note=NoteSettings(min_words=1)) as memory:
+    with open_memory(**ONCE, note=NoteSettings(min_words=1)) as memory:
         turn = memory.retrieve(QUESTION, k=4).turn.id
         memory.record(Feedback(turn, 1.0, answer="Apples.", used=[], feedback_id="f"))
         assert memory.info()["notes"] == 1
         memory.undo("f")
         assert memory.info()["notes"] == 0
-        assert asker_of(memory).weights() == {}
+        assert host_of(memory).weights() == {}
 
 
 def test_every_weight_has_a_change_and_no_change_outlives_its_weight(memory):
@@ -136,29 +132,29 @@ def test_every_weight_has_a_change_and_no_change_outlives_its_weight(memory):
     assert (edges(), memory.info()["notes"]) == ([set(), set()], 0)
 
 
-def test_a_restored_snapshot_has_the_notes_of_then(memory, asker, index_vectors):
+def test_a_restored_snapshot_has_the_notes_of_then(memory, host, index_vectors):
     """Later ones go, with all that came with them; those that were undone since come back."""
     memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
     feedback = give_correction(memory)
     index_vectors(memory)
-    known, kept = asker.found(), memory.namespaces.snapshot()
+    known, kept = host.found(), memory.namespaces.snapshot()
     memory.undo(feedback)
     memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
     memory.teach("Cherries are black.", id="old", query=QUESTION)
     index_vectors(memory)
     memory.namespaces.restore(kept)
-    assert asker.found() == known
-    assert "new" not in asker.found("Limes are green.")
-    assert asker.facts("new") is None
+    assert host.found() == known
+    assert "new" not in host.found("Limes are green.")
+    assert host.facts("new") is None
     old = memory.store.catalog.documents(["old"], namespace=1)["old"]
     assert old.content == "Cherries are red."
     assert (memory.info()["notes"], count_questions(memory)) == (2, 2)
-    assert asker.weights()["old", "a", "taught"] == pytest.approx(0.6, rel=1e-3)
+    assert host.weights()["old", "a", "taught"] == pytest.approx(0.6, rel=1e-3)
     assert memory.undo(feedback).note.startswith("it was undone before")
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
-def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, asker, forgotten):
+def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, host, forgotten):
     """What was forgotten is kept nowhere; an id that somebody else has by now stays theirs."""
     memory.teach("Cherries are red.", id="x", query=QUESTION, related=["a"])
     memory.teach("Plums are blue.", id="other", namespace="ann")
@@ -170,7 +166,7 @@ def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, asker,
             delete_notes(Transaction(connection, memory.store._fulltext), nodes.c.id == "x")
         memory.teach("Plums are ripe.", id="x", namespace="ann")
     memory.namespaces.restore(kept)
-    assert asker.weights() == {}
-    assert "x" not in asker.found()
-    assert "other" in asker.found(namespace="ann")
-    assert ("x" in asker.found(namespace="ann")) is not forgotten
+    assert host.weights() == {}
+    assert "x" not in host.found()
+    assert "other" in host.found(namespace="ann")
+    assert ("x" in host.found(namespace="ann")) is not forgotten
