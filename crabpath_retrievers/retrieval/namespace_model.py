@@ -10,7 +10,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
-from crabpath_retrievers.core.changes.history import FeedbackEffects
+from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
 from crabpath_retrievers.core.reliability import MEMORY_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
@@ -90,21 +90,21 @@ class NamespaceModel:
             return None
         return encode_gain(before.posterior, self.posterior)
 
-    def without(self, taught: FeedbackEffects, since: int) -> "NamespaceModel":
+    def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
         Args:
-            taught: Effect of the feedback.
+            effects: What the feedback changed.
             since: Number of outcomes learned after it that are still in effect.
         """
-        baseline, count = self.baseline, taught.count + len(taught.outcomes)
-        for outcome in reversed(taught.outcomes):
+        baseline, count = self.baseline, effects.count + len(effects.outcomes)
+        for outcome in reversed(effects.outcomes):
             count -= 1
             baseline = baseline.without(outcome, count, since)
-        trust = self.trust.plus(taught.spoken, -1.0)
-        if taught.ranker is None:
+        trust = self.trust.plus(effects.reliability, -1.0)
+        if effects.ranker is None:
             return NamespaceModel(self.posterior, baseline, trust)
-        return NamespaceModel(remove_gain(self.posterior, taught.ranker), baseline, trust)
+        return NamespaceModel(remove_gain(self.posterior, effects.ranker), baseline, trust)
 
 
 class NamespaceModels:

@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.config import LearningSettings, NoteSettings
+from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
 from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
@@ -202,6 +202,35 @@ def memory(open_memory) -> Iterator[CrabPath]:
     """Three documents; feedback is learned from at once."""
     with open_memory() as opened:
         yield opened
+
+
+# Titles that mention each other, so that there are edges; and the tasks that a page is for.
+PAGES = {
+    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),
+    "b": ("Blue Sky", "The Blue Sky stands above the Grass.", "refund"),
+    "c": ("Grass", "Grass is green, an Apple is not.", None),
+}
+
+
+@pytest.fixture
+def open_pages(location: str) -> Callable[..., CrabPath]:
+    """Opens a memory of three pages, in which a walk enters at one of them."""
+
+    def open_pages(**learning) -> CrabPath:
+        settings = Settings(
+            seeds=SeedSettings(max_entries=1), learning=LearningSettings(**learning)
+        )
+        index = InMemoryVectorStore(VECTORS)
+        memory = CrabPath.open(location, embeddings=VECTORS, vectors=index, settings=settings)
+        memory.add_documents(
+            [
+                Document(text, id=node, metadata={"title": title, "task_type": task})
+                for node, (title, text, task) in PAGES.items()
+            ]
+        )
+        return memory
+
+    return open_pages
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Which documents an answer rests on, from citations, else from its words."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -159,28 +157,6 @@ def test_a_huge_answer_takes_about_50_ms_at_most(answer):
         return time.process_time() - begun
 
     assert any(measure() < BUSY * MUST_S for _ in range(5))
-
-
-def test_real_questions():
-    """HotpotQA (CC BY-SA 4.0): among the gold and other paragraphs, mostly gold is found."""
-    folder = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
-    corpus, asked = (
-        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("corpus", "queries")
-    )
-    judged = [line.split("\t") for line in (folder / "qrels/test.tsv").read_text().splitlines()]
-    text = {row["_id"]: Passage(row["_id"], row["text"], row["title"]) for row in corpus}
-    hits = chosen = 0
-    for row in asked:
-        gold = {document for query, document, _ in judged if query == row["_id"]}
-        others = [i for i in text if i not in gold][:3]
-        idf = dict.fromkeys(tokenise(row["text"] + row["metadata"]["answer"]), 4.0)
-        given = [text[i] for i in (*others, *sorted(gold))]
-        found = find_support(row["metadata"]["answer"], row["text"], given, idf)
-        chosen += len(found)
-        hits += len(found & gold)
-    assert hits / chosen > 0.9
-    assert hits / (2 * len(asked)) > 0.6
 
 
 CITED = [

@@ -14,8 +14,8 @@ from crabpath_retrievers.learning.rules.hebbian import infer_co_use, update_co_u
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
 HABITUAL = TierSettings().habitual
-AB, BA, AC = ("a", "b", "co_used"), ("b", "a", "co_used"), ("a", "c", "co_used")
-PAIR = ("a", "b")
+AB, BA, AC, BC = ((*ends, "co_used") for ends in ("ab", "ba", "ac", "bc"))
+PAIR = AB
 USED = Credit(1.0, documents={"b": 1.0, "a": 1.0, "c": 0.0})
 REWARD = st.floats(-1, 1)
 
@@ -67,7 +67,7 @@ def test_a_crowd_counts_as_its_eight_best():
     crowd = Credit(1.0, documents={f"d{n}": 1 - n / 20 for n in range(10)})
     counted = learn(crowd).count_changes
     assert len(counted) == 28
-    assert {node for pair in counted for node in pair} == {f"d{n}" for n in range(8)}
+    assert {node for a, b, _ in counted for node in (a, b)} == {f"d{n}" for n in range(8)}
 
 
 @given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
@@ -79,7 +79,7 @@ def test_what_changes_nothing(returned, outcome, documents):
         Credit(1.0, documents={"a": 1.0, "b": 0.0}),
         Credit(1.0, 0.0, {"a": 1.0, "b": 1.0}),
     ):
-        assert learn(credit, {AB: 0.1}, {("c", "d"): 9.0, PAIR: 9.0}) == EdgeUpdate()
+        assert learn(credit, {AB: 0.1}, {("c", "d", "co_used"): 9.0, PAIR: 9.0}) == EdgeUpdate()
         assert infer(turn, credit, existing={AB: 0.5}) == EdgeUpdate()
     # Where none of its company is there, the turn is about something else.
     found = infer(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
@@ -129,9 +129,9 @@ def infer(turn, credit=None, existing=None, protos=None):
         (
             {"a": 0.9, "b": 0.8},
             {},
-            {("a", "c"): 1.0, ("b", "c"): 0.1, ("x", "y"): 1.0},
+            {AC: 1.0, BC: 0.1, ("x", "y", "co_used"): 1.0},
             {},
-            {PAIR: 0.5, ("a", "c"): -0.45, ("b", "c"): -0.1},
+            {PAIR: 0.5, AC: -0.45, BC: -0.1},
         ),
     ],
 )

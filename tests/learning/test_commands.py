@@ -7,34 +7,16 @@ import sys
 import time
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.config import LearningSettings
-
-VECTORS = DeterministicFakeEmbedding(size=16)
 
 
 @pytest.fixture
-def open_server(tmp_path):
-    """Opens the memory of the test; while it is open its vectors are locked."""
-
-    def open_server(apply):
-        settings = Settings(learning=LearningSettings(apply=apply))
-        return CrabPath.open(tmp_path / "m", embeddings=VECTORS, settings=settings)
-
-    with open_server("external") as memory:
-        memory.add_documents([Document(f"Fruit {node} is red.", id=node) for node in "abc"])
-    return open_server
-
-
-@pytest.fixture
-def server(open_server, request):
+def server(open_memory, request):
     """Learns at once, or leaves that to the commands."""
-    with open_server(getattr(request, "param", "inline")) as memory:
+    with open_memory(apply=getattr(request, "param", "inline")) as memory:
         yield memory
 
 
@@ -50,7 +32,7 @@ def host(server, host_of):
 @pytest.fixture
 def cli(tmp_path, server):
     """Runs a command on the store of the server."""
-    return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "m")])
+    return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "memory")])
 
 
 def read(result):
@@ -137,7 +119,7 @@ def test_a_worker_learns_beside_its_server_and_ends_when_asked(tmp_path, host, s
     """What comes while it runs is applied; a signal ends it with its figures and code 0."""
     command = [sys.executable, "-m", "crabpath_retrievers.cli", "learn", "--worker", "--json"]
     process = subprocess.Popen(
-        [*command, "--poll", "0.05", "--store", str(tmp_path / "m")],
+        [*command, "--poll", "0.05", "--store", str(tmp_path / "memory")],
         stdout=subprocess.PIPE,
         text=True,
     )

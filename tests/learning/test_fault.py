@@ -78,7 +78,7 @@ def test_blame_is_shared_out(asked):
     assert fair.documents == {"a": pytest.approx(-share / 2), "b": 0.0, "c": 0.0}
     assert (fair.outcome, fair.weight) == (-1.0, 1.0)
     won = Credit(1.0, 1.0, {"a": 1.0, "b": 0.0})
-    assert share_blame(won, standings, asked) is won
+    assert share_blame(won, standings, asked) == won
     # That documents answer for nothing is known: it is no bare outcome.
     fair = share_blame(FAILED, dict.fromkeys("ab", ELSEWHERE), asked)
     assert set(fair.documents) == set("abc")

@@ -67,9 +67,13 @@ def test_repeated_blame_inhibits(routed, turns, expected):
     ("routes", "seeds", "expected"),
     [
         # Where the query entered, not where the walk had come to.
-        ([("s", "a", "d")], [("s", 0.9)], {("s", "d")}),
+        ([("s", "a", "d")], [("s", 0.9)], {EDGE}),
         # A search hit at the best entry; the best entry itself at the next best one.
-        ([("d",), ("t",)], [("s", 0.5), ("t", 0.8)], {("t", "d"), ("s", "t")}),
+        (
+            [("d",), ("t",)],
+            [("s", 0.5), ("t", 0.8)],
+            {("t", "d", "inhibits"), ("s", "t", "inhibits")},
+        ),
         # Nothing stands beside the only entry; without seeds there is no place to warn from.
         ([("t",)], [("t", 0.8)], set()),
         ([("d",)], [], set()),
@@ -86,10 +90,10 @@ def test_the_entry_is_blamed(turn_of, routes, seeds, expected):
     ("credit", "counts"),
     [
         # A failed answer does not say which of its documents misled.
-        (Credit(-1.0), {("s", "d"): 9.0}),
-        (Credit(-1.0, documents={"d": 0.0}), {("s", "d"): 9.0}),
-        (Credit(-1.0, documents={"elsewhere": -1.0}), {("s", "d"): 9.0}),
-        (replace(BAD, weight=0.0), {("s", "d"): 9.0}),
+        (Credit(-1.0), {EDGE: 9.0}),
+        (Credit(-1.0, documents={"d": 0.0}), {EDGE: 9.0}),
+        (Credit(-1.0, documents={"elsewhere": -1.0}), {EDGE: 9.0}),
+        (replace(BAD, weight=0.0), {EDGE: 9.0}),
         (GOOD, {}),
     ],
 )

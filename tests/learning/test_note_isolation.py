@@ -11,8 +11,6 @@ from crabpath_retrievers import DuplicateIdError, InvalidInputError, NotFoundErr
 from crabpath_retrievers.core.changes import AdjustWeights, StageNodes, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.storage import sql_tools
-from crabpath_retrievers.vectors.base import NamespaceCollections
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -150,30 +148,3 @@ def test_a_filter_hides_notes(memory, host):
     )
     assert host.found(QUESTION, filter=condition) == ["t"]
     assert note in host.found(QUESTION)
-
-
-def test_a_namespace_without_notes_costs_nothing_more(memory, host, monkeypatch):
-    statements, searched = [], []
-    rows, of = sql_tools.CompiledSelect.rows, NamespaceCollections.of
-    monkeypatch.setattr(
-        sql_tools.CompiledSelect,
-        "rows",
-        lambda self, *args: (statements.append(self), rows(self, *args))[1],
-    )
-    monkeypatch.setattr(
-        NamespaceCollections, "of", lambda self, key: (searched.append(key), of(self, key))[1]
-    )
-    sa.event.listen(
-        memory.store._reader, "before_cursor_execute", lambda *args: statements.append(args[2])
-    )
-
-    def cost(namespace):
-        statements.clear()
-        host.found(QUESTION, namespace, record=False)
-        return len(statements)
-
-    cost("bob")  # the first query compares the embedder
-    before = cost("bob")
-    memory.teach(TEXT, query=QUESTION, related=["a"], namespace="ann")
-    assert (cost("bob"), searched) == (before, [])
-    assert cost("ann") > before

@@ -1,11 +1,7 @@
 """Past sessions are gone through once, line by line, whatever interrupts it."""
 
 import json
-import signal
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import tables
@@ -17,7 +13,6 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.vectors import embedder
 
-CHILD = Path(__file__).parents[1] / "stubs" / "replaying_child.py"
 QUESTION = "Which fruit is red?"
 SESSIONS = [
     {"session": "one", "query": QUESTION, "outcome": 1, "used": ["a"], "time": 1.5},
@@ -98,18 +93,21 @@ def test_who_may_not_or_does_not_learn(open_memory, sessions):
         assert "frozen" in done.refused[0].why
 
 
-def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
-    """Asked, then cut off before it was learned from: only the feedback is made up for."""
+@pytest.mark.parametrize("name", [None, "checkpoint"])
+def test_an_interrupted_line_is_not_asked_again(memory, sessions, tmp_path, monkeypatch, name):
+    """Cut off before or after it was learned from: only what is missing is made up for."""
+    kept, record = tmp_path / name if name else None, Recorder.record
 
     def fail(*_arguments):
         message = "gone"
         raise StoreError(message)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "record", fail)
+    for step in (fail, lambda *given: (record(*given), fail())):
+        monkeypatch.setattr(Recorder, "record", step)
         with pytest.raises(StoreError, match="gone"):
-            memory.learning.replay(sessions)
-    assert memory.learning.replay(sessions) == (4, 4, 0, 0, (), ())
+            memory.learning.replay(sessions, checkpoint=kept)
+        monkeypatch.undo()
+    assert memory.learning.replay(sessions, checkpoint=kept) == (4, 3, 0, 1, (), ())
     assert memory.info()["namespaces"] == {"default": 5}
 
 
@@ -150,28 +148,6 @@ def test_files_that_cannot_be_used(memory, sessions, tmp_path):
         kept.write_text(text)
         refuse("is not a checkpoint of a replay")
     refuse(r"checkpoint .* cannot be written", checkpoint=tmp_path / "no" / "folder")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "checkpoint"), [("RecordTurn:4", ""), ("ConsumeFeedback:3", "checkpoint")]
-)
-def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
-    """Killed right after a turn, or right after a lesson: all lines once, and none twice."""
-    place, sessions = tmp_path / "memory", tmp_path / "sessions.jsonl"
-    with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
-        memory.add_documents(corpus(8), split=False)
-    past = [{"query": f"Page {n}?", "outcome": 1.0, "used": ["d1"]} for n in range(6)]
-    sessions.write_text(lines(*past))
-    kept = str(tmp_path / checkpoint) if checkpoint else ""
-    command = [sys.executable, CHILD, place, sessions, kept, step]
-    killed = subprocess.run(command, check=False, capture_output=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-500:]
-    with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
-        done = memory.learning.replay(sessions, checkpoint=kept or None)
-        assert done.asked < 6
-        assert memory.store.walk.get_clock("default")[1:4:2] == (6, 6)
-        assert memory.learning.replay(sessions, checkpoint=kept or None) == (0, 0, 0, 6, (), ())
 
 
 def test_the_command(tmp_path, monkeypatch, sessions):

@@ -3,39 +3,19 @@
 import math
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.learning.rules.failure_credit import infer_fault
 
-PAGES = {
-    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),
-    "b": ("Blue Sky", "The Blue Sky stands above the Grass.", "refund"),
-    "c": ("Grass", "Grass is green, an Apple is not.", None),
-}
 EVEN = 0.825  # what the worst failure leaves of a reward
 
 
 @pytest.fixture
-def shop(location):
+def shop(open_pages):
     """The memory of three pages, each page for tasks of its own."""
-    vectors = DeterministicFakeEmbedding(size=16)
-    index = InMemoryVectorStore(vectors)
-
-    learning = LearningSettings(inhibition_threshold=1, decay=False)
-    settings = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
-    with CrabPath.open(location, embeddings=vectors, vectors=index, settings=settings) as memory:
-        memory.add_documents(
-            [
-                Document(text, id=node, metadata={"title": title, "task_type": task})
-                for node, (title, text, task) in PAGES.items()
-            ]
-        )
+    with open_pages(inhibition_threshold=1, decay=False) as memory:
         yield memory
 
 
@@ -44,14 +24,14 @@ def judge(memory, used, namespace, task="refund", outcome=-1.0):
     turn = memory.retrieve(
         "What stands above the Grass?", k=3, namespace=namespace, task_type=task
     ).turn
-    assert {item.node for item in turn.returned} == set(PAGES)
+    assert {item.node for item in turn.returned} == set("abc")
     assert memory.record(Feedback(turn.id, outcome, used=used)).status == "applied"
     return turn
 
 
 def read_rest(memory, namespace):
     """What is left of each reward."""
-    keys = memory.store.learned.keys(list(PAGES))
+    keys = memory.store.learned.keys(list("abc"))
     found = memory.store.learned.usage(
         memory.store.walk.get_clock(namespace).key, list(keys.values())
     )
@@ -62,7 +42,7 @@ def expect_rest(turn, *used, spared=()):
     """What should be left, by the rule of fault."""
     fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys(used, -1.0)))
     kept = {node: EVEN ** fault[node] for node in used if node not in spared}
-    return pytest.approx(dict.fromkeys(PAGES, 1.0) | kept)
+    return pytest.approx(dict.fromkeys("abc", 1.0) | kept)
 
 
 def test_who_keeps_a_reward(shop):
@@ -86,7 +66,7 @@ def test_who_keeps_a_reward(shop):
 
 
 def test_failures_add_up_and_successes_protect(shop):
-    """Of each failure its share of what is left; after six successes 2/8 of it, undone nothing."""
+    """Of each failure its share of what is left; after six successes 2/8 of it."""
     for number in range(1, 3):
         judge(shop, ["c"], "ann")
         assert read_rest(shop, "ann")["c"] == pytest.approx(EVEN**number)
@@ -97,7 +77,3 @@ def test_failures_add_up_and_successes_protect(shop):
     found = read_rest(shop, "bob")
     assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 8))
     assert found["c"] == pytest.approx(EVEN ** fault["c"])
-    turns = [judge(shop, used, "eve") for used in (["b"], ["b", "c"], ["c"])]
-    for place in (1, 0, 2):
-        assert shop.undo(turn_id=turns[place].id).status == "undone"
-    assert read_rest(shop, "eve") == {}

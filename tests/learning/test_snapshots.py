@@ -4,10 +4,8 @@ import threading
 
 import pytest
 import tables
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import AdvanceClock
 from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.errors import ConflictError
@@ -137,25 +135,30 @@ def test_what_is_not_there(memory, host):
             memory.store.apply([change])
 
 
-def test_a_restored_episode_is_searchable(tmp_path):
-    """Its vector is indexed again; those that came later are gone from the index."""
-    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
-        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
+    """Undone with the last turn of an episode; restored, and what came later is gone."""
 
-        def succeed(query):
-            turn = memory.retrieve(query, k=3).turn.id
-            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=query))
+    def succeed(query):
+        turn = memory.retrieve(query, k=3).turn.id
+        return memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
 
-        succeed("who?")
-        snapshot = memory.namespaces.snapshot()
-        memory.undo("who?")
-        succeed("where?")
-        memory._services.episodes.catch_up()
-        memory.namespaces.restore(snapshot)
-        clock = memory.store.walk.get_clock("default")
-        (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock)
-        assert near.episode.query == "who?"
-        assert memory.index.beside(f"episodes-{clock.key}").count() == 1
+    first, second = succeed("who?"), succeed("who?")
+    snapshot = memory.namespaces.snapshot()
+    index_vectors(memory)
+    clock, episodes = memory.store.walk.get_clock("default"), memory._services.episodes
+    counted = []
+    for feedback_id in (first, second):
+        memory.undo(feedback_id)
+        if episodes._collections.available:
+            counted.append(memory.index.beside(f"episodes-{clock.key}").count())
+    assert counted in ([], [1, 0])
+    succeed("where?")
+    index_vectors(memory)
+    memory.namespaces.restore(snapshot)
+    clock = memory.store.walk.get_clock("default")
+    (near,) = episodes.near(memory.embedder.query("who?"), clock)
+    assert near.episode.query == "who?"
+    assert not counted or memory.index.beside(f"episodes-{clock.key}").count() == 1
 
 
 @pytest.mark.both_databases

@@ -113,26 +113,6 @@ def make_feedback(turn, given):
     return Feedback(turn.id, **known)
 
 
-def test_a_turn_counts_where_its_question_lies(atlas, namespace):
-    """One document was used, two were not; their regions are where they led."""
-    turn = ask(atlas, namespace, task_type="refund")
-    atlas.record(make_feedback(turn, OUTCOMES[0]))
-    region = atlas.regions.assign("Page 5")
-    named = {hub.id: hub.key for hub in atlas.store.regions.hubs(1)}
-    table, found = atlas.regions.assignments(1), read_steps(atlas, namespace)
-    for task in ("", "refund"):
-        assert found[1, named[region], task, "", 0][:2] == (1.0, 1.0)
-        for level, key in ((0, 0), (1, named[region])):
-            mine = [(p, n) for p, n in found.items() if p[:3] == (level, key, task) and p[3]]
-            assert sum(n[0] for _, n in mine) == 3.0
-            assert sum(n[1] for _, n in mine) == 1.0
-            assert all(n[0] == n[2] for _, n in mine)
-            assert {p[3] for p, _ in mine} == set(map(get_action_type, turn.returned))
-            led = {named[table[item.node]] for item in turn.returned} if level else {0}
-            assert {p[4] for p, _ in mine} == led
-    assert {p[0] for p in found} == {0, 1}
-
-
 @pytest.mark.parametrize("given", OUTCOMES[:4])
 def test_another_process_counts_the_same(atlas, namespace, given):
     """``crabpath learn`` has the store alone."""
@@ -141,7 +121,13 @@ def test_another_process_counts_the_same(atlas, namespace, given):
         for number in (5, 77):
             turn = ask(atlas, learning, number, task_type="refund")
             assert learner.record(make_feedback(turn, given)).status == "applied"
-    assert read_steps(atlas, namespace)
+    found = read_steps(atlas, namespace)
+    (region,) = (
+        hub.key for hub in atlas.store.regions.hubs(1) if hub.id == atlas.regions.assign("Page 5")
+    )
+    for task in ("", "refund"):  # where its question lies, and in the whole corpus
+        assert found[1, region, task, "", 0][0] >= 1.0
+        assert found[0, 0, task, "", 0][0] == 2.0
     assert read_steps(atlas, other) == read_steps(atlas, namespace)
 
 

@@ -11,7 +11,6 @@ from crabpath_retrievers.typed_search.rules import (
     EdgeObservation,
     TypedEdgeContext,
     apply_observations,
-    learn_episode_edges,
     learn_typed_edges,
 )
 
@@ -96,17 +95,6 @@ def test_edges_of_a_turn(routed, credit, options, expected):
     }
 
 
-@pytest.mark.parametrize("outcome", [1.0, -1.0])
-def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, outcome):
-    """Two of three documents lie in H, one in G: nobody knows which of them did it."""
-    where = TypedEdgeContext("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
-    found = learn(routed, Credit(outcome), situation=where)
-    assert found == {
-        ("Q", "H", "region_transition"): pytest.approx(RATE * outcome * 2 / 3),
-        ("Q", "G", "region_transition"): pytest.approx(RATE * outcome / 3),
-    }
-
-
 def test_the_same_action_links_to_what_came_of_the_entry_before(turn_of, step_of):
     """The strongest earlier success that the same kind of pointer leads to in this turn, too."""
     turn = turn_of(
@@ -146,30 +134,6 @@ def test_the_same_action_links_what_one_turn_used(turn_of):
     assert len(select(found, "temporal")) == 9
     sources = [source for source, _ in select(found, "same_action")]
     assert max(map(sources.count, sources)) <= 2
-
-
-@pytest.mark.parametrize(
-    ("states", "regions", "reward", "expected"),
-    [
-        # From state to state where they are documents, from region to region always.
-        (
-            ["a", "b", None],
-            ["A", "A", "B"],
-            -1.0,
-            {
-                ("a", "b", "temporal"): RATE,
-                ("a", "b", "caused_failure"): -RATE,
-                ("A", "A", "region_transition"): -RATE,
-                ("A", "B", "region_transition"): -RATE,
-            },
-        ),
-        # A reward of 0 is neither success nor failure.
-        (["a", "b"], ["A", "B"], 0.0, {("a", "b", "temporal"): RATE}),
-    ],
-)
-def test_an_episode_says_order_and_outcome_of_each_step(states, regions, reward, expected):
-    found = learn_episode_edges(states, regions, reward, {}, RATE)
-    assert {delta[:3]: delta.delta for delta in found} == expected
 
 
 @given(

@@ -7,20 +7,10 @@ import pytest
 import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
-from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.graph import EdgeKind
 
-# Titles that mention each other: there are edges to follow, to learn and to forget.
-PAGES = {
-    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky."),
-    "b": ("Blue Sky", "The Blue Sky stands above the Grass."),
-    "c": ("Grass", "Grass is green, an Apple is not."),
-}
 QUERIES = ["Which fruit is red?", "What stands above the Grass?"]
 A_FEEDBACK = st.fixed_dictionaries(
     {
@@ -33,24 +23,21 @@ A_FEEDBACK = st.fixed_dictionaries(
     }
 )
 FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=8)
+FADING = {  # weights fade within a few lessons
+    "half_life": 8.0,
+    "learning_rate": 0.4,
+    "promotion_threshold": 1,
+    "inhibition_threshold": 1,
+}
 QUICK = settings(
     max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 
 
 @pytest.fixture
-def pages(location):
-    """Three pages; a walk enters at one of them, and weights fade within a few lessons."""
-    learning = LearningSettings(
-        half_life=8.0, learning_rate=0.4, promotion_threshold=1, inhibition_threshold=1
-    )
-    vectors = DeterministicFakeEmbedding(size=16)
-    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
-    chosen = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
-    with CrabPath.open(location, settings=chosen, **given) as memory:
-        memory.add_documents(
-            [Document(text, id=i, metadata={"title": t}) for i, (t, text) in PAGES.items()]
-        )
+def pages(open_pages):
+    """Three pages with edges to follow, to learn and to forget."""
+    with open_pages(**FADING) as memory:
         yield memory
 
 
@@ -106,25 +93,6 @@ def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
     assert left["baseline"] == fresh["baseline"]
 
 
-def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
-    """After one half-life half of what a move added is left, and half is taken back."""
-    with open_memory(half_life=1.0, policy_gradient=False, promotion_threshold=1) as memory:
-        host = host_of(memory)
-        ids = [
-            memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)
-        ]
-        keys = memory.store.learned.keys("ab")
-
-        def weight():
-            found = memory.store.learned.weights("default", list(keys.values()))
-            return {round(w, 6) for (s, t, _), w in found.items() if {s, t} == set(keys.values())}
-
-        # .37 halves to .185 (and the second lesson sees .37 when it adds .063).
-        assert weight() == {round(0.37 / 2 + 0.1 * (1 - 0.37), 6)}
-        memory.undo(ids[0])
-        assert weight() == {round(0.1 * (1 - 0.37), 6)}
-
-
 def test_removed_documents_stay_removed(memory, host):
     for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
         turn = host.ask()
@@ -135,21 +103,6 @@ def test_removed_documents_stay_removed(memory, host):
     keys = set(memory.store.learned.keys("abc").values())
     found = memory.store.learned.edges("default", sorted(keys)).counts
     assert {node for a, b, _ in found for node in (a, b)} <= keys
-
-
-def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
-    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
-        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
-        for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):
-            turn = memory.retrieve(query, k=3).turn.id
-            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
-        memory._services.episodes.catch_up()
-        index = memory.index.beside(f"episodes-{memory.store.walk.get_clock('default').key}")
-        counts = []
-        for feedback_id in ("one", "three", "two"):
-            memory.undo(feedback_id)
-            counts.append(index.count())
-        assert counts == [2, 1, 0]
 
 
 async def test_its_turns_can_be_learned_from_again(open_memory, host_of):
