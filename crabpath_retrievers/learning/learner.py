@@ -16,7 +16,7 @@ from crabpath_retrievers.learning.lesson import Lesson
 from crabpath_retrievers.learning.rules.policy_gradient import get_known_credit
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.rerank.posterior import Posterior, encode_gain
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
@@ -76,6 +76,8 @@ class FeedbackLearner:
                 mind = _update_ranker(mind, weighted[-1])
         evidence = measure_memories((item.turn, item.credit) for item in weighted)
         mind = replace(mind, trust=mind.trust.plus(evidence))
+        is_ranked = mind.posterior is not before.posterior
+        gain = encode_gain(before.posterior, mind.posterior) if is_ranked else None
         changes = (*lesson.to_changes(namespace, feedback_id), *note_changes)
         decay = math.log(2.0) / settings.learning.half_life if settings.learning.decay else 0.0
         consumed = ConsumeFeedback(
@@ -85,9 +87,7 @@ class FeedbackLearner:
             state.version,
             mind.to_json(),
             decay * len(credited),
-            ModelEffects(
-                tuple(outcomes), before.baseline.count, evidence, mind.encode_gain(before)
-            ),
+            ModelEffects(tuple(outcomes), before.baseline.count, evidence, gain),
             changes,
         )
         full, counted = (

@@ -17,7 +17,7 @@ from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import RegionAdvisor
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
+from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
 from crabpath_retrievers.retrieval.notes import NoteMemory
@@ -83,12 +83,6 @@ class NamespaceModel:
         for memory in MEMORY_FEATURES:
             scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
         return scaled
-
-    def encode_gain(self, before: "NamespaceModel") -> bytes | None:
-        """What the ranker has learned since ``before``, encoded; None without a change."""
-        if self.posterior is before.posterior:
-            return None
-        return encode_gain(before.posterior, self.posterior)
 
     def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":
         """The model without the effect of one feedback.
