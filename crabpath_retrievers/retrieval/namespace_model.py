@@ -15,7 +15,7 @@ from crabpath_retrievers.core.graph import Candidate, Vector
 from crabpath_retrievers.core.reliability import MEMORY_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.models import RegionAdvisor
+from crabpath_retrievers.regions.models import list_tried_actions
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -117,7 +117,7 @@ class NamespaceModels:
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
         self._settings = settings.learning
-        self._advisor = RegionAdvisor(store, regions, settings.region)
+        self._regions, self._region_settings = regions, settings.region
         self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
@@ -196,5 +196,5 @@ class NamespaceModels:
         """How actions succeeded in the region of a query; empty where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
-        advice = self._advisor.advice(vector, clock, task)
-        return () if advice is None else advice.list_tried_actions()
+        own = self._store, self._regions, self._region_settings
+        return list_tried_actions(*own, vector, clock, task)

@@ -117,24 +117,6 @@ def test_answers_that_say_nothing_rest_on_what_the_question_names(answer):
 
 
 @pytest.mark.parametrize(
-    ("answer", "query", "documents", "rare"),
-    [
-        (
-            "東京",
-            "日本の首都はどこですか",
-            ["日本の首都は東京です。", "京都は古い都です。"],
-            "日本首都東京古",
-        ),
-        ("दिल्ली", "राजधानी?", ["भारत की राजधानी दिल्ली है", "मुंबई एक शहर है"], "दिल्ली"),
-    ],
-)
-def test_other_scripts(answer, query, documents, rare):
-    """Characters without spaces; accents that stand apart."""
-    given = [Passage(str(place), text) for place, text in enumerate(documents)]
-    assert find_support(answer, query, given, dict.fromkeys(tokenise(rare), 3.0)) == {"0"}
-
-
-@pytest.mark.parametrize(
     "answer",
     [
         "Stephen King directed it. " * 4_000,

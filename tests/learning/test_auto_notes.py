@@ -156,6 +156,8 @@ def test_a_novel_question_becomes_a_note(young, host_of):
     young.store.record(asked, find_novel_vector())
     assert young.record(Feedback("again", 1.0, answer=ANSWER)).status == "applied"
     assert young.info()["notes"] == 1
+    young.undo(turn_id=turn.id)
+    assert (young.info()["notes"], host_of(young).facts(NOTE)) == (0, None)
 
 
 def test_what_makes_no_note(young):

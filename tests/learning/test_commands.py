@@ -76,6 +76,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
         ("learn --poll 0", "--poll must be above 0"),
         ("undo", "exactly one of feedback_id and turn_id"),
         ("undo nope", "no feedback 'nope'"),
+        ("undo f --user eve", "--user"),
         ("history snapshot -n nobody", "'nobody' has neither asked nor learned"),
         ("history delete nope", "no snapshot 'nope'"),
         (f"history freeze -n {'n' * 5000}", "namespace must have at most"),

@@ -146,9 +146,6 @@ def test_the_last_outcome_is_taken_back(outcomes):
         assert -1 <= before.mean <= 1
 
 
-SUMS = st.floats(0, 1000, allow_nan=False)
-
-
 @pytest.mark.parametrize(
     ("spoken", "kind", "factor"),
     [
@@ -168,15 +165,6 @@ SUMS = st.floats(0, 1000, allow_nan=False)
 )
 def test_memories_are_believed_as_far_as_they_are_used(spoken, kind, factor):
     assert Reliability(spoken).factor(kind) == factor
-
-
-@given(SUMS, SUMS, SUMS, SUMS)
-def test_going_back_restores(used, passed, more, against):
-    before = Reliability({"episode": (used, used + passed)})
-    said = {"episode": (more, more + against)}
-    after = before.plus(said).plus(said, -1.0)
-    assert 0.0 <= before.factor("episode") <= 1.0
-    assert after.spoken["episode"] == pytest.approx(before.spoken["episode"], abs=1e-9)
 
 
 def test_only_documents_with_credit_of_their_own_count(turn_of):

@@ -47,16 +47,26 @@ def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host
 
 
 @pytest.mark.parametrize("apply", ["inline", "background"])
-def test_what_waits_is_applied_at_open(open_memory, host_of, apply):
-    """By a memory that learns; an external one leaves it waiting, opened or closed."""
+def test_what_waits_is_applied_at_open(open_memory, host_of, learn_beside, apply):
+    """By a memory that learns; an external one leaves it waiting.
+
+    A server that is asked to end stops after the feedback at hand.
+    """
     for _ in range(2):
         with open_memory(apply="external") as memory:
             host = host_of(memory)
-            assert memory.record(Feedback(host.ask(), 1.0)).status == "waiting"
+            for _ in range(2):
+                assert memory.record(Feedback(host.ask(), 1.0)).status == "waiting"
             assert host.learned() == 0
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        assert (
+            learn_beside(lambda learner: learner.serve(0.01, lambda: host.learned() >= 1))[0] == 1
+        )
+        assert memory.store.learned.count_feedback()["waiting"] == 3
     with open_memory(apply=apply) as memory:
         memory._services.recorder._worker.drain()
-        assert host_of(memory).learned() == 2
+        assert host_of(memory).learned() == 4
 
 
 async def test_learn_waiting_applies_and_indexes_all(open_memory, host_of):
@@ -109,17 +119,6 @@ def test_settings_are_published_as_they_are(store):
     text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'
     assert parse_settings(text) == Settings(learning=LearningSettings(learning_rate=0.5))
     assert parse_settings(None) == Settings()
-
-
-def test_serving_ends_when_asked(open_memory, host_of, learn_beside):
-    """A pass stops after the feedback at hand; the rest goes on waiting."""
-    with open_memory(apply="external") as memory:
-        host = host_of(memory)
-        for _ in range(4):
-            memory.record(Feedback(host.ask(), 1.0))
-        tally = learn_beside(lambda learner: learner.serve(0.01, lambda: host.learned() >= 2))
-        assert tally == (2, 0, 0)
-        assert memory.store.learned.count_feedback()["waiting"] == 2
 
 
 def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):

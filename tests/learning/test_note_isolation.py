@@ -102,6 +102,17 @@ def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret):
     assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
 
 
+def test_cleanup_keeps_notes_and_a_filter_hides_them(memory, host, secret):
+    facts = memory.info()
+    assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
+    tagged = Document("Only this.", id="t", metadata={"lang": "en"})
+    memory.add_documents([tagged], cleanup="full")
+    assert memory.info()["nodes"] == 1
+    assert secret in host.found(TEXT, "ann")
+    found = host.found(TEXT, "ann", filter=lambda d: d.metadata.get("lang") == "en")
+    assert found == ["t"]
+
+
 def test_a_document_that_comes_at_the_same_time_wins(memory, secret, host):
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
@@ -112,14 +123,6 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, host):
     assert host.answer("Public text.", "bob").documents[0].node.content == "Public text."
     assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
-
-
-def test_full_cleanup_keeps_notes(memory, host, secret):
-    facts = memory.info()
-    assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
-    memory.add_documents([Document("Only this.", id="z")], cleanup="full")
-    assert memory.info()["nodes"] == 1
-    assert secret in host.found(TEXT, "ann")
 
 
 @pytest.mark.both_databases
@@ -136,15 +139,3 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_ve
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.get_clock("ann").notes == 1
-
-
-def test_a_filter_hides_notes(memory, host):
-    memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
-    note = memory.teach(TEXT, query=QUESTION)
-    condition = (
-        {"lang": "en"}
-        if memory._services.notes._collections.available
-        else lambda d: d.metadata.get("lang") == "en"
-    )
-    assert host.found(QUESTION, filter=condition) == ["t"]
-    assert note in host.found(QUESTION)

@@ -1,18 +1,19 @@
-"""Recording feedback: what is learned from it, once, and what is refused and why."""
+"""Recording feedback: what is learned from it, once, what is refused and why; late feedback."""
 
 import asyncio
 import itertools
 import logging
+import math
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from blockbuster import blockbuster_ctx
 
-from crabpath_retrievers import Feedback, StoreError
+from crabpath_retrievers import CrabPathRetriever, Feedback, StoreError
 from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.retriever import CrabPathRetriever
 
 PASSED = (0.0, 1.0)
 
@@ -79,20 +80,6 @@ def test_what_is_refused_is_kept_with_the_reason(memory, host):
     assert memory.record(Feedback(other, 1.0, namespace="ada")).status == "applied"
 
 
-@pytest.mark.parametrize("ranker", [True, False])
-def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranker):
-    """Whether the ranker's other weights learn or not."""
-    with open_memory(ranker=ranker) as memory:
-        host = host_of(memory)
-        worth = []
-        for used in (["a"], ["b"], ["c"], ["b"]):
-            memory.record(Feedback(host.ask(), 1.0, used=used))
-            clock = memory.store.walk.get_clock("default")
-            weights = memory._services.retrieval.models.ranker("default", clock).weights
-            worth.append(weights[FEATURES.index("usage")])
-        assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
-
-
 @pytest.mark.both_databases
 def test_forgetting_a_namespace_forgets_what_was_said_about_it(open_memory, host_of):
     """Feedback on its turns goes, applied, refused or waiting, and that of others stays."""
@@ -129,29 +116,14 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
     assert host.learned() == (2 if then == "applied" else 1)
 
 
-def test_retriever_records(retriever):
-    """By turn or run id; without one the last turns of its own namespace are meant."""
-    first = retriever.invoke("Which fruit is red?")
-    turn = first[0].metadata["crabpath"]["turn_id"]
-    assert retriever.record(turn, outcome=1.0, used=[first[0].id]).status == "applied"
-    run = uuid.uuid4()
-    retriever.invoke("Which fruit is red?", run_id=run, namespace="ada")
-    assert retriever.record(run, -1.0, source="self").status == "applied"
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        retriever.record(turn, 1.0, usd=["a"])
-    own = CrabPathRetriever(memory=retriever.memory, namespace="grace")
-    own.invoke("Which fruit is red?")
-    assert retriever.record(None, 1.0).status == "refused"
-    assert own.record(None, 1.0).status == "applied"
-
-
 @pytest.mark.parametrize("apply", ["inline", "background"])
 def test_many_records_from_eight_threads(open_memory, host_of, apply):
     """On two memories of one store: none is lost or applied twice, what they count adds up."""
     with open_memory(apply=apply) as memory, open_memory(apply=apply) as other:
         host = host_of(memory)
         given = [Feedback(host.ask(), 1.0, used=["a"]) for _ in range(50)]
-        work = zip(given, itertools.cycle((memory, memory, other)), strict=False)
+        again = [one for one in given[:5] for _ in range(8)]  # the same, at the same time
+        work = zip([*given, *again], itertools.cycle((memory, memory, other)), strict=False)
         with ThreadPoolExecutor(8) as pool:
             receipts = list(pool.map(lambda job: job[1].record(job[0]), list(work)))
         for one in (memory, other):  # one that met too many others is applied with the next
@@ -162,18 +134,6 @@ def test_many_records_from_eight_threads(open_memory, host_of, apply):
         assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 50, "refused": 0}
         assert host.learned() == 50
         assert host.usage() == {"a": (50.0, 0.0), "b": (0.0, 50.0), "c": (0.0, 50.0)}
-
-
-def test_contradictions_and_repetitions_at_the_same_time(memory, host):
-    """Of eight that judge one turn one is heard; all that say the same read that it is applied."""
-    turn, feedback = host.ask(), Feedback(host.ask(), 1.0, used=["a"])
-    with ThreadPoolExecutor(8) as pool:
-        receipts = list(pool.map(lambda z: memory.record(Feedback(turn, z)), [1.0, -1.0] * 4))
-        same = list(pool.map(memory.record, [feedback] * 8))
-    assert sorted(receipt.status for receipt in receipts) == ["applied", *["refused"] * 7]
-    assert {receipt.status for receipt in same} == {"applied"}
-    assert host.usage()["a"] == (1.0, 0.0)
-    assert host.learned() == 2
 
 
 @pytest.mark.parametrize("apply", ["inline", "background", "external"])
@@ -196,3 +156,79 @@ async def test_arecord_does_not_block(open_memory, host_of, apply):
         await memory.aio.record(Feedback("nope", 1.0))
         assert memory._services.recorder._checked_at > before
     await asyncio.to_thread(memory.close)
+
+
+QUESTION = "Which fruit is red?"
+
+
+@pytest.mark.parametrize(("source", "weight"), [("human", 1.0), ("self", 0.6)])
+def test_late_feedback_is_shared_among_the_last_turns(memory, host, source, weight):
+    """Those of its namespace; together they count as one success, as its source weighs."""
+    elsewhere, turns = host.ask("ada"), [host.ask() for _ in range(3)]
+    receipt = memory.record(Feedback(None, 1.0, used=["a"], source=source))
+    assert host.consumers([elsewhere, *turns]) == dict.fromkeys(turns, receipt.feedback_id)
+    assert host.usage()["a"] == (pytest.approx(weight), 0.0)
+    memory.record(Feedback(None, 1.0, namespace="ada"))
+    assert host.consumers([elsewhere])
+
+
+def test_later_turns_get_more(open_memory, host_of):
+    """The later of two turns gets e^{-0} / (1 + e^{-λ}); the earlier one the rest."""
+    with open_memory(turn_decay=math.log(3)) as memory:
+        host = host_of(memory)
+        host.ask()
+        memory.retrieve(QUESTION, filter=None, k=1)
+        memory.record(Feedback(None, -1.0, used=["a", "b", "c"]))
+        # The turn with all three counts 1/4, the later one with a single document 3/4.
+        losses = sorted(lost for _, lost in host.usage().values())
+    assert losses == pytest.approx([0.25, 0.25, 1.0])
+
+
+def test_a_turn_is_consumed_once(memory, host):
+    """What was consumed by its own feedback is no candidate; the rest still is, once."""
+    first, second = host.ask(), host.ask()
+    memory.record(Feedback(second, 1.0, used=["b"]))
+    late = memory.record(Feedback(None, 1.0, used=["a"]))
+    assert host.consumers([first]) == {first: late.feedback_id}
+    assert host.usage()["a"] == (1.0, 1.0)
+    again = memory.record(Feedback(None, 1.0, used=["a"]))
+    assert (again.status, host.status(again.feedback_id)) == ("refused", "refused")
+    assert "none of the last 10 turns of namespace 'default' within 900 seconds" in again.note
+    assert "give the turn id" in again.note
+    assert memory.record(Feedback(None, 1.0, namespace="unseen")).status == "refused"
+    own = CrabPathRetriever(memory=memory, namespace="grace")  # means its own namespace
+    own.invoke(QUESTION)
+    assert own.record(None, 1.0).status == "applied"
+
+
+def test_the_window_ends_after_ten_turns_and_fifteen_minutes(memory, host):
+    """The eleventh turn back is out of reach, consumed ones counting too, and one of 901 s ago."""
+    turns = [host.ask() for _ in range(12)]
+    memory.record(Feedback(turns[-1], 1.0))
+    memory.record(Feedback(None, 1.0))
+    assert set(host.consumers(turns)) == set(turns[2:])
+    turn = memory.retrieve(QUESTION, namespace="old", record=False).turn
+    for age in (901, 890):
+        memory.store.record(replace(turn, id=f"{age}", created=time.time() - age))
+    memory.record(Feedback(None, 1.0, namespace="old"))
+    assert set(host.consumers(["901", "890"])) == {"890"}
+
+
+def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
+    """However late it is applied, turns that came after it are not meant."""
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        before = host.ask()
+        memory.record(Feedback(None, 1.0))
+        after = host.ask()
+    with open_memory() as memory:
+        assert set(host_of(memory).consumers([before, after])) == {before}
+
+
+def test_documents_say_which_turns_are_meant(memory, host):
+    """Turns that returned none of the named documents are left for other feedback."""
+    whole = host.ask()
+    single = memory.retrieve(QUESTION, k=1)
+    (shown,) = (item.node.id for item in single.documents)
+    memory.record(Feedback(None, 1.0, used=[min({"a", "b", "c"} - {shown})]))
+    assert set(host.consumers([whole, single.turn.id])) == {whole}

@@ -88,34 +88,33 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host, state_o
 
 @pytest.mark.both_databases
 def test_snapshots_are_listed(memory, host):
-    """Newest first, of one namespace or of all, with what they hold, until it is forgotten."""
+    """Newest first, of one namespace or of all, with what they hold, until it is forgotten.
+
+    Names are unique in a namespace; without one "default" counts.
+    """
     learn(memory, host, ["a"], "ada")
     first = memory.namespaces.snapshot("ada", "before the weekend")
-    host.ask("grace")
-    second, third = memory.namespaces.snapshot("grace"), memory.namespaces.snapshot("ada")
+    host.ask()
+    second, third = (
+        memory.namespaces.snapshot(name="before the weekend"),
+        memory.namespaces.snapshot("ada"),
+    )
     assert [kept.id for kept in memory.namespaces.snapshots("ada")] == [third, first]
     assert {kept.id for kept in memory.namespaces.snapshots(None)} == {first, second, third}
-    assert memory.namespaces.snapshots() == []
+    assert memory.namespaces.snapshots("grace") == []
     named = memory.namespaces.snapshots("ada")[1]
     assert (named.name, named.namespace, named.learned) == ("before the weekend", "ada", 1)
     assert named.size > 0
-    memory.forget(namespace="ada")
-    assert [kept.id for kept in memory.namespaces.snapshots(None)] == [second]
-
-
-def test_names_are_unique_in_a_namespace(memory, host):
-    """A name that is taken, or no name at all, is refused; without a namespace "default" counts."""
-    learn(memory, host, ["a"], "ada")
-    host.ask()
-    own, other = memory.namespaces.snapshot("ada", "x"), memory.namespaces.snapshot(name="x")
-    assert memory.namespaces.restore("x", namespace="ada").id == own
-    assert memory.namespaces.restore("x").id == other
+    assert memory.namespaces.restore(named.name, namespace="ada").id == first
+    assert memory.namespaces.restore(named.name).id == second
     with pytest.raises(InvalidInputError, match="choose another name or delete it"):
-        memory.namespaces.snapshot(name="x")
+        memory.namespaces.snapshot(name=named.name)
     with pytest.raises(InvalidInputError, match="1 to 200 characters"):
         memory.namespaces.snapshot(name="  ")
-    memory.namespaces.delete_snapshot("x")
-    memory.namespaces.snapshot(name="x")
+    memory.forget(namespace="ada")
+    assert [kept.id for kept in memory.namespaces.snapshots(None)] == [second]
+    memory.namespaces.delete_snapshot(named.name)
+    assert memory.namespaces.snapshots() == []
 
 
 def test_what_is_not_there(memory, host):

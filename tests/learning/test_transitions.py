@@ -97,8 +97,6 @@ OUTCOMES = [
     {"outcome": 1.0, "used": [0], "unused": [1]},
     {"outcome": -1.0, "used": [1]},
     {"outcome": 0.5, "answer": "Text 5 tells of Page 6."},
-    {"outcome": 1.0},
-    {"outcome": -0.3, "source": "self"},
 ]
 
 

@@ -56,8 +56,13 @@ def learn(memory, namespace, given):
 @QUICK
 @given(feedbacks=FEEDBACKS)
 def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same, feedbacks):
-    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one."""
-    namespace = uuid.uuid4().hex
+    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one.
+
+    Two agents on one corpus learn apart (CrabPath paper §6.2), and structure is shared.
+    """
+    namespace, other = uuid.uuid4().hex, uuid.uuid4().hex
+    learn(pages, other, feedbacks[0])
+    neighbour, structure = state_of(pages, other), pages.info()["edges"]
     before, ids = [], list[str]()
     for one in feedbacks:
         before.append(state_of(pages, namespace))
@@ -65,6 +70,7 @@ def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same,
     while ids:
         assert pages.undo(ids.pop()).status == "undone"
         assert_same(state_of(pages, namespace), before.pop())
+    assert (state_of(pages, other), pages.info()["edges"]) == (neighbour, structure)
 
 
 def test_the_pages_are_learned_in_all_ways(pages, state_of):

@@ -5,7 +5,6 @@ import sqlalchemy as sa
 from tables import nodes, overlay, weight_changes
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.storage.write.notes import delete_notes
@@ -14,7 +13,6 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
 NOTE = make_note_id("correction", "default", RIGHT)
-ONCE = {"neurogenesis": True, "policy_gradient": False, "hebbian": False}
 
 
 def give_correction(memory, query=QUESTION):
@@ -60,6 +58,7 @@ def test_undone_beside_the_process_that_has_the_index(memory, host, index_vector
 
 @pytest.mark.parametrize("taught_first", [True, False])
 def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
+    """Uses that were counted are taken back."""
     if taught_first:
         memory.correct(RIGHT)
     feedback = give_correction(memory)
@@ -68,6 +67,12 @@ def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
     memory.undo(feedback)
     assert host.facts(NOTE).feedback is None
     assert NOTE in host.found(RIGHT)
+    use = [Feedback(host.answer().turn.id, 1.0, used=[NOTE]) for _ in range(2)]
+    ids = [memory.record(one).feedback_id for one in use]
+    for number, feedback_id in enumerate(ids):
+        assert host.facts(NOTE).uses == 2 - number
+        memory.undo(feedback_id)
+    assert host.facts(NOTE).uses == 0
 
 
 @pytest.mark.parametrize("undone", [0, 1])
@@ -84,31 +89,6 @@ def test_the_same_correction_in_two_feedbacks(memory, host, undone):
         assert host.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
     memory.undo(feedbacks[1 - undone])
     assert (host.facts(NOTE), host.weights(), count_questions(memory)) == (None, {}, 0)
-
-
-def test_a_use_is_taken_back(memory, host):
-    memory.teach("Cherries are red.", id="n")
-    ids = [
-        memory.record(Feedback(host.answer().turn.id, 1.0, used=["n"])).feedback_id
-        for _ in range(2)
-    ]
-    for feedback, left in ((None, 2), (ids[0], 1), (ids[1], 0)):
-        if feedback:
-            memory.undo(feedback)
-        assert host.facts("n").uses == left
-
-
-def test_what_neurogenesis_made_goes(open_memory, host_of, monkeypatch):
-    monkeypatch.setattr(
-        "crabpath_retrievers.learning.rules.notes.find_closed_gate", lambda *_: None
-    )
-    with open_memory(**ONCE, note=NoteSettings(min_words=1)) as memory:
-        turn = memory.retrieve(QUESTION, k=4).turn.id
-        memory.record(Feedback(turn, 1.0, answer="Apples.", used=[], feedback_id="f"))
-        assert memory.info()["notes"] == 1
-        memory.undo("f")
-        assert memory.info()["notes"] == 0
-        assert host_of(memory).weights() == {}
 
 
 def test_every_weight_has_a_change_and_no_change_outlives_its_weight(memory):

@@ -1,10 +1,11 @@
-"""Posteriors of steps: by hand, backing off, and what must hold whatever was counted."""
+"""Posteriors of steps and values of regions: by hand, and what holds whatever was counted."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.regions.mdp import ValueFunction, run_value_iteration
 from crabpath_retrievers.regions.success import SuccessModel
 
 ALL, REGION = (0, 0), (1, 9)
@@ -26,16 +27,6 @@ def learn(*steps, places=(ALL, REGION), strength=S):
 def compute_mean(wins, trials, prior):
     """Of a Beta posterior with S trials before."""
     return (wins + S * prior) / (trials + S)
-
-
-@pytest.mark.parametrize(
-    "known", [learn(), learn(places=()), learn(count_step((1, 10), "find", 9, 0), places=CHAIN)]
-)
-def test_nothing_known_is_even(known):
-    """Half, wherever, whatever; counts of other regions are passed over."""
-    assert known.success("find") == known.success("", "refund") == known.quality() == 0.5
-    assert known.credit(0.25) == pytest.approx(0.25)
-    assert known.actions == ()
 
 
 EVERY = compute_mean(6, 8, 0.5)
@@ -86,32 +77,27 @@ def test_success_by_hand(steps, expected):
     assert {asked: known.success(*asked) for asked in expected} == pytest.approx(expected)
 
 
-def test_shares_by_hand():
-    """Dirichlet: 3 finds and 1 take everywhere, then 2 takes in the region."""
+def test_quality_is_of_what_came_by():
+    """Not of single steps."""
     known = learn(
-        count_step(ALL, "find", 3, 0),
-        count_step(ALL, "take", 1, 0),
-        count_step(REGION, "take", 2, 0),
-    )
-    everywhere = (1 + S * 0.5) / (4 + S)
-    assert known.share("take") == pytest.approx((2 + S * everywhere) / (2 + S))
-    assert known.share("take") + known.share("find") == pytest.approx(1.0)
-
-
-def test_quality_and_credit_are_of_what_came_by():
-    """Not of single steps; credit starts from the namespace's own mean, everything is passed."""
-    known = learn(
-        count_step(ALL, "", 10, 5, "", 10, 10),
-        count_step(REGION, "", 2, 2, "", 2, 0),
+        count_step(ALL, "", 10, 5),
+        count_step(REGION, "", 2, 2),
         count_step(REGION, "find", 50, 0),
     )
     assert known.quality() == pytest.approx(compute_mean(2, 2, compute_mean(5, 10, 0.5)))
-    assert known.credit(0.0) == pytest.approx(2 * compute_mean(0, 2, 0.5) - 1)
     assert (known.trials("find"), known.trials("find", depth=0)) == (50, 0)
+    # Shares: 3 finds and 1 take everywhere, then 2 takes in the region (Dirichlet).
+    finds, takes = count_step(ALL, "find", 3, 0), count_step(ALL, "take", 1, 0)
+    known = learn(finds, takes, count_step(REGION, "take", 2, 0))
+    everywhere = (1 + S * 0.5) / (4 + S)
+    assert known.share("take") == pytest.approx((2 + S * everywhere) / (2 + S))
+    # Nothing known is even; counts of other regions are passed over.
+    for known in (learn(), learn(places=()), learn(count_step((1, 10), "find", 9, 0))):
+        assert known.success("find") == known.success("", "refund") == known.quality() == 0.5
+        assert known.actions == ()
     # Undo may leave more wins than trials, by rounding.
-    known = learn(count_step(REGION, "", 900, 900, "", 900.0, 900.0 * (1 + 1e-12)))
-    assert known.credit(1.0) == pytest.approx(1.0)
-    assert known.credit(1.0) <= 1.0
+    known = learn(count_step(REGION, "", 1, 1.1))
+    assert known.quality() == pytest.approx(compute_mean(1, 1, 0.5))
 
 
 COUNT = st.tuples(
@@ -146,3 +132,69 @@ def test_estimates_are_chances_that_wins_raise_and_evidence_settles(counts, one,
     elsewhere = [other for other in steps if other.region != REGION[1]]
     known = learn(*elsewhere, count_step(REGION, "find", 10_000, 10_000 * rate), places=CHAIN)
     assert known.success("find") == pytest.approx(rate, abs=0.01)
+
+
+A, B, C = 1, 2, 3
+
+
+def count_move(region, action, led=0, trials=1.0, ends=None):
+    """Steps that led to one region, or ended."""
+    last = (0.0 if led else trials) if ends is None else ends
+    return TransitionCount(1, region, "", action, led, trials, 0.0, last)
+
+
+def test_the_greedy_first_step_may_be_worse():
+    """One succeeds more often itself, the other leads where success is; a loop is left."""
+    steps = [
+        count_move(A, "grab", C),
+        count_move(A, "look", B),
+        count_move(B, "take"),
+        count_move(C, "out"),
+    ]
+    steps.append(count_move(C, "back", A))
+    success = {(A, "grab"): 0.6, (A, "look"): 0.4, (B, "take"): 0.9}
+    plan = run_value_iteration(steps, {**success, (C, "out"): 0.2, (C, "back"): 0.1}, 0.9)
+    assert plan.actions == {A: "look", B: "take", C: "back"}
+    # A loop without way out converges.
+    steps = [count_move(A, "on", B), count_move(B, "on", A)]
+    plan = run_value_iteration(steps, {(A, "on"): 0.6, (B, "on"): 0.6}, 0.99)
+    assert plan.values == pytest.approx({A: 0.6, B: 0.6}, abs=1e-3)
+    assert plan.rounds < 2000
+    # What came by without action, and what was taken back, is no step.
+    steps = [TransitionCount(1, A, "", "", 0, 5.0, 2.0), count_move(A, "go", 0, 0.0)]
+    assert run_value_iteration(steps, {}, 0.9) == ValueFunction({}, {}, 0)
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from(["a", "b"]),
+        st.integers(0, 5),
+        st.floats(0.1, 20),
+        st.floats(0, 1),
+    ),
+    min_size=1,
+    max_size=15,
+)
+
+
+@settings(max_examples=40)
+@given(MOVES, st.floats(0, 1), st.floats(0.05, 0.97))
+def test_values_are_chances_and_solve_the_equation(moves, chance, discount):
+    """In [0, 1], the fixed point of Bellman's equation, and one action for every region."""
+    steps = [count_move(r, a, led, n, n * share) for r, a, led, n, share in moves]
+    success = {(s.region, s.action): (chance + s.region / 10) % 1.0 for s in steps}
+    plan = run_value_iteration(steps, success, discount)
+    assert plan.values.keys() == plan.actions.keys() == {s.region for s in steps}
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in plan.values.values())
+    for region, value in plan.values.items():
+        worths = {}
+        for action in {s.action for s in steps if s.region == region}:
+            mine = [s for s in steps if (s.region, s.action) == (region, action)]
+            total, won = sum(s.trials for s in mine), success[region, action]
+            on = [s for s in mine if s.next in plan.values]
+            ended = 1 - sum(s.trials - s.ends for s in on) / total
+            ahead = sum((s.trials - s.ends) / total * plan.values[s.next] for s in on)
+            worths[action] = (ended + (1 - ended) * (1 - discount)) * won + discount * ahead
+        assert value == pytest.approx(max(worths.values()), abs=1e-4)
+        assert worths[plan.actions[region]] == pytest.approx(value, abs=1e-4)

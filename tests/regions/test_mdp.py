@@ -46,18 +46,14 @@ def test_transitions_are_counted_and_every_action_is_credited(world):
     assert model.transition_probability(desk, "take", None) == pytest.approx(1 / 6)
 
 
-def test_the_best_action_at_the_desk_is_to_take(world):
-    first, *others = world.model().best_action(world.hubs[DESK])
-    assert first.action == "take"
-    assert (first.trials, first.success > 0.7) == (5.0, True)
+def test_the_best_action_is_to_take_and_a_region_that_nobody_saw_backs_off(world):
+    model = world.model()
+    first, *others = model.best_action(world.hubs[DESK])
+    assert (first.action, first.trials, first.success > 0.7) == ("take", 5.0, True)
     order = [score.success * score.share for score in (first, *others)]
     assert order == sorted(order, reverse=True)
     assert sum(score.share for score in (first, *others)) == pytest.approx(1.0)
     assert {score.action for score in others} == {"find", "put", "throw"}
-
-
-def test_a_region_that_nobody_saw_backs_off(world):
-    model = world.model()
     elsewhere, desk = world.hubs[9], world.hubs[DESK]
     assert elsewhere not in model.visited_regions
     assert model.success_probability(elsewhere, "take") > 0.5
@@ -66,6 +62,13 @@ def test_a_region_that_nobody_saw_backs_off(world):
     assert 0.5 < model.region_quality(elsewhere) < model.region_quality(world.hubs[HALL])
     assert model.success_probability(desk, "take") > model.success_probability(elsewhere, "take")
     assert model.strategy_for(elsewhere) == []
+    # The chance of an episode is the mean of its steps, in log-odds.
+    good, bad = (model.episode_success([(desk, action)]) for action in ("take", "throw"))
+    assert 0 < bad < good < 1
+    opinions = [model.success_probability(desk, "take"), model.region_quality(desk)]
+    assert good == pytest.approx(shift_log_odds(0.5, sum(map(log_odds, opinions)) / 2))
+    with pytest.raises(InvalidInputError, match="at least one step"):
+        model.episode_success([])
 
 
 def test_the_strategy_is_the_way_of_the_successes(world):
@@ -153,17 +156,3 @@ def test_a_model_is_made_of_a_memory_and_learns(planted):
     assert receipt.status == "applied"
     assert [score.action for score in mdp.best_action(here)] == ["look"]
     assert mdp.visited_regions == (here,)
-
-
-def test_the_chance_of_an_episode_is_the_mean_of_its_steps(planted):
-    for action, reward in (("take", 1.0), ("throw", -1.0)):
-        planted.live([0, 1], [action, "put"], reward, times=4)
-    mdp, (first, second, *_) = planted.model(), planted.hubs
-    good = mdp.episode_success([(first, "take"), (second, "put")])
-    bad = mdp.episode_success([(first, "throw"), (second, "put")])
-    assert 0 < bad < good < 1
-    opinions = [mdp.success_probability(first, "take"), mdp.region_quality(first)]
-    expected = shift_log_odds(0.5, sum(map(log_odds, opinions)) / 2)
-    assert mdp.episode_success([(first, "take")]) == pytest.approx(expected)
-    with pytest.raises(InvalidInputError, match="at least one step"):
-        mdp.episode_success([])

@@ -20,8 +20,7 @@ class TransitionCount(NamedTuple):
         next: Key of the hub of the region that it led to; 0 if unknown.
         trials: How often it was taken.
         wins: Sum of its successes, each in [0, 1].
-        ends, end_wins: Both for transitions that ended their episode. For the empty action: the
-            number of turns, and the sum of the mean credit of what they returned.
+        ends, end_wins: Both for transitions that ended their episode.
     """
 
     level: int
