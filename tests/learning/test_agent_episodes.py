@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 import tables as s
-from langchain_core.documents import Document
 
 from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
@@ -95,24 +94,25 @@ def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
     assert {action for _, action, *_ in read_counts(atlas, namespace)} == {"", "find"}
 
 
-def test_default_actions(open_regions):
+def test_default_actions(atlas, namespace):
     """The kind of the pointer between two documents, else the type of the next, else "read"."""
-    memory = open_regions
-    (a,), (b,) = (memory.store.learned.keys([node]).values() for node in ("f0", "f1"))
+    asked = atlas.teach("Who?", metadata={"type": "question"}, namespace=namespace)
+    keys = atlas.store.learned.keys(["d5", "d9"])
 
     def learn(*states, moved=None):
         if moved:
-            delta = WeightDelta(a, b, *moved)
-            memory.store.apply([AdjustWeights("ann", (delta,), "x")])
-        memory.regions.learn_episode(states, reward=1.0, namespace="ann")
-        return {action for _, action, *_ in read_counts(memory, "ann")} - {""}
+            delta = WeightDelta(keys["d5"], keys["d9"], *moved)
+            atlas.store.apply([AdjustWeights(namespace, (delta,), "x")])
+        atlas.regions.learn_episode(states, reward=1.0, namespace=namespace)
+        return {action for _, action, *_ in read_counts(atlas, namespace)} - {""}
 
-    assert learn("f0", "typed") == {"question"}
-    assert learn("f0", "f1") == {"question", "read"}
+    assert learn("d5", asked) == {"question"}
+    assert learn("d5", "d9") == {"question", "read"}
     # Nobody follows what advises against its target.
-    assert learn("f0", "f1", moved=(EdgeKind.INHIBITS, -0.5)) == {"question", "read"}
-    assert learn("f0", "f1", moved=(EdgeKind.CO_USED, 0.5)) == {"question", "read", "co_used"}
-    assert learn("m0", "m1") == {"question", "read", "co_used", "mention"}
+    assert learn("d5", "d9", moved=(EdgeKind.INHIBITS, -0.5)) == {"question", "read"}
+    assert learn("d5", "d9", moved=(EdgeKind.CO_USED, 0.5)) == {"question", "read", "co_used"}
+    assert learn("d5", "d6") == {"question", "read", "co_used", "mention"}
+    atlas.forget(asked)
 
 
 async def test_the_same_id_again_changes_nothing(atlas, named, namespace, hubs):
@@ -157,21 +157,6 @@ def test_what_stays_after_an_undo_is_as_if_the_rest_had_never_been(atlas, namesp
     for feedback_id in (ids[0], given):
         atlas.undo(feedback_id)
     assert atlas.store.regions.get_all_transitions(namespace, 1) == []
-
-
-@pytest.fixture
-def open_regions(open_memory):
-    """A memory of its own with regions."""
-    with open_memory() as memory:
-        texts = [Document(f"number {n}", id=f"f{n}") for n in range(100)]
-        pages = [
-            Document("It tells of Second Page.", id="m0", metadata={"title": "First Page"}),
-            Document("It tells of nothing.", id="m1", metadata={"title": "Second Page"}),
-            Document("who?", id="typed", metadata={"type": "question"}),
-        ]
-        memory.add_documents([*texts, *pages])
-        assert 1 in memory.regions.levels()
-        yield memory
 
 
 ONE = ["d1"]

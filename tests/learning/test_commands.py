@@ -50,17 +50,10 @@ def test_feedback_with_all_its_fields(cli, host, server):
     receipt = read(cli("feedback", turn, "--outcome", "1", *options))
     assert receipt == {"feedback_id": "f", "status": "applied", "note": None}
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
-    assert server.store.learned.get_feedback("f").feedback == Feedback(
-        turn,
-        1.0,
-        used=["a", "b"],
-        unused=["c"],
-        answer="Both.",
-        correction="a alone",
-        source="self",
-        feedback_id="f",
-        namespace="ada",
-    )
+    kept = server.store.learned.get_feedback("f").feedback
+    said = {"used": ["a", "b"], "unused": ["c"], "answer": "Both.", "correction": "a alone"}
+    named = {"source": "self", "feedback_id": "f", "namespace": "ada"}
+    assert kept == Feedback(turn, 1.0, **said, **named)
     # Without a turn the last ones of the namespace are meant.
     host.ask("bob")
     late = read(cli("feedback", "--outcome", "1", "--namespace", "bob", "--json"))

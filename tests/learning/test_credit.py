@@ -12,7 +12,7 @@ from crabpath_retrievers.core.feedback import Credit, Feedback
 from crabpath_retrievers.core.reliability import Reliability, measure_memories
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.credit import assign_credit, share_by_recency
+from crabpath_retrievers.learning.credit import assign_credit
 
 NO_OUTCOMES = [math.nan, -math.inf, 1.01, "1", None, True]
 
@@ -85,22 +85,6 @@ def test_what_was_found_out_is_kept_apart_from_what_was_said(
 ):
     found = assign_credit(turn, Feedback("t", 1.0, **said), support, 1.0)
     assert (found.inferred, found.has_stated_use) == (inferred, is_stated)
-
-
-@pytest.mark.parametrize(
-    ("clocks", "delay", "expected"),
-    [
-        # With λ = ln 2 a turn counts half of the next one; a gap of two turns counts as two.
-        ([3, 4, 5], math.log(2), [1 / 7, 2 / 7, 4 / 7]),
-        ([8, 10], math.log(2), [1 / 5, 4 / 5]),
-        ([1, 2, 3, 500], 0.0, [1 / 4] * 4),
-        ([1, 2, 3, 500], 50.0, [0, 0, 0, 1]),
-    ],
-)
-def test_late_feedback_is_shared_by_recency(clocks, delay, expected):
-    found = share_by_recency(clocks, delay)
-    assert found == pytest.approx(expected)
-    assert sum(found) == pytest.approx(1.0)
 
 
 def after(*outcomes):

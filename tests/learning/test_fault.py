@@ -177,20 +177,6 @@ def test_what_a_failure_leaves_of_rewards(refund, credit, standings, expected):
     assert compute_rest(refund, credit, standings) == pytest.approx(expected)
 
 
-def test_blame_is_shared_out(refund):
-    """In proportion; what was not used and a success stay as they are."""
-    standings = {"a": DocumentRecord(2.0), "b": ELSEWHERE}
-    fair, share = share_blame(FAILED, standings, refund), math.log(EVEN) / math.log(0.7)
-    assert fair.documents == {"a": pytest.approx(-share / 2), "b": 0.0, "c": 0.0}
-    assert (fair.outcome, fair.weight) == (-1.0, 1.0)
-    won = Credit(1.0, 1.0, {"a": 1.0, "b": 0.0})
-    assert share_blame(won, standings, refund) == won
-    # That documents answer for nothing is known: it is no bare outcome.
-    fair = share_blame(FAILED, dict.fromkeys("ab", ELSEWHERE), refund)
-    assert set(fair.documents) == set("abc")
-    assert not any(fair.documents.values())
-
-
 @pytest.mark.parametrize(
     ("beliefs", "credit", "expected"),
     [

@@ -123,10 +123,9 @@ def test_settings_are_published_as_they_are(store):
 
 def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):
     """An error is logged and ends no worker; no idle thread stays behind."""
-    begun, gate, done = threading.Event(), threading.Event(), []
+    gate, done = threading.Event(), []
 
     def work():
-        begun.set()
         gate.wait(5)
         done.append(1)
         if len(done) == 1:
@@ -135,13 +134,11 @@ def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):
 
     worker = BackgroundWorker(work, "test-thread")
     worker.drain()  # nothing was ever to do
-    worker.wake()
-    begun.wait(5)
-    worker.wake()
-    worker.wake()
+    for _ in range(3):
+        worker.wake()
+        time.sleep(0.05)  # it has begun and waits
     gate.set()
     worker.drain()
     assert len(done) == 2
     assert "test-thread could not finish" in caplog.text
-    time.sleep(0.05)
     assert "test-thread" not in {thread.name for thread in threading.enumerate()}

@@ -173,10 +173,11 @@ def test_late_feedback_is_shared_among_the_last_turns(memory, host, source, weig
 
 
 def test_later_turns_get_more(open_memory, host_of):
-    """The later of two turns gets e^{-0} / (1 + e^{-λ}); the earlier one the rest."""
-    with open_memory(turn_decay=math.log(3)) as memory:
+    """The later of two turns gets e^{-0} / (1 + e^{-2λ}), two turns after the earlier one."""
+    with open_memory(turn_decay=math.log(3) / 2) as memory:
         host = host_of(memory)
         host.ask()
+        memory.record(Feedback(host.ask(), 1.0))
         memory.retrieve(QUESTION, filter=None, k=1)
         memory.record(Feedback(None, -1.0, used=["a", "b", "c"]))
         # The turn with all three counts 1/4, the later one with a single document 3/4.

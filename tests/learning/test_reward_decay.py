@@ -65,15 +65,11 @@ def test_who_keeps_a_reward(shop):
     assert read_rest(shop, "another") == {}
 
 
-def test_failures_add_up_and_successes_protect(shop):
-    """Of each failure its share of what is left; after six successes 2/8 of it."""
-    for number in range(1, 3):
-        judge(shop, ["c"], "ann")
-        assert read_rest(shop, "ann")["c"] == pytest.approx(EVEN**number)
+def test_successes_protect(shop):
+    """After six of them a failure takes 2/8 of the nats."""
     for _ in range(6):
         judge(shop, ["b"], "bob", outcome=1.0)
-    turn = judge(shop, ["b", "c"], "bob")
-    fault = infer_fault(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
+    fault = infer_fault(judge(shop, ["b", "c"], "bob"), Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
     found = read_rest(shop, "bob")
     assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 8))
     assert found["c"] == pytest.approx(EVEN ** fault["c"])

@@ -1,8 +1,7 @@
 """Undoing feedback that made a note: the note goes with it, unless others taught it too."""
 
 import pytest
-import sqlalchemy as sa
-from tables import nodes, overlay, weight_changes
+from tables import nodes
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.learning.rules.notes import make_note_id
@@ -89,27 +88,6 @@ def test_the_same_correction_in_two_feedbacks(memory, host, undone):
         assert host.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
     memory.undo(feedbacks[1 - undone])
     assert (host.facts(NOTE), host.weights(), count_questions(memory)) == (None, {}, 0)
-
-
-def test_every_weight_has_a_change_and_no_change_outlives_its_weight(memory):
-    """Also where a note was replaced, or taught twice; a forgotten namespace keeps nothing."""
-    memory.teach("One.", id="n", related=["a", "b"])
-    memory.teach("Two.", id="n", related=["b", "c"])
-    memory.teach("Two.", id="n", related=["c"])
-    give_correction(memory)
-
-    def edges():
-        with memory.store.open_reader() as connection:
-            return [
-                {tuple(row) for row in connection.execute(sa.select(*columns))}
-                for table in (overlay, weight_changes)
-                for columns in [(table.c.source, table.c.target, table.c.kind)]
-            ]
-
-    weights, changes = edges()
-    assert weights == changes != set()
-    memory.forget(namespace="default")
-    assert (edges(), memory.info()["notes"]) == ([set(), set()], 0)
 
 
 def test_a_restored_snapshot_has_the_notes_of_then(memory, host, index_vectors):

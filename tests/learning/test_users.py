@@ -146,19 +146,12 @@ def test_the_newest_five_moves_of_an_edge_are_explained(memory, host):
     (move, *_) = next(edge for r in explanation.documents for edge in r.moved).moves
     assert 0 < move.delta < 0.1
     assert begun <= move.created <= time.time()
+    # Programs read plain data, people the table of a terminal.
+    shown = [edge for d in explanation.to_dict()["documents"] for edge in d["moved"]]
+    assert {move["feedback_id"] for edge in shown for move in edge["moves"]} == set(newest)
+    routes = "\n".join(map(str, explanation_table(explanation).columns[2].cells))
+    assert " by default-7, " in routes
+    assert "+0." in routes
     memory.undo("default-6")
     shown = {i for ids in read_moves(memory, host).values() for i in ids}
     assert shown == {f"default-{number}" for number in (7, 5, 4, 3, 2)}
-
-
-def test_programs_and_people_read_moves(memory, host):
-    """As plain data, and in the table of a terminal."""
-    use_together(memory, host, range(3))
-    explanation = memory.explain(host.ask())
-    shown = [edge for d in explanation.to_dict()["documents"] for edge in d["moved"]]
-    ids = {move["feedback_id"] for edge in shown for move in edge["moves"]}
-    assert ids == {"default-1", "default-2"}
-    assert {tuple(edge) for edge in shown} == {("source", "target", "kind", "moves")}
-    routes = "\n".join(map(str, explanation_table(explanation).columns[2].cells))
-    assert " by default-2, " in routes
-    assert "+0." in routes
