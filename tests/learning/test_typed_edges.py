@@ -74,17 +74,6 @@ ROUTE = {("s", "a"): RATE, ("a", "d"): RATE}
             {"fair": Credit(-1.0, documents={"d": 0.0})},
             {"caused_failure": {}, "irrelevant": {}, "temporal": ROUTE},
         ),
-        # Regions are signed by what became of the step; a region may lead to itself.
-        (
-            Credit(1.0, documents=WON),
-            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
-            {"region_transition": {("Q", "Q"): RATE}},
-        ),
-        (
-            Credit(-1.0, documents={"e": -1.0}),
-            {"situation": TypedEdgeContext("Q", {"d": "Q", "e": "H"})},
-            {"region_transition": {("Q", "H"): -RATE}},
-        ),
         # Every step of the route once, and from what was used before; never to itself.
         (
             Credit(1.0, documents={"d": 1.0}),

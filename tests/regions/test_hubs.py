@@ -204,15 +204,3 @@ def test_small_memories_have_no_regions(tmp_path):
         turn = memory.retrieve("one").turn.id
         assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
         assert memory.store.regions.get_all_transitions("default", 1) == []
-
-
-def test_another_embedder_is_refused(tmp_path):
-    one, other = DeterministicFakeEmbedding(size=16), DeterministicFakeEmbedding(size=17)
-    with CrabPath.open(tmp_path, embeddings=one) as memory:
-        memory.add_documents([Document(f"text {i}", id=f"n{i}") for i in range(60)])
-        assert memory.regions.assign("text 1", 1)
-    with (
-        CrabPath.open(tmp_path, embeddings=other) as memory,
-        pytest.raises(EmbeddingMismatchError, match="the store was built with 16 dimensions"),
-    ):
-        memory.regions.assign("text 1", 1)
