@@ -150,9 +150,11 @@ def test_unknown_regions_actions_and_discounts(world):
 def test_a_model_is_made_of_a_memory_and_learns(planted):
     """As CVX RFC-013 D writes it: made of a memory and a level, asked, taught, asked again."""
     mdp = RegionMDP(planted.memory.regions, 1, namespace=planted.namespace)
-    here = mdp.assign(planted.vector(0))
-    assert here == planted.hubs[0]
-    receipt = mdp.learn_episode([planted.vector(0)], ["look"], 1.0)
+    hub = planted.hubs[0]
+    vector = planted.memory.store.catalog.vectors([hub])[hub].astype("f4")
+    here = mdp.assign(vector)
+    assert here == hub
+    receipt = mdp.learn_episode([vector], ["look"], 1.0)
     assert receipt.status == "applied"
     assert [score.action for score in mdp.best_action(here)] == ["look"]
     assert mdp.visited_regions == (here,)
