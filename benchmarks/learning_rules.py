@@ -11,13 +11,14 @@ from unittest.mock import patch
 from crabpath_retrievers.core.changes import KeepEpisode
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.learning import learner
+from crabpath_retrievers.learning import lesson
+from crabpath_retrievers.learning.credit import CreditedTurn
 from crabpath_retrievers.learning.rules import episode_credit, policy_gradient
 
 _BLIND_FACTOR = 0.85
 _assign_edge_credit = policy_gradient.assign_edge_credit
 _assign_episode_credit = episode_credit.assign_episode_credit
-_build_episode = learner.TurnLearner.build_episode
+_build_episode = lesson.Lesson.build_episode
 
 
 def _credit_last_edges(turn: Turn, known: Mapping[str, float], decided: Any) -> dict[Any, Any]:
@@ -41,8 +42,9 @@ def _keep_credit(credit: Credit, *_: object) -> Credit:
     return credit
 
 
-def _credit_stated(_lesson: learner.TurnLearner, _known: object, fair: Credit) -> dict[str, float]:
+def _credit_stated(*given: Any) -> dict[str, float]:
     """Take the credit that was stated: nothing is seen in hindsight."""
+    fair: Credit = given[-1]
     return {node: value for node, value in fair.documents.items() if value}
 
 
@@ -63,17 +65,17 @@ def _credit_all_experience(
     return _assign_episode_credit(turn, as_success)
 
 
-def _label_all(lesson: learner.TurnLearner, *known: Any) -> KeepEpisode | None:
+def _label_all(own: lesson.Lesson, credited: CreditedTurn, *known: Any) -> KeepEpisode | None:
     """Let failures credit documents for other questions."""
-    episode = _build_episode(lesson, *known)
-    has_stated_use = float(lesson.credited.credit.has_stated_use)
+    episode = _build_episode(own, credited, *known)
+    has_stated_use = float(credited.credit.has_stated_use)
     return None if episode is None else replace(episode, labelled_turns=has_stated_use)
 
 
 _Patch = tuple[Any, str, Callable[..., Any]]
 _WITHOUT_BLAME: tuple[_Patch, ...] = (
-    (learner, "share_blame", _keep_credit),
-    (learner.TurnLearner, "credit_followed", _credit_stated),
+    (lesson, "share_blame", _keep_credit),
+    (lesson.Lesson, "credit_followed", _credit_stated),
 )
 RULES: Mapping[str, tuple[_Patch, ...]] = MappingProxyType(
     {
@@ -81,12 +83,12 @@ RULES: Mapping[str, tuple[_Patch, ...]] = MappingProxyType(
         "rule heuristic": ((policy_gradient, "apply_gradient", _apply_heuristic),),
         "reward_decay none": (
             *_WITHOUT_BLAME,
-            (learner, "compute_reward_decay", lambda _fair: {}),
+            (lesson, "compute_reward_decay", lambda _fair: {}),
         ),
-        "reward_decay blind": (*_WITHOUT_BLAME, (learner, "compute_reward_decay", _decay_blindly)),
+        "reward_decay blind": (*_WITHOUT_BLAME, (lesson, "compute_reward_decay", _decay_blindly)),
         "experience all": (
-            (learner, "assign_episode_credit", _credit_all_experience),
-            (learner.TurnLearner, "build_episode", _label_all),
+            (lesson, "assign_episode_credit", _credit_all_experience),
+            (lesson.Lesson, "build_episode", _label_all),
         ),
     }
 )

@@ -64,7 +64,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     write: JsonFile = None,
     report: Report = None,
 ) -> None:
-    """Measure retrieval on a data set with labels; see docs/evaluation.md."""
+    """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
     require_eval_extra()
     from crabpath_retrievers.evaluation import plan as plans
     from crabpath_retrievers.evaluation.reporting.report import evaluate_and_write

@@ -35,12 +35,9 @@ class Baseline:
 
         Args:
             z: Outcome of a turn, in [-1, 1].
-
-        Raises:
-            InvalidInputError: z is no number in [-1, 1].
         """
         count = min(self.count + 1, _MAX_COUNT)
-        mean = self.mean + (validate_outcome(z) - self.mean) / count
+        mean = self.mean + (z - self.mean) / count
         # Rounding may carry a mean of ones slightly above one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
 

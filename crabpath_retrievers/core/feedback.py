@@ -133,17 +133,6 @@ class Credit:
     documents: Mapping[str, float] = field(default_factory=dict)
     inferred: frozenset[str] = frozenset()
 
-    def __post_init__(self) -> None:
-        """Validate the numbers.
-
-        Raises:
-            InvalidInputError: A value that is no number in its range.
-        """
-        validate_outcome(self.outcome)
-        validate_outcome(self.weight, name="weight", least=0.0)
-        for node, credit in self.documents.items():
-            validate_outcome(credit, name=f"the credit of {node!r}")
-
     @property
     def has_stated_use(self) -> bool:
         """Whether the host stated the use of any document."""

@@ -5,7 +5,7 @@ The counts and typed edges that follow from an episode are those of [CVX RFC-013
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,12 +16,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
-from crabpath_retrievers.learning.rules.transitions import (
-    ObservedStep,
-    count_steps,
-    sum_steps,
-    to_success,
-)
+from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
@@ -95,11 +90,6 @@ class AgentEpisode:
         if self.task_type is not None:
             set_(self, "task_type", label_of("task_type", self.task_type))
 
-    @property
-    def success(self) -> float:
-        """Success in [0, 1]."""
-        return to_success(self.reward)
-
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLearner:
@@ -152,30 +142,16 @@ class EpisodeLearner:
 
         Every action gets the success of the whole episode, the last one too.
         """
-        tasks = dict.fromkeys(("", episode.task_type or ""))
+        task, success = episode.task_type, to_success(episode.reward)
         version = self.store.regions.version()  # read once for all states
         places = [self.regions.places(state.vector, version) for state in episode.states]
-        visited = {place for state_places in places for place in state_places}
-        return sum_steps(
-            [
-                *(
-                    TransitionCount(*place, task, "", 0, 1.0, episode.success)
-                    for place in sorted(visited)
-                    for task in tasks
-                ),
-                *count_steps(_observe_steps(episode, places), tasks),
-            ]
-        )
-
-
-def _observe_steps(
-    episode: AgentEpisode, places: Sequence[Sequence[tuple[int, int]]]
-) -> Iterator[ObservedStep]:
-    last = len(episode.actions) - 1
-    for number, action in enumerate(episode.actions):
-        next_regions: Mapping[int, int] = {}
-        if number + 1 < len(places):
-            next_regions = {level: region for level, region in places[number + 1] if level}
-        yield ObservedStep(
-            places[number], action, next_regions, episode.success, is_last=number == last
-        )
+        visited = sorted({place for state_places in places for place in state_places})
+        steps = count_step(visited, task, success, 1.0)
+        last = len(episode.actions) - 1
+        for number, action in enumerate(episode.actions):
+            following = places[number + 1] if number + 1 < len(places) else ()
+            led = {level: region for level, region in following if level}
+            steps += count_step(
+                places[number], task, success, 1.0, action, led, is_last=number == last
+            )
+        return sum_steps(steps)

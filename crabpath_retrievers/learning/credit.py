@@ -7,7 +7,7 @@ Feedback that names no turn is shared among the latest turns, by recency-weighte
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
@@ -17,7 +17,6 @@ from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
 from crabpath_retrievers.storage.read.turns import StoredTurn
-from crabpath_retrievers.storage.read.walk import Clock
 
 
 def assign_credit(
@@ -27,8 +26,9 @@ def assign_credit(
 
     What the host states takes precedence over attribution: ``unused`` documents get 0; with
     ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
-    Only returned documents are credited. Without any of these, or with a correction only, no
-    document is.
+    Only returned documents are credited: if the turn returned none of the used documents, the use
+    of its own documents is not known. Without any of these, or with a correction only, no document
+    is.
 
     Args:
         turn: The turn with its returned documents.
@@ -40,18 +40,23 @@ def assign_credit(
     returned = [item.node for item in turn.returned]
     shares: dict[str, float] = {}
     inferred: frozenset[str] = frozenset()
-    if feedback.used is not None:
-        shares = {node: float(node in feedback.used) for node in returned}
+    if is_use_stated(turn, feedback):
+        shares = {node: float(node in (feedback.used or ())) for node in returned}
     elif supported and any(supported.get(node, 0.0) > 0 for node in returned):
         shares = {node: supported.get(node, 0.0) for node in returned}
         inferred = frozenset(returned)
-    if feedback.unused is not None:
-        unused = {node: 0.0 for node in returned if node in feedback.unused}
-        shares, inferred = shares | unused, inferred.difference(unused)
+    unused = {node: 0.0 for node in returned if node in (feedback.unused or ())}
+    shares, inferred = shares | unused, inferred.difference(unused)
     z = feedback.outcome
     # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
     return Credit(z, weight, documents, inferred)
+
+
+def is_use_stated(turn: Turn, feedback: Feedback) -> bool:
+    """Whether the host states which documents of a turn were used."""
+    used = feedback.used
+    return used is not None and (not used or any(item.node in used for item in turn.returned))
 
 
 def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
@@ -85,33 +90,34 @@ class CreditedTurn:
     vector: Vector | None
 
 
-_NOTHING = NamespaceState(Clock(0, 0, 0.0))
-
-
 @dataclass(frozen=True, slots=True)
 class CreditAssignment:
     """The turns and credit that follow from a feedback, with what the store knew about them.
 
     Attributes:
-        turns: The turns of one namespace that it is about, latest first; empty if it is refused.
-        note: Why it is refused, or which part of it is ignored.
+        turns: The turns of one namespace that it is about, latest first; at least one.
+        note: Which part of it is ignored; None if none is.
         state: State of the namespace.
         nodes: The nodes of these turns that still exist, by id.
     """
 
-    turns: tuple[CreditedTurn, ...] = ()
-    note: str | None = None
-    state: NamespaceState = _NOTHING
-    nodes: Mapping[str, KnownNode] = field(default_factory=dict)
+    turns: tuple[CreditedTurn, ...]
+    note: str | None
+    state: NamespaceState
+    nodes: Mapping[str, KnownNode]
 
 
 def assign_feedback(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> CreditAssignment:
+) -> CreditAssignment | str:
     """Assign the credit of a feedback to its turns, as they stand now.
 
     Feedback without a turn is about the turns of a time window that ends when it was given, however
-    late it is applied.
+    late it is applied; of these about those that returned a document which it names, if any did.
+    The use of a document elsewhere must not count as a pass for what other turns returned.
+
+    Returns:
+        The assignment, or why the feedback is refused.
     """
     feedback = stored.feedback
     candidates = (
@@ -120,18 +126,25 @@ def assign_feedback(
         else _find_turn(store, stored)
     )
     if isinstance(candidates, str):
-        return CreditAssignment(note=candidates)
+        return candidates
+    if candidates[0].state.frozen:
+        return f"namespace {candidates[0].turn.namespace!r} is frozen: it learns nothing"
+    named = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
+    returned = [{item.node for item in logged.turn.returned} for logged in candidates]
     if feedback.turn_id is None:
-        candidates = _select_named(feedback, candidates)
+        pairs = zip(candidates, returned, strict=True)
+        candidates = [logged for logged, ids in pairs if not ids.isdisjoint(named)] or candidates
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
     shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
-    turns = [
-        CreditedTurn(
-            logged.turn, _credit_turn(store, logged.turn, feedback, weight * share), logged.vector
-        )
-        for logged, share in zip(candidates, shares, strict=True)
-    ]
-    note = _describe_ignored(feedback, candidates)
+    turns = list[CreditedTurn]()
+    for logged, share in zip(candidates, shares, strict=True):
+        turn, support = logged.turn, None
+        if feedback.answer and not is_use_stated(turn, feedback):
+            support = attribute_turn(store, turn, feedback.answer)
+        credit = assign_credit(turn, feedback, support, weight * share)
+        turns.append(CreditedTurn(turn, credit, logged.vector))
+    unknown = [node for node in named if not any(node in ids for ids in returned)]
+    note = _describe_ignored(unknown) if unknown else None
     return CreditAssignment(tuple(turns), note, candidates[0].state, candidates[0].nodes)
 
 
@@ -148,7 +161,7 @@ def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | 
         return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
     if logged.consumed is not None:
         return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
-    return _describe_frozen(logged) or [logged]
+    return [logged]
 
 
 def _find_recent_turns(
@@ -164,7 +177,7 @@ def _find_recent_turns(
     )
     remaining = [logged for logged in window if logged.consumed is None]
     if remaining:
-        return _describe_frozen(remaining[0]) or remaining
+        return remaining
     if not window and _is_ahead(store, namespace, stored.created):
         return (
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
@@ -183,49 +196,6 @@ def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
     return logged is not None and logged.turn.created > moment
 
 
-def _describe_frozen(logged: StoredTurn) -> str | None:
-    name = logged.turn.namespace
-    return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
-
-
-def _select_named(feedback: Feedback, candidates: list[StoredTurn]) -> list[StoredTurn]:
-    """Return the turns that returned a document named in the feedback; all if none did.
-
-    The use of a document elsewhere must not count as a pass for what these turns returned.
-    """
-    ids = set(_list_stated(feedback))
-    return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
-
-
-def _credit_turn(store: GraphStore, turn: Turn, feedback: Feedback, weight: float) -> Credit:
-    """Assign credit to one turn, from what the feedback says about documents that it returned.
-
-    If the turn returned none of the used documents, the use of its own documents is not known.
-    """
-    returned = _list_returned(turn)
-    used, unused = (
-        ids if not ids else tuple(i for i in ids if i in returned) or None
-        for ids in (feedback.used, feedback.unused)
-    )
-    support = None
-    if used is None and feedback.answer:
-        support = attribute_turn(store, turn, feedback.answer)
-    return assign_credit(turn, replace(feedback, used=used, unused=unused), support, weight)
-
-
-def _describe_ignored(feedback: Feedback, candidates: Sequence[StoredTurn]) -> str | None:
-    returned = {node for logged in candidates for node in _list_returned(logged.turn)}
-    unknown = [i for i in _list_stated(feedback) if i not in returned]
-    if not unknown:
-        return None
+def _describe_ignored(unknown: Sequence[str]) -> str:
     shown = ", ".join(unknown[:_MAX_LISTED]) + (" …" if len(unknown) > _MAX_LISTED else "")
     return f"{len(unknown)} ids that were not returned are ignored: {shown}"
-
-
-def _list_stated(feedback: Feedback) -> list[str]:
-    """Return the ids that a feedback names, each once."""
-    return list(dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ()))))
-
-
-def _list_returned(turn: Turn) -> set[str]:
-    return {item.node for item in turn.returned}

@@ -12,9 +12,9 @@ from crabpath_retrievers.core.changes import (
     KeepFeedback,
     WeightDelta,
 )
+from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.change_set import describe_effects
 from crabpath_retrievers.learning.queue import retry_on_conflict
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
@@ -56,8 +56,16 @@ def learn_without_turn(
         return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
     changes = compute()
     mind = NamespaceModel.from_json(known.mind, prior)
-    effects = describe_effects(changes, count=mind.baseline.count)
-    consume = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=effects)
+    effects = ModelEffects(count=mind.baseline.count)
+    consume = ConsumeFeedback(
+        namespace,
+        name,
+        (),
+        known.version,
+        mind.to_json(),
+        effects=effects,
+        changes=tuple(changes),
+    )
     store.apply([KeepFeedback(feedback), consume, *changes])
     return Receipt(name, "applied")
 

@@ -154,15 +154,14 @@ class FeedbackQueue:
         feedback = stored.feedback
         feedback_id, learning = feedback.feedback_id, self._learner.settings.learning
         assignment = assign_feedback(self._store, learning, stored)
-        if not assignment.turns:
-            refusal = SettleFeedback(feedback_id, str(assignment.note), "refused")
-            return [refusal], Receipt(feedback_id, "refused", assignment.note)
+        if isinstance(assignment, str):
+            refusal = SettleFeedback(feedback_id, assignment, "refused")
+            return [refusal], Receipt(feedback_id, "refused", assignment)
         note_changes, lost = list[Change](), None
         if assignment.state.clock.notes or feedback.correction or feedback.answer:
             note_changes, lost = self._note_learner.learn(stored, assignment)
-        lesson = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
-        note = "; ".join(filter(None, (assignment.note, lesson.note, lost))) or None
-        changes = lesson.changes
+        changes, limited = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
+        note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         if note is not None:
             changes.append(SettleFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

@@ -128,8 +128,9 @@ class Recorder:
             receipt = receipt._replace(note=note)
         if receipt.note is not None:
             _warn(receipt, feedback)
-        if self.is_backlog_due():
-            self.index_backlog()
+        if time.monotonic() - self._checked_at > _CHECK_INTERVAL:
+            self._checked_at = time.monotonic()
+            self._worker.wake()  # indexes waiting episodes and notes, if they are enough
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
@@ -177,15 +178,6 @@ class Recorder:
         tally = self.queue.learn_waiting()
         self._index_waiting(1)
         return tally
-
-    def is_backlog_due(self) -> bool:
-        """Whether the last check for episodes and notes to index is more than a second ago."""
-        return time.monotonic() - self._checked_at > _CHECK_INTERVAL
-
-    def index_backlog(self) -> None:
-        """Have the background thread index waiting episodes and notes, if they are enough."""
-        self._checked_at = time.monotonic()
-        self._worker.wake()
 
     def close(self) -> None:
         """Wait for the background thread; with ``background`` no feedback is left waiting."""

@@ -94,7 +94,7 @@ def _undo_weaker(memory: FeedbackSink, feedback: Feedback) -> None:
     if event_kind in OBSERVED_KINDS or feedback.turn_id is None:
         return
     stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
-    if stored is None or stored.frozen:
+    if stored is None or stored.state.frozen:
         return
     superseded = {
         make_event_id(kind, stored.turn.id) for kind in OBSERVED_KINDS

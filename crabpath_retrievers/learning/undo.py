@@ -94,10 +94,10 @@ class LearningHistory:
             if effects is None:
                 return Receipt(feedback_id, "applied", _UNKNOWN)
             # With a note go the episodes that recall it.
-            key, notes = known.clock.key, [note for note, _ in effects.taught.notes]
+            key, notes = known.clock.key, effects.notes
             episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
         mind = NamespaceModel.from_json(known.mind, self.prior)
-        mind = mind.without(effects.taught, effects.since)
+        mind = mind.without(effects.model, effects.since)
         undo = UndoFeedback(name, feedback_id, known.version, mind.to_json(), _UNDONE)
         self.store.apply([undo])
         self._delete_vectors(key, episodes, notes)

@@ -240,8 +240,9 @@ class RegionMDP(RegionModel):
             NotFoundError: The level has no hub, or steps are not counted on it.
             InvalidInputError: There is no such level.
         """
-        self._regions, self.namespace = regions, namespace_of(namespace)
-        super().__init__(*regions.models().sources(self.namespace, level))
+        self._memory_regions, models = regions, regions.models()
+        own = namespace_of(namespace), models.counted_level(level)
+        super().__init__(models.store, models.regions, models.settings, *own)
 
     def assign(self, state: str | Sequence[float]) -> str:
         """The region of a text, or of a vector of shape ``[d]``: id of its hub.
@@ -250,7 +251,7 @@ class RegionMDP(RegionModel):
             InvalidInputError: It cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        return self._regions.assign(state, self.level)
+        return self._memory_regions.assign(state, self.level)
 
     def learn_episode(
         self,
@@ -260,7 +261,7 @@ class RegionMDP(RegionModel):
         **fields: Unpack[EpisodeFields],
     ) -> Receipt:
         """Learn from an episode of this namespace; as :meth:`MemoryRegions.learn_episode`."""
-        learn = self._regions.learn_episode
+        learn = self._memory_regions.learn_episode
         return learn(states, actions, reward, namespace=self.namespace, **fields)
 
 

@@ -7,7 +7,7 @@ neither the batch nor the machine changes which hub is nearest.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -131,6 +131,24 @@ class Regions:
             if (hubs := self._load_hubs(cache, level))
         ]
         return (WHOLE_CORPUS, *reversed(nearest_keys))
+
+    def locate(
+        self, vector: Vector, nodes: Mapping[int, Vector], version: int
+    ) -> tuple[Sequence[RegionKey], dict[int, dict[int, int]]]:
+        """Return the regions of a query, whole corpus first; those of nodes, by key and level.
+
+        Args:
+            vector: Unit query vector, shape ``[d]``.
+            nodes: Unit vectors of the nodes, each of shape ``[d]``, by key.
+            version: Version of the hubs.
+        """
+        places = self.places(np.asarray(vector, dtype=np.float32), version)
+        found: dict[int, dict[int, int]] = {key: {} for key in nodes}
+        for level, _ in places[1:]:
+            of_level = self.of_nodes(list(nodes), list(nodes.values()), level, version)
+            for key, region in of_level.items():
+                found[key][level] = region
+        return places, found
 
     def of_nodes(
         self,

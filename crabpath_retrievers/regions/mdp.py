@@ -7,7 +7,7 @@ Transition counts of one namespace on one level, grouped for the region MDP.
 Value iteration: the value of each region under the best actions from there on.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs
+from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs, Regions
 from crabpath_retrievers.regions.success import (
     ANY_TASK,
     ActionScore,
@@ -26,6 +26,7 @@ from crabpath_retrievers.regions.success import (
     score_actions,
     shift_log_odds,
 )
+from crabpath_retrievers.storage import GraphStore
 
 
 @dataclass(frozen=True)
@@ -168,27 +169,27 @@ class RegionModel:
 
     def __init__(
         self,
-        hubs: Callable[[], Hubs],
-        version: Callable[[], Hashable],
-        steps: Callable[[], Sequence[TransitionCount]],
+        store: GraphStore,
+        regions: Regions,
         settings: RegionSettings,
+        namespace: str,
+        level: int,
     ) -> None:
         """Create a model; use ``RegionMDP``, or ``RegionModels`` if there is only a graph store.
 
         Args:
-            hubs: Reads the hubs of the level.
-            version: Changes whenever the counts may have changed.
-            steps: Reads the counts of the level, and of all levels together.
+            store: The graph store.
+            regions: Regions of the corpus.
             settings: Strength of the prior, discount.
+            namespace: The namespace whose counts are read.
+            level: Level of the regions, on which transitions are counted.
         """
-        self._hubs, self._version, self._steps = hubs, version, steps
-        self._settings = settings
+        self._store, self._regions, self._settings = store, regions, settings
+        self.namespace, self.level = namespace, level
         self._cached: RegionCounts | None = None
 
-    @property
-    def level(self) -> int:
-        """The level of the regions."""
-        return self._hubs().level
+    def _hubs(self) -> Hubs:
+        return self._regions.hubs(self.level)
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -387,9 +388,12 @@ class RegionModel:
 
     @property
     def _region_counts(self) -> RegionCounts:
-        version, counts = self._version(), self._cached
+        clock = self._store.walk.get_clock(self.namespace)
+        version = clock.key, clock.learned, clock.hubs  # a forgotten namespace gets a new key
+        counts = self._cached
         if counts is None or counts.version != version:
-            counts = RegionCounts(version, self._steps(), self.level, self._settings.prior_trials)
+            steps = self._store.regions.get_all_transitions(self.namespace, self.level)
+            counts = RegionCounts(version, steps, self.level, self._settings.prior_trials)
             self._cached = counts
         return counts
 

@@ -119,18 +119,6 @@ class SuccessModel:
                 estimate = self._posterior_mean(all_trials, trials, estimate)
         return estimate
 
-    def credit(self, usual: float) -> float:
-        """Return the mean credit of what turns in the region returned, in [-1, 1].
-
-        Args:
-            usual: Mean of the whole namespace, the prior of the coarsest region.
-        """
-        estimate = (1.0 + usual) / 2.0
-        for position in range(1, self._depth):
-            if arrival := self._arrivals.get((position, ANY_TASK)):
-                estimate = self._posterior_mean(arrival.ends, arrival.end_wins, estimate)
-        return 2.0 * estimate - 1.0
-
     def quality(self, task: str = ANY_TASK) -> float:
         """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
         estimate = _PRIOR_MEAN

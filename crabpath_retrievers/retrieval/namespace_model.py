@@ -10,14 +10,14 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
-from crabpath_retrievers.core.changes.history import FeedbackEffects
+from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
 from crabpath_retrievers.core.reliability import MEMORY_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.models import RegionAdvisor
+from crabpath_retrievers.regions.models import list_tried_actions
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
+from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
 from crabpath_retrievers.retrieval.notes import NoteMemory
@@ -84,27 +84,21 @@ class NamespaceModel:
             scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
         return scaled
 
-    def encode_gain(self, before: "NamespaceModel") -> bytes | None:
-        """What the ranker has learned since ``before``, encoded; None without a change."""
-        if self.posterior is before.posterior:
-            return None
-        return encode_gain(before.posterior, self.posterior)
-
-    def without(self, taught: FeedbackEffects, since: int) -> "NamespaceModel":
+    def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
         Args:
-            taught: Effect of the feedback.
+            effects: What the feedback changed.
             since: Number of outcomes learned after it that are still in effect.
         """
-        baseline, count = self.baseline, taught.count + len(taught.outcomes)
-        for outcome in reversed(taught.outcomes):
+        baseline, count = self.baseline, effects.count + len(effects.outcomes)
+        for outcome in reversed(effects.outcomes):
             count -= 1
             baseline = baseline.without(outcome, count, since)
-        trust = self.trust.plus(taught.spoken, -1.0)
-        if taught.ranker is None:
+        trust = self.trust.plus(effects.reliability, -1.0)
+        if effects.ranker is None:
             return NamespaceModel(self.posterior, baseline, trust)
-        return NamespaceModel(remove_gain(self.posterior, taught.ranker), baseline, trust)
+        return NamespaceModel(remove_gain(self.posterior, effects.ranker), baseline, trust)
 
 
 class NamespaceModels:
@@ -123,7 +117,7 @@ class NamespaceModels:
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
         self._settings = settings.learning
-        self._advisor = RegionAdvisor(store, regions, settings.region)
+        self._regions, self._region_settings = regions, settings.region
         self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
@@ -202,5 +196,5 @@ class NamespaceModels:
         """How actions succeeded in the region of a query; empty where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return ()
-        advice = self._advisor.advice(vector, clock, task)
-        return () if advice is None else advice.list_tried_actions()
+        own = self._store, self._regions, self._region_settings
+        return list_tried_actions(*own, vector, clock, task)

@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.config import LearningSettings, NoteSettings, SeedSettings
 from crabpath_retrievers.core.turn import (
     ConsideredEdge,
     PathEdge,
@@ -27,6 +27,7 @@ from crabpath_retrievers.core.turn import (
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
+QUESTION = "Which fruit is red?"
 VECTORS = DeterministicFakeEmbedding(size=16)
 
 
@@ -38,9 +39,17 @@ class Host:
 
     def ask(self, namespace: str = "default", **options) -> str:
         """Ask something that returns all three documents; gives the turn id."""
-        answer = self.memory.retrieve("Which fruit is red?", namespace=namespace, **options)
+        answer = self.memory.retrieve(QUESTION, namespace=namespace, **options)
         assert {item.node.id for item in answer.documents} == set(TEXTS)
         return answer.turn.id
+
+    def answer(self, text: str = QUESTION, namespace: str = "default", k: int = 10, **options):
+        """The answer to a question, deep enough to hold all that there is."""
+        return self.memory.retrieve(text, namespace=namespace, k=k, **options)
+
+    def found(self, text: str = QUESTION, namespace: str = "default", **options) -> list[str]:
+        """Ids of all that a question returns, best first."""
+        return [item.node.id for item in self.answer(text, namespace, **options).documents]
 
     def learned(self, namespace: str = "default") -> int:
         """How often a namespace has learned."""
@@ -52,6 +61,20 @@ class Host:
         keys = store.learned.keys(list(TEXTS))
         found = store.learned.usage(store.walk.get_clock(namespace).key, list(keys.values()))
         return {node: found[key][:2] for node, key in keys.items() if key in found}
+
+    def weights(self, namespace: str = "default") -> dict[tuple[str, str, str], float]:
+        """Weights of all learned edges between documents and new notes, by ids and kind."""
+        store = self.memory.store
+        notes = [note.id for note in store.notes.get_unindexed()]
+        ids = {key: node for node, key in store.learned.keys([*TEXTS, *notes]).items()}
+        return {
+            (ids[source], ids[target], kind.label): weight
+            for (source, target, kind), weight in store.learned.weights(namespace, [*ids]).items()
+        }
+
+    def facts(self, node: str):
+        """What the store knows of one note; None when it is none."""
+        return next(iter(self.memory.store.notes.get_facts([node])), None)
 
     def status(self, feedback_id: str) -> str:
         """Where a feedback stands."""
@@ -131,6 +154,18 @@ def assert_same() -> Callable[..., None]:
     return check_same
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Where vectors are moved into side collections, also with Chroma, which has some."""
+    if "index_vectors" in metafunc.fixturenames:
+        metafunc.parametrize("in_chroma", [False, True], ids=["plain", "chroma"])
+
+
+@pytest.fixture
+def in_chroma() -> bool:
+    """Whether Chroma holds the vectors of the test."""
+    return False
+
+
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory):
     """A closed SQLite memory of three documents, and its vectors: tests begin with a copy."""
@@ -145,18 +180,18 @@ def _fill(place, index) -> None:
 
 
 @pytest.fixture
-def open_memory(location: str, filled) -> Callable[..., CrabPath]:
-    """Opens the memory of the test with learning settings, as often as wanted."""
+def open_memory(location: str, in_chroma, filled, tmp_path) -> Callable[..., CrabPath]:
+    """Opens the memory of the test with settings of learning and notes, as often as wanted."""
     place, vectors = filled
-    index = InMemoryVectorStore(VECTORS)
-    if "://" in location:
+    index = tmp_path / "vectors" if in_chroma else InMemoryVectorStore(VECTORS)
+    if "://" in location or in_chroma:
         _fill(location, index)
     else:
         shutil.copytree(place, location)
         index.store = dict(vectors)
 
-    def open_memory(**learning) -> CrabPath:
-        settings = Settings(learning=LearningSettings(**learning))
+    def open_memory(*, note: NoteSettings | None = None, **learning) -> CrabPath:
+        settings = Settings(learning=LearningSettings(**learning), note=note or NoteSettings())
         return CrabPath.open(location, embeddings=VECTORS, vectors=index, settings=settings)
 
     return open_memory
@@ -169,6 +204,35 @@ def memory(open_memory) -> Iterator[CrabPath]:
         yield opened
 
 
+# Titles that mention each other, so that there are edges; and the tasks that a page is for.
+PAGES = {
+    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky.", ["exchange", "cancel"]),
+    "b": ("Blue Sky", "The Blue Sky stands above the Grass.", "refund"),
+    "c": ("Grass", "Grass is green, an Apple is not.", None),
+}
+
+
+@pytest.fixture
+def open_pages(location: str) -> Callable[..., CrabPath]:
+    """Opens a memory of three pages, in which a walk enters at one of them."""
+
+    def open_pages(**learning) -> CrabPath:
+        settings = Settings(
+            seeds=SeedSettings(max_entries=1), learning=LearningSettings(**learning)
+        )
+        index = InMemoryVectorStore(VECTORS)
+        memory = CrabPath.open(location, embeddings=VECTORS, vectors=index, settings=settings)
+        memory.add_documents(
+            [
+                Document(text, id=node, metadata={"title": title, "task_type": task})
+                for node, (title, text, task) in PAGES.items()
+            ]
+        )
+        return memory
+
+    return open_pages
+
+
 @pytest.fixture
 def host(memory) -> Host:
     """Asks the memory of the test."""
@@ -179,6 +243,17 @@ def host(memory) -> Host:
 def host_of() -> type[Host]:
     """Makes a host of another memory."""
     return Host
+
+
+@pytest.fixture
+def index_vectors() -> Callable[[CrabPath], None]:
+    """Moves vectors of notes and episodes into their side collections, where there are any."""
+
+    def move(memory: CrabPath) -> None:
+        memory._services.notes.catch_up()
+        memory._services.episodes.catch_up()
+
+    return move
 
 
 def make_step(node, weights, chosen=(), *, hop=0, relevance=None, tier="habitual", **fields):

@@ -7,34 +7,16 @@ import sys
 import time
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.config import LearningSettings
-
-VECTORS = DeterministicFakeEmbedding(size=16)
 
 
 @pytest.fixture
-def open_server(tmp_path):
-    """Opens the memory of the test; while it is open its vectors are locked."""
-
-    def open_server(apply):
-        settings = Settings(learning=LearningSettings(apply=apply))
-        return CrabPath.open(tmp_path / "m", embeddings=VECTORS, settings=settings)
-
-    with open_server("external") as memory:
-        memory.add_documents([Document(f"Fruit {node} is red.", id=node) for node in "abc"])
-    return open_server
-
-
-@pytest.fixture
-def server(open_server, request):
+def server(open_memory, request):
     """Learns at once, or leaves that to the commands."""
-    with open_server(getattr(request, "param", "inline")) as memory:
+    with open_memory(apply=getattr(request, "param", "inline")) as memory:
         yield memory
 
 
@@ -50,7 +32,7 @@ def host(server, host_of):
 @pytest.fixture
 def cli(tmp_path, server):
     """Runs a command on the store of the server."""
-    return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "m")])
+    return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "memory")])
 
 
 def read(result):
@@ -68,17 +50,10 @@ def test_feedback_with_all_its_fields(cli, host, server):
     receipt = read(cli("feedback", turn, "--outcome", "1", *options))
     assert receipt == {"feedback_id": "f", "status": "applied", "note": None}
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
-    assert server.store.learned.get_feedback("f").feedback == Feedback(
-        turn,
-        1.0,
-        used=["a", "b"],
-        unused=["c"],
-        answer="Both.",
-        correction="a alone",
-        source="self",
-        feedback_id="f",
-        namespace="ada",
-    )
+    kept = server.store.learned.get_feedback("f").feedback
+    said = {"used": ["a", "b"], "unused": ["c"], "answer": "Both.", "correction": "a alone"}
+    named = {"source": "self", "feedback_id": "f", "namespace": "ada"}
+    assert kept == Feedback(turn, 1.0, **said, **named)
     # Without a turn the last ones of the namespace are meant.
     host.ask("bob")
     late = read(cli("feedback", "--outcome", "1", "--namespace", "bob", "--json"))
@@ -90,17 +65,13 @@ def test_feedback_with_all_its_fields(cli, host, server):
     [
         ("feedback nope --outcome 1", "no turn 'nope'"),
         ("feedback nope --outcome nan", "outcome must be a number"),
-        ("feedback nope --outcome 2", "outcome must be a number"),
-        ("feedback nope", "--outcome"),
         ("feedback nope --outcome 1 --source god", "unknown source"),
         ("learn --poll 0", "--poll must be above 0"),
         ("undo", "exactly one of feedback_id and turn_id"),
-        ("undo f --user eve", "--user"),
         ("undo nope", "no feedback 'nope'"),
-        ("undo --turn nope", "no turn 'nope'"),
+        ("undo f --user eve", "--user"),
         ("history snapshot -n nobody", "'nobody' has neither asked nor learned"),
         ("history delete nope", "no snapshot 'nope'"),
-        ("history restore nope", "no snapshot 'nope'"),
         (f"history freeze -n {'n' * 5000}", "namespace must have at most"),
         ("undo refused", "nothing was learned from it"),
     ],
@@ -115,22 +86,13 @@ def test_unusable_input(cli, server, command, sentence):
     assert sentence in result.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("feedback t --outcome 1", "learn", "undo f", "history snapshot", "history list"),
-        *("history restore x", "history freeze"),
-    ],
-)
+@pytest.mark.parametrize("command", ["feedback t --outcome 1", "learn", "undo f", "history list"])
 def test_commands_make_no_store(tmp_path, command):
     result = CliRunner().invoke(app, [*command.split(), "--store", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert not (tmp_path / "none").exists()
-
-
-def test_a_store_that_cannot_be_reached():
-    result = CliRunner().invoke(app, ["learn", "--store", "postgresql://127.0.0.1:1/none"])
-    assert result.exit_code == 1
+    away = CliRunner().invoke(app, [*command.split(), "--store", "postgresql://127.0.0.1:1/none"])
+    assert away.exit_code == 1
 
 
 @learning_nothing
@@ -151,7 +113,7 @@ def test_a_worker_learns_beside_its_server_and_ends_when_asked(tmp_path, host, s
     """What comes while it runs is applied; a signal ends it with its figures and code 0."""
     command = [sys.executable, "-m", "crabpath_retrievers.cli", "learn", "--worker", "--json"]
     process = subprocess.Popen(
-        [*command, "--poll", "0.05", "--store", str(tmp_path / "m")],
+        [*command, "--poll", "0.05", "--store", str(tmp_path / "memory")],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -181,8 +143,8 @@ def test_undo(cli, host, server):
     assert "0 undone" in cli("undo", "--user", "eve").stdout
 
 
-def test_snapshot_and_restore(cli, host, server):
-    """From taking one to deleting it; the server answers with what is restored."""
+def test_history(cli, host, server):
+    """A snapshot from taking it to deleting it, and the switch, beside the server."""
     server.record(Feedback(host.ask(), 1.0, used=["a"]))
     made = read(cli("history", "snapshot", "friday", "--json"))
     server.record(Feedback(host.ask(), 1.0, used=["b"]))
@@ -190,14 +152,8 @@ def test_snapshot_and_restore(cli, host, server):
     assert (kept["id"], kept["name"], kept["learned"]) == (made["snapshot"], "friday", 1)
     assert "friday" in cli("history", "list").stdout
     assert read(cli("history", "restore", "friday", "--json"))["id"] == kept["id"]
-    assert host.usage()["a"] == (1.0, 0.0)
-    assert "b" in host.usage()
+    assert host.usage() == {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
     assert read(cli("history", "delete", "friday", "--json"))["deleted"] == kept["id"]
-    assert read(cli("history", "list", "--json")) == []
-
-
-def test_freeze_and_unfreeze(cli, host, server):
-    """The switch works beside the server."""
     frozen = read(cli("history", "freeze", "-n", "ada", "--json"))
     assert frozen == {"namespace": "ada", "frozen": True}
     turn = host.ask("ada")

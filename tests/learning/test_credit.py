@@ -1,53 +1,34 @@
-"""Credit: what a feedback says of each returned document, and of no other."""
+"""Credit of documents, the mean outcome they are compared with, how far memories are believed."""
 
 import math
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.core.feedback import Credit, Feedback
-from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.core.reliability import Reliability, measure_memories
+from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.credit import assign_credit, share_by_recency
+from crabpath_retrievers.learning.credit import assign_credit
 
-TURN = Turn(
-    id="t",
-    namespace="default",
-    clock=1,
-    created=0.0,
-    query="?",
-    seeds=(),
-    steps=(),
-    visited=("a", "b", "c", "walked"),
-    returned=tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in "abc"),
-    guardrails=(),
-    novelty={},
-)
-NO_OUTCOMES = [math.nan, math.inf, -math.inf, 1.01, -1.01, "1", None, True]
+NO_OUTCOMES = [math.nan, -math.inf, 1.01, "1", None, True]
 
 
 @pytest.mark.parametrize("value", NO_OUTCOMES)
 def test_what_is_no_outcome_is_refused(value):
     with pytest.raises(InvalidInputError, match="outcome must be a number from -1"):
         Feedback("turn", value)
-    with pytest.raises(InvalidInputError, match="outcome must be a number"):
-        Credit(value)
-    with pytest.raises(InvalidInputError, match="the credit of 'a' must be a number"):
-        Credit(1.0, documents={"a": value})
+    with pytest.raises(InvalidInputError, match="the mean outcome must be"):
+        Baseline(value)
 
 
-@pytest.mark.parametrize("value", [*NO_OUTCOMES, -0.1])
-def test_what_is_no_weight_is_refused(value):
-    with pytest.raises(InvalidInputError, match="weight must be a number from 0 to 1"):
-        Credit(1.0, value)
-
-
-def test_a_credit_knows_what_a_success_rests_on():
-    assert Credit(1.0, documents={"b": 0.5, "a": 0.0, "c": 1.0, "d": -1.0}).used == ("b", "c")
-
-
-def documents(outcome, supported=None, **known):
-    """Credit by document."""
-    return assign_credit(TURN, Feedback("t", outcome, **known), supported, 1.0).documents
+@pytest.fixture(scope="session")
+def turn(returned):
+    """A turn that returned three documents."""
+    return returned(a=0.5, b=0.5, c=0.5)
 
 
 HALF = {"a": 1.0, "b": 0.5, "c": 0.0}
@@ -64,7 +45,6 @@ HALF = {"a": 1.0, "b": 0.5, "c": 0.0}
         ({"unused": ["a", "b"]}, None, {"a": 0, "b": 0}),
         # What was not returned gets no credit: walked past, unknown, or supported by mistake.
         ({"used": ["a", "walked", "unknown"]}, None, {"a": 1, "b": 0, "c": 0}),
-        ({"unused": ["a", "walked"]}, None, {"a": 0}),
         ({}, {"a": 1.0, "walked": 1.0}, {"a": 1, "b": 0, "c": 0}),
         ({}, {"walked": 1.0}, {}),
         # Support shares the outcome.
@@ -72,49 +52,110 @@ HALF = {"a": 1.0, "b": 0.5, "c": 0.0}
         # Nothing finer known, also with a correction: the outcome is that of the whole turn.
         *[({"answer": "?"}, nothing, {}) for nothing in (None, {}, {"a": 0.0, "b": 0.0})],
         ({"correction": "Rather so."}, None, {}),
-        ({"correction": "Rather so."}, {"a": 0.0, "b": 0.0}, {}),
         # What the host says goes before what was found; unused before used.
         ({"used": ["b"]}, {"a": 1.0}, {"a": 0, "b": 1, "c": 0}),
         ({"unused": ["a"]}, {"a": 1.0, "b": 0.5}, {"a": 0, "b": 0.5, "c": 0}),
         ({"used": ["a", "b"], "unused": ["b"]}, None, {"a": 1, "b": 0, "c": 0}),
     ],
 )
-def test_shares_of_the_outcome(z, known, supported, expected):
-    found = documents(z, supported, **known)
+def test_shares_of_the_outcome(turn, z, known, supported, expected):
+    credit = assign_credit(turn, Feedback("t", z, **known), supported, 0.25)
+    found = credit.documents
     assert found == pytest.approx({node: z * share for node, share in expected.items()})
     # A negative zero would be shown as blame.
     assert all(math.copysign(1.0, value) > 0 for value in found.values() if value == 0)
-
-
-def test_what_was_found_out_is_kept_apart_from_what_was_said():
-    """A document that the host calls unused is known to be."""
-    found = assign_credit(
-        TURN, Feedback("t", 1.0, unused=["c"], answer="?"), {"a": 1.0, "b": 0.0}, 1.0
-    )
-    assert found.inferred == {"a", "b"}
-    assert found.has_stated_use
-    assert not assign_credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).has_stated_use
-    assert not assign_credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
-
-
-def test_outcome_and_weight_are_kept():
-    """Weight scales what is learned, not what is said."""
-    found = assign_credit(TURN, Feedback("t", -0.5, used=["a"]), None, 0.25)
-    assert (found.outcome, found.weight, found.documents["a"]) == (-0.5, 0.25, -0.5)
-    assert found.used == ()
+    # Weight scales what is learned, not what is said.
+    assert (credit.outcome, credit.weight) == (z, 0.25)
+    assert credit.used == tuple(node for node in "abc" if found.get(node, 0.0) > 0)
 
 
 @pytest.mark.parametrize(
-    ("clocks", "delay", "expected"),
+    ("said", "support", "inferred", "is_stated"),
     [
-        # With λ = ln 2 a turn counts half of the next one; a gap of two turns counts as two.
-        ([3, 4, 5], math.log(2), [1 / 7, 2 / 7, 4 / 7]),
-        ([8, 10], math.log(2), [1 / 5, 4 / 5]),
-        ([1, 2, 3, 500], 0.0, [1 / 4] * 4),
-        ([1, 2, 3, 500], 50.0, [0, 0, 0, 1]),
+        # A document that the host calls unused is known to be.
+        ({"unused": ["c"], "answer": "?"}, {"a": 1.0, "b": 0.0}, {"a", "b"}, True),
+        ({"answer": "?"}, {"a": 1.0}, {"a", "b", "c"}, False),
+        ({"used": ["a"], "answer": "?"}, None, set(), True),
     ],
 )
-def test_late_feedback_is_shared_by_recency(clocks, delay, expected):
-    found = share_by_recency(clocks, delay)
-    assert found == pytest.approx(expected)
-    assert sum(found) == pytest.approx(1.0)
+def test_what_was_found_out_is_kept_apart_from_what_was_said(
+    turn, said, support, inferred, is_stated
+):
+    found = assign_credit(turn, Feedback("t", 1.0, **said), support, 1.0)
+    assert (found.inferred, found.has_stated_use) == (inferred, is_stated)
+
+
+def after(*outcomes):
+    """The baseline after these outcomes."""
+    baseline = Baseline()
+    for z in outcomes:
+        baseline = baseline.with_outcome(z)
+    return baseline
+
+
+@pytest.mark.parametrize(
+    ("z", "baseline", "expected"),
+    [
+        (1.0, 0.0, 1.0),
+        (1.0, 0.8, 0.2),
+        (0.5, 0.8, 0.0),  # a success below the average
+        (1.0, -1.0, 2.0),
+        (-1.0, 0.8, -1.8),
+        (-0.5, -0.8, 0.0),  # a failure above the average
+        (0.0, 0.8, 0.0),  # returned and not used
+        (0.0, -0.8, 0.0),
+    ],
+)
+def test_the_advantage_never_turns_the_sign_of_the_credit(z, baseline, expected):
+    assert advantage(z, baseline) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=130))
+def test_the_last_outcome_is_taken_back(outcomes):
+    """In reverse order each baseline is the one before, also where it rests on the most."""
+    assert after(1, 1, -1, 0) == Baseline(0.25, 4)  # it is the mean of the outcomes
+    middle = after(1.0, -1.0, 0.5).without(-1.0, 1, 1)
+    assert (middle.mean, middle.count) == (pytest.approx(0.75), 2)
+    known = [after()]
+    for z in outcomes:
+        known.append(known[-1].with_outcome(z))
+    now = known.pop()
+    for z in reversed(outcomes):
+        before = known.pop()
+        now = now.without(z, before.count, 0)
+        assert now.count == before.count
+        assert now.mean == pytest.approx(before.mean, abs=1e-6)
+        assert -1 <= before.mean <= 1
+
+
+@pytest.mark.parametrize(
+    ("spoken", "kind", "factor"),
+    [
+        # A new namespace believes its memories in part: they may help, and can do little harm.
+        ({}, "episode", pytest.approx(0.4)),
+        # What is never used loses its weight: a hundred passes leave a fiftieth.
+        ({"episode": (0.0, 95.0)}, "episode", pytest.approx(0.02)),
+        # What is used as often as usual is believed: it need not be right more often.
+        ({"usage": (25.0, 97.0)}, "usage", 1.0),
+        # Where a fifth of all documents is called used, a fifth proves nothing.
+        (
+            {"returned": (340.0, 1000.0), "unlikely": (120.0, 600.0), "episode": (20.0, 100.0)},
+            "episode",
+            pytest.approx(0.05, abs=0.05),
+        ),
+    ],
+)
+def test_memories_are_believed_as_far_as_they_are_used(spoken, kind, factor):
+    assert Reliability(spoken).factor(kind) == factor
+
+
+def test_only_documents_with_credit_of_their_own_count(turn_of):
+    """Of the others nothing is known; strengths below 0 speak for nobody."""
+    said = {"a": {"episode": 0.5}, "b": {"episode": 0.3}, "c": {"usage": -0.2}}
+    items = tuple(ReturnedDocument(n, 0.5, "seed", (), features) for n, features in said.items())
+    asked = replace(turn_of(), returned=items)
+    credit = Credit(1.0, 0.5, {"a": 1.0, "c": 0.0})
+    assert measure_memories([(asked, credit)]) == {
+        "returned": (0.5, 1.0),
+        "episode": (0.25, 0.25),
+    }

@@ -1,11 +1,18 @@
-"""A failure is shared out: who was likely right, helped often or is for other tasks is spared."""
+"""What a turn says when its question comes again; whom a failure blames, and whom it spares."""
 
 import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.learning.rules.episode_credit import (
+    assign_episode_credit,
+    calibrate_relevance,
+    limit_user_share,
+)
 from crabpath_retrievers.learning.rules.failure_credit import (
     DocumentRecord,
     assign_hindsight_credit,
@@ -14,6 +21,105 @@ from crabpath_retrievers.learning.rules.failure_credit import (
     infer_relevance,
     share_blame,
 )
+
+NOTHING_SHOWN = frozenset("ab")
+
+
+@pytest.fixture(scope="session")
+def asked(returned):
+    """A turn whose documents are likely and unlikely to have mattered."""
+    return returned(a=0.9, b=0.2)
+
+
+@pytest.mark.parametrize(
+    ("credit", "options", "expected"),
+    [
+        # Used documents come again, others make room, in proportion to the weight.
+        (Credit(1.0, 0.5, {"a": 1.0, "b": 0.0}), {}, {"a": 0.5, "b": -0.5}),
+        # An answer that does not show a document says nothing against it.
+        (Credit(1.0, 1.0, {"a": 1.0, "b": 0.0}, NOTHING_SHOWN), {}, {"a": 1.0}),
+        # A bare success speaks as far as the ranker believed; a bare failure against what was
+        # unlikely, half as much: it may be none.
+        (Credit(1.0), {}, {"a": 0.9, "b": 0.2}),
+        (Credit(-1.0), {}, {"a": -0.05, "b": -0.4}),
+        # After a bare success nothing is held against its documents; what it did without was
+        # not needed.
+        (
+            Credit(1.0),
+            {"before": {"a": -0.5, "b": 0.3, "c": 0.7, "d": -0.2}},
+            {"a": 0.9 + 0.5, "b": 0.2, "c": -0.7},
+        ),
+        # A bare failure lacked what successes had, each as far as it was thought to be needed.
+        (
+            Credit(-1.0),
+            {"before": {"a": 0.4, "c": 0.9, "d": 0.3, "e": -0.5}},
+            {"a": -0.05, "b": -0.4, "c": 0.375, "d": 0.125},
+        ),
+        # A failure counts as far as its documents answer for it, and may speak for one.
+        (Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0}), {}, {"a": -1.0, "b": -1.0}),
+        (
+            Credit(-0.5, 0.5, {"a": -0.5, "b": 0.0}),
+            {"followed": {"a": 0.4}},
+            {"a": 0.2, "b": -0.5},
+        ),
+        (Credit(0.0, 1.0, {"a": 0.0}), {}, {}),
+    ],
+)
+def test_what_a_turn_says(asked, credit, options, expected):
+    assert assign_episode_credit(asked, credit, **options) == pytest.approx(expected)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1), st.floats(0.01, 5))
+def test_what_a_turn_says_stays_in_its_range(asked, outcome, weight, credit, lacked):
+    """A bare success speaks for its documents, and less for what it lacked."""
+    for documents in ({}, {"a": credit}):
+        found = assign_episode_credit(asked, Credit(outcome, weight, documents))
+        assert all(value and -1 <= value <= 1 for value in found.values())
+    known = {"a": credit, "c": lacked}
+    found = assign_episode_credit(asked, Credit(abs(outcome), weight), before=known)
+    assert found.get("a", 0.0) >= 0
+    assert 0 <= lacked + found.get("c", 0.0) <= lacked
+
+
+@pytest.mark.parametrize(
+    ("ranked", "expected"),
+    [
+        ({"a": 0.9, "b": 0.2}, {"a": 0.9, "b": 0.2}),  # half of them matter anyway
+        # Odds of 1 : 999 and 1 : 9999 become p and q with p + q = 1, so p = 1 / (1 + √.1).
+        (
+            {"a": 0.001, "b": 0.0001},
+            {
+                "a": 1 / (1 + (999 / 9999) ** 0.5),
+                "b": 1 - 1 / (1 + (999 / 9999) ** 0.5),
+            },
+        ),
+        ({}, {}),
+    ],
+)
+def test_probabilities_are_moved_by_one_number_of_log_odds(returned, ranked, expected):
+    assert calibrate_relevance(returned(**ranked)) == pytest.approx(expected)
+
+
+ANN = {"ann": {"right": 1.0, "other": -1.0}}
+
+
+@pytest.mark.parametrize(
+    ("said", "voices", "share", "expected"),
+    [
+        ({"wrong": 1.0, "right": -1.0}, {}, 0.5, 1.0),  # nobody has spoken
+        ({"wrong": 1.0}, {"eve": {"right": 3.0}}, 0.5, 1.0),  # she herself has
+        ({"right": 1.0, "other": -1.0}, ANN, 0.5, 1.0),  # she says the same
+        ({"wrong": 1.0, "right": -1.0}, ANN, 0.5, 0.5),  # against it, half as much
+        ({"wrong": 1.0}, ANN, 0.5, 0.5),  # beside it
+        ({"wrong": 1.0, "right": -1.0}, {**ANN, "eve": {"wrong": 0.5, "right": -0.5}}, 0.5, 0.0),
+        ({"wrong": 1.0, "right": -1.0}, {**ANN, "bob": {"right": 1.0}}, 0.5, 1.0),  # half of two
+        ({"wrong": 1.0}, ANN, 0.0, 0.0),  # who may not contradict others still agrees with them
+        ({"right": 1.0}, ANN, 0.0, 1.0),
+    ],
+)
+def test_how_much_of_one_user_counts(said, voices, share, expected):
+    assert limit_user_share(said, "eve", voices, share) == pytest.approx(expected)
+
 
 EVEN = 0.825  # what the worst failure leaves of a reward: every second one has another cause
 
@@ -28,7 +134,7 @@ ELSEWHERE = DocumentRecord(tasks=frozenset({"cancel"}))
 
 
 @pytest.fixture(scope="session")
-def asked(returned):
+def refund(returned):
     """A turn about a refund that returned three documents in which nobody believed."""
     return replace(returned(a=0.0, b=0.0, c=0.0), task_type="refund")
 
@@ -55,7 +161,6 @@ def compute_rest(turn, credit, standings=None):
             {"b": EVEN},
         ),
         # 2 / (2 + successes) of the nats are taken.
-        (FAILED, {"a": DocumentRecord(20.0)}, {"a": EVEN ** (2 / 22), "b": EVEN}),
         (FAILED, {"a": DocumentRecord(2.0)}, {"a": math.sqrt(EVEN), "b": EVEN}),
         # Half a failure takes half of the nats, by its outcome or by its weight.
         (Credit(-0.5, 1.0, {"a": -0.5}), {}, {"a": math.sqrt(EVEN)}),
@@ -64,25 +169,10 @@ def compute_rest(turn, credit, standings=None):
         (Credit(-1.0), {}, {}),
         # Nothing is taken after a success, also from what was not used.
         (Credit(1.0, 1.0, {"a": 1.0, "b": 0.0}), {}, {}),
-        (Credit(0.0, 1.0, {"a": 0.0, "b": 0.0}), {}, {}),
     ],
 )
-def test_what_a_failure_leaves_of_rewards(asked, credit, standings, expected):
-    assert compute_rest(asked, credit, standings) == pytest.approx(expected)
-
-
-def test_blame_is_shared_out(asked):
-    """In proportion; what was not used and a success stay as they are."""
-    standings = {"a": DocumentRecord(2.0), "b": ELSEWHERE}
-    fair, share = share_blame(FAILED, standings, asked), math.log(EVEN) / math.log(0.7)
-    assert fair.documents == {"a": pytest.approx(-share / 2), "b": 0.0, "c": 0.0}
-    assert (fair.outcome, fair.weight) == (-1.0, 1.0)
-    won = Credit(1.0, 1.0, {"a": 1.0, "b": 0.0})
-    assert share_blame(won, standings, asked) is won
-    # That documents answer for nothing is known: it is no bare outcome.
-    fair = share_blame(FAILED, dict.fromkeys("ab", ELSEWHERE), asked)
-    assert set(fair.documents) == set("abc")
-    assert not any(fair.documents.values())
+def test_what_a_failure_leaves_of_rewards(refund, credit, standings, expected):
+    assert compute_rest(refund, credit, standings) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -99,22 +189,19 @@ def test_the_unlikely_document_is_at_fault(returned, beliefs, credit, expected):
     assert infer_fault(turn, credit) == pytest.approx(expected)
 
 
-def test_what_was_followed_alone_is_doubted(returned):
-    """By hand: odds 100 : 1 that it was right, one failure in five is none."""
-    right = 100.0 / 101.0
-    none = right * 0.2 / (right * 0.2 + (1.0 - right) * 0.8)
-    assert infer_relevance(returned(a=0.5), failure("a")) == pytest.approx({"a": none})
-
-
 def test_a_failure_speaks_for_several_documents_as_far_as_they_were_right(returned):
     """And as far as the chain failed; what was followed alone answers for it."""
-    turn, credit = returned(a=0.9, b=0.01), failure("a", "b")
+    turn, credit = returned(a=0.5, b=0.01), failure("a", "b")
+    # By hand: odds 100 : 1 that a lone one was right, one failure in five is none.
+    right = 100.0 / 101.0
+    none = right * 0.2 / (right * 0.2 + (1.0 - right) * 0.8)
+    assert infer_relevance(turn, failure("a")) == pytest.approx({"a": none})
     right = infer_relevance(turn, credit)
     assert assign_hindsight_credit(turn, credit, credit) == right
     half = replace(credit, documents={node: value / 2 for node, value in credit.documents.items()})
     assert assign_hindsight_credit(turn, half, half)["a"] == pytest.approx(right["a"] / 2)
     alone, fair = failure("a"), replace(failure("a"), documents={"a": -0.4})
-    assert assign_hindsight_credit(returned(a=0.9), alone, fair) == {"a": -0.4}
+    assert assign_hindsight_credit(turn, alone, fair) == {"a": -0.4}
 
 
 @pytest.mark.parametrize(
@@ -124,19 +211,12 @@ def test_a_failure_speaks_for_several_documents_as_far_as_they_were_right(return
 def test_a_failure_speaks_only_for_what_a_success_of_its_question_used(
     returned, before, spoken_for
 ):
-    """Without any success for all."""
-    turn, credit = returned(a=0.9, b=0.9), failure("a", "b")
+    """Without any success for all; what was not followed makes room as far as the rest counts."""
+    turn, credit = returned(a=0.9, b=0.9, c=0.5), failure("a", "b", unused="c")
     right = infer_relevance(turn, credit)
     expected = {node: right[node] if node in spoken_for else 0.0 for node in "ab"}
-    assert assign_hindsight_credit(turn, credit, credit, before) == expected
-
-
-def test_what_was_not_followed_makes_room_as_far_as_the_rest_was_right(returned):
-    """Beside one that misled it is the next to try; where nothing was followed nothing is said."""
-    turn = returned(a=0.9, b=0.8, c=0.5)
-    alone, both = failure("a", unused="bc"), failure("a", "b", unused="c")
-    assert assign_hindsight_credit(turn, alone, alone) == {"a": -1.0, "b": 0.0, "c": 0.0}
-    right = infer_relevance(turn, both)
-    expected = right | {"c": -(right["a"] + right["b"]) / 2}
-    assert assign_hindsight_credit(turn, both, both) == pytest.approx(expected)
-    assert assign_hindsight_credit(turn, failure(unused="abc"), failure(unused="abc")) == {}
+    expected["c"] = -sum(expected.values()) / 2
+    found = assign_hindsight_credit(turn, credit, credit, before)
+    assert found == pytest.approx(expected)
+    nobody = failure(unused="abc")
+    assert assign_hindsight_credit(turn, nobody, nobody) == {}

@@ -1,7 +1,6 @@
 """The policy gradient against worked numbers and finite differences."""
 
 import math
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,9 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.rules.policy_gradient import (
     assign_edge_credit,
     compute_policy_gradient,
-    get_known_credit,
 )
 
 # The OpenClawBrain paper §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
@@ -32,24 +29,9 @@ def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
     return {(delta.source, delta.target): delta.delta for delta in deltas}
 
 
-@pytest.fixture
-def paper(turn_of, step_of):
-    """The node of the OpenClawBrain paper §3, where A was followed and returned."""
-    return turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
-
-
-@pytest.fixture
-def chain(turn_of, step_of):
-    """From s to a to b, each beside one pointer that was not followed."""
-    steps = [
-        step_of("s", {"a": 0.5, "x": 0.4}, ["a"]),
-        step_of("a", {"b": 0.5, "y": 0.4}, ["b"], hop=1),
-    ]
-    return turn_of(steps, returned=[("s", "a", "b")])
-
-
-def test_the_worked_table_of_the_paper(paper):
+def test_the_worked_table_of_the_paper(turn_of, step_of):
     """OpenClawBrain paper §3 to three decimals; changes sum to 0 and a failure turns them round."""
+    paper = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
     found = changes(paper)
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
@@ -92,19 +74,15 @@ def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
     assert found == pytest.approx({("s", "a"): 0.075, ("s", None): -0.075})
 
 
-def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chain):
+def test_every_decision_of_a_route_is_credited_discounted_from_the_document(turn_of, step_of):
     """At equal choices the earlier decision gets γ times as much as the one that found it."""
-    found = changes(chain, settings=PAPER.replace(discount=0.9))
+    steps = [
+        step_of("s", {"a": 0.5, "x": 0.4}, ["a"]),
+        step_of("a", {"b": 0.5, "y": 0.4}, ["b"], hop=1),
+    ]
+    found = changes(turn_of(steps, [("s", "a", "b")]), settings=PAPER.replace(discount=0.9))
     assert found["s", "a"] == pytest.approx(0.9 * found["a", "b"])
     assert found["a", "b"] > 0
-
-
-def test_decisions_that_led_to_nothing_known_are_left_alone(turn_of, step_of):
-    """Neither a target that was not returned nor one without credit is blamed."""
-    steps = [step_of("s", {"a": 0.5, "b": 0.5}, "ab", stopped=True)]
-    turn = turn_of(steps, returned=[("s", "b")])
-    assert changes(turn, Credit(-1.0, documents={"other": -1.0})) == {}
-    assert {edge for edge, delta in changes(turn, FAILURE).items() if delta < 0} == {("s", "b")}
 
 
 def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
@@ -113,16 +91,6 @@ def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of)
     turn = turn_of(steps, returned=[("s", "a"), ("t", "b", "c")])
     assert ("s", "b") not in changes(turn)
     assert ("s", "b") not in changes(turn, FAILURE)
-
-
-def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
-    """Of a = x = STOP: a gets 2/3; STOP -1/3 as competitor and 1/2 as drawn; x -1/3 - 1/2."""
-    step = step_of("s", {"a": 0.0, "x": 0.0}, "a", stopped=True)
-    turn = turn_of([step], returned=[("s", "a")])
-    expected = {("s", "a"): 2 / 3, ("s", "x"): -5 / 6, ("s", None): 1 / 6}
-    assert changes(turn, settings=UNIT) == pytest.approx(expected)
-    failed = {("s", "a"): -2 / 3, ("s", "x"): 1 / 3, ("s", None): 1 / 3}
-    assert changes(turn, FAILURE, UNIT) == pytest.approx(failed)
 
 
 def log_probability(weights, drawn, stopped, temperature):
@@ -170,12 +138,6 @@ def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, sto
         assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)
 
 
-@pytest.mark.parametrize("baseline", [math.nan, math.inf, -2.0])
-def test_a_baseline_that_is_none_is_refused(paper, baseline):
-    with pytest.raises(InvalidInputError, match="baseline must be a number"):
-        changes(paper, baseline=baseline)
-
-
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 
 
@@ -202,103 +164,27 @@ def test_credit_of_decisions(turn_of, routes, known, decided, expected):
     assert assign_edge_credit(turn, known, decided) == expected
 
 
-def test_where_nothing_finer_is_known_the_outcome_is_that_of_all(turn_of):
-    """With credit by document, only returned documents with credit are known."""
-    turn = turn_of(returned=[("a",), ("a", "b")])
-    assert get_known_credit(turn, Credit(-0.5)) == {"a": -0.5, "b": -0.5}
-    assert get_known_credit(turn, Credit(1.0, documents={"b": 1.0, "elsewhere": 1.0})) == {"b": 1.0}
-
-
-NUMBER = st.floats(-1, 1)
-ANY, GAIN, LOSS = (st.one_of(st.just(0.0), st.floats(*r)) for r in ((-1, 1), (0.1, 1), (-1, -0.1)))
-NODES = [f"n{n}" for n in range(8)]
-
-
-@st.composite
-def turns(draw, step_of, turn_of):
-    """A walk from one seed: decisions, and documents with the routes by which it reached them."""
-    routes, frontier, steps = {"s": ("s",)}, ["s"], []
-    for _ in range(draw(st.integers(1, 4))):
-        if not frontier:
-            break
-        node = frontier.pop(draw(st.integers(0, len(frontier) - 1)))
-        offered = draw(st.lists(st.sampled_from(NODES), unique=True, min_size=2, max_size=5))
-        fresh = [target for target in offered if target not in routes]
-        chosen = fresh[: draw(st.integers(1, 3))]
-        steps.append(
-            step_of(
-                node,
-                {target: draw(NUMBER) for target in offered},
-                chosen,
-                relevance={target: draw(NUMBER) for target in offered},
-                stopped=draw(st.booleans()),
-                stop_weight=draw(NUMBER),
-                temperature=draw(st.floats(0.05, 5)),
-                decided_by=draw(st.sampled_from(["policy", "policy", "chat_model", "reflex"])),
-            )
-        )
-        # A document that was pointed at and not entered may be returned with its route as well.
-        routes |= {target: (*routes[node], target) for target in fresh}
-        frontier += chosen
-    hidden = draw(st.sets(st.sampled_from(sorted(routes)), max_size=3))
-    return turn_of(steps, [routes[node] for node in sorted(set(routes) - hidden)])
-
-
-def list_credits(turn, credit):
-    """The credits behind every pointer that was decided for, worked out from the routes."""
-    followed = {
-        (step.node, target)
-        for step in turn.steps
-        if step.decided_by != "reflex"
-        for target in step.chosen
-    }
-    found = {pointer: [] for pointer in followed}
-    for item in turn.returned:
-        known = credit.documents or dict.fromkeys([item.node], credit.outcome)
-        for edge in item.path:
-            if item.node in known and (edge.source, edge.target) in followed:
-                found[edge.source, edge.target].append(known[item.node])
-    return found
-
-
-@given(st.data(), st.sampled_from([ANY, GAIN, LOSS]))
-def test_it_does_no_harm(step_of, turn_of, data, credits_):
-    """Weight is redistributed, each edge once; signs follow the credit; blame stays bounded."""
-    turn = data.draw(turns(step_of, turn_of))
-    nodes = [item.node for item in turn.returned]
-    finer = {node: data.draw(credits_) for node in nodes if data.draw(st.booleans())}
-    credit = Credit(data.draw(credits_), data.draw(st.floats(0.1, 1)), finer)
-    settings = LearningSettings(
-        learning_rate=data.draw(st.floats(0.01, 1)),
-        discount=data.draw(st.floats(0.1, 1)),
-    )
-    baseline, stop = data.draw(NUMBER), data.draw(NUMBER)
-    deltas = compute_policy_gradient(turn, credit, baseline, settings, stop=stop)
-    assert all(math.isfinite(delta.delta) and delta.delta for delta in deltas)
-    assert len({delta[:3] for delta in deltas}) == len(deltas)
-    behind, sums = list_credits(turn, credit), defaultdict(float)
-    for source, target, _, delta in deltas:
-        sums[source] += delta
-        if target and behind.get((source, target)):
-            assert delta * max(behind[source, target]) >= 0
-    assert all(total == pytest.approx(0, abs=1e-12) for total in sums.values())
-    falling = {delta[:2] for delta in deltas if delta.delta < 0}
-    if credits_ is LOSS:  # nothing falls, not even STOP, but what was followed to what is blamed
-        assert falling <= {move for move, known in behind.items() if known and max(known) < 0}
-    if credits_ is GAIN:  # only what was not followed, and STOP, may give way
-        assert not falling & behind.keys()
-    assert compute_policy_gradient(turn, replace(credit, weight=0.0), 0.0, settings, stop=0.6) == []
-
-
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=0, exclude_min=True)
 
 
-@given(FINITE, st.floats(0, 100), st.floats(-1e300, 1e300))
-def test_no_temperature_or_rate_overflows(turn_of, step_of, temperature, rate, stop):
-    """However extreme the settings, no draw moves a weight by more than its whole range."""
-    step = step_of("s", {"a": -0.5, "x": 0.5}, "a", temperature=temperature)
-    turn = turn_of([step], returned=[("s", "a")])
+@given(FINITE, st.floats(0, 100), st.floats(-1e300, 1e300), st.floats(-1, 1), st.floats(-1, 1))
+def test_it_does_no_harm(turn_of, step_of, temperature, rate, stop, z, baseline):
+    """However extreme the settings: weight is redistributed, and signs follow the credit.
+
+    STOP is drawn last in a success and never blamed; what led to nothing known is left alone.
+    """
+    step = step_of(
+        "s", {"a": -0.5, "x": 0.5, "b": 0.1}, "ab", stopped=True, temperature=temperature
+    )
+    turn = turn_of([step], returned=[("s", "a"), ("b",)])
     settings = LearningSettings(learning_rate=rate)
-    deltas = changes(turn, settings=settings, baseline=-1.0, stop=stop).values()
-    assert all(abs(delta) <= 2 for delta in deltas)
-    assert sum(deltas) == pytest.approx(0, abs=1e-12)
+    found = changes(turn, Credit(z), settings, baseline=baseline, stop=stop)
+    assert all(abs(delta) <= 2 * 2 and delta for delta in found.values())  # in two draws
+    assert sum(found.values()) == pytest.approx(0, abs=1e-12)
+    assert found.get(("s", "a"), 0.0) * z >= 0
+    assert found.get(("s", "x"), 0.0) * z <= 0
+    assert ("s", "b") not in found
+    if z < 0:
+        assert found.get(("s", None), 0.0) >= 0
+    assert changes(turn, Credit(z, 0.0), settings, baseline=baseline, stop=stop) == {}
+    assert changes(turn, Credit(z, documents={"other": z}), settings, stop=stop) == {}

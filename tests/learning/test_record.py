@@ -1,24 +1,38 @@
-"""Recording feedback: what is learned from it, once, and what is refused and why."""
+"""Recording feedback: what is learned from it, once, and when; what is refused and why."""
 
 import asyncio
 import itertools
-import json
 import logging
-import statistics
+import math
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from blockbuster import blockbuster_ctx
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback, StoreError
+from crabpath_retrievers import (
+    CrabPathRetriever,
+    Feedback,
+    Settings,
+    StoreError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.config import EpisodeSettings, LearningSettings
+from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.retriever import CrabPathRetriever
+from crabpath_retrievers.learning.recorder import BackgroundWorker
+from crabpath_retrievers.learning.standalone import (
+    StandaloneLearner,
+    parse_settings,
+    publish_settings,
+    read_published_settings,
+)
+from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.storage import GraphStore
 
 PASSED = (0.0, 1.0)
 
@@ -54,20 +68,17 @@ def test_a_success_is_learned_from(memory, host, said, usage, note):
     assert host.learned() == 1
 
 
-def test_a_run_id_stands_for_its_turn(memory, host):
-    run = str(uuid.uuid4())
-    turn = host.ask(run_id=run)
-    assert memory.record(Feedback(run, 1.0, used=["a"])).status == "applied"
-    assert "consumed" in memory.record(Feedback(turn, 1.0)).note
-
-
 def test_the_first_content_of_an_id_stands(memory, host):
-    """Said again it changes nothing; with other content the receipt says so."""
-    feedback = Feedback(host.ask(), 1.0, used=["a"], feedback_id="f")
+    """All its fields are kept, and a run id stands for its turn; said again it changes nothing."""
+    run = str(uuid.uuid4())
+    turn, said = host.ask(run_id=run), "Apples are green. 🍏"
+    feedback = Feedback(run, 1.0, used=["a"], correction=f"{said}\x00", feedback_id="f")
     assert memory.record(feedback) == memory.record(feedback)
-    receipt = memory.record(Feedback(feedback.turn_id, -1.0, used=["b"], feedback_id="f"))
+    receipt = memory.record(Feedback(turn, -1.0, used=["b"], feedback_id="f"))
     assert receipt.status == "applied"
     assert "other content, which is kept" in receipt.note
+    kept = memory.store.learned.get_feedback("f").feedback
+    assert (kept, kept.correction) == (feedback, said)
     assert host.usage()["a"] == (1.0, 0.0)
     assert host.learned() == 1
 
@@ -86,29 +97,6 @@ def test_what_is_refused_is_kept_with_the_reason(memory, host):
         assert note in receipt.note
     assert [host.learned(name) for name in ("default", "ada", "grace")] == [1, 0, 0]
     assert memory.record(Feedback(other, 1.0, namespace="ada")).status == "applied"
-
-
-@pytest.mark.parametrize("ranker", [True, False])
-def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranker):
-    """Whether the ranker's other weights learn or not."""
-    with open_memory(ranker=ranker) as memory:
-        host = host_of(memory)
-        worth = []
-        for used in (["a"], ["b"], ["c"], ["b"]):
-            memory.record(Feedback(host.ask(), 1.0, used=used))
-            clock = memory.store.walk.get_clock("default")
-            weights = memory._services.retrieval.models.ranker("default", clock).weights
-            worth.append(weights[FEATURES.index("usage")])
-        assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
-
-
-def test_a_correction_is_kept(memory, host):
-    """All fields of a feedback are found in the store, whatever it came to."""
-    given = Feedback(host.ask(), -1.0, correction="Apples are green. 🍏\x00", answer="Red.")
-    memory.record(given)
-    kept = memory.store.learned.get_feedback(given.feedback_id).feedback
-    assert kept == given
-    assert kept.correction == "Apples are green. 🍏"
 
 
 @pytest.mark.both_databases
@@ -147,62 +135,24 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(
     assert host.learned() == (2 if then == "applied" else 1)
 
 
-def test_retriever_records(retriever):
-    """By turn or run id; without one the last turns of its own namespace are meant."""
-    first = retriever.invoke("Which fruit is red?")
-    turn = first[0].metadata["crabpath"]["turn_id"]
-    assert retriever.record(turn, outcome=1.0, used=[first[0].id]).status == "applied"
-    run = uuid.uuid4()
-    retriever.invoke("Which fruit is red?", run_id=run, namespace="ada")
-    assert retriever.record(run, -1.0, source="self").status == "applied"
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        retriever.record(turn, 1.0, usd=["a"])
-    own = CrabPathRetriever(memory=retriever.memory, namespace="grace")
-    own.invoke("Which fruit is red?")
-    assert retriever.record(None, 1.0).status == "refused"
-    assert own.record(None, 1.0).status == "applied"
-
-
 @pytest.mark.parametrize("apply", ["inline", "background"])
 def test_many_records_from_eight_threads(open_memory, host_of, apply):
-    """None is lost, none is applied twice, and what they count adds up."""
-    with open_memory(apply=apply) as memory:
+    """On two memories of one store: none is lost or applied twice, what they count adds up."""
+    with open_memory(apply=apply) as memory, open_memory(apply=apply) as other:
         host = host_of(memory)
-        turns = [host.ask() for _ in range(50)]
+        given = [Feedback(host.ask(), 1.0, used=["a"]) for _ in range(50)]
+        again = [one for one in given[:5] for _ in range(8)]  # the same, at the same time
+        work = zip([*given, *again], itertools.cycle((memory, memory, other)), strict=False)
         with ThreadPoolExecutor(8) as pool:
-            given = [Feedback(turn, 1.0, used=["a"]) for turn in turns]
-            receipts = list(pool.map(memory.record, given))
-        memory._services.recorder._worker.drain()
-        expected = "applied" if apply == "inline" else "waiting"
-        assert {receipt.status for receipt in receipts} == {expected}
+            receipts = list(pool.map(lambda job: job[1].record(job[0]), list(work)))
+        for one in (memory, other):  # one that met too many others is applied with the next
+            one.learning.learn_waiting()
+            one._services.recorder._worker.drain()
+        expected = {"waiting"} if apply == "background" else {"applied", "waiting"}
+        assert {receipt.status for receipt in receipts} <= {"applied", *expected}
         assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 50, "refused": 0}
         assert host.learned() == 50
         assert host.usage() == {"a": (50.0, 0.0), "b": (0.0, 50.0), "c": (0.0, 50.0)}
-
-
-def test_two_memories_on_one_store_learn_together(open_memory, host_of):
-    """Eight threads on two memories of one process meet in the store, and all are applied."""
-    with open_memory() as one, open_memory() as two:
-        host = host_of(one)
-        work = list(zip([host.ask() for _ in range(20)], itertools.cycle((one, two)), strict=False))
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda job: job[1].record(Feedback(job[0], 1.0, used=["a"])), work))
-        for memory in (one, two):  # one that met too many others is applied with the next
-            memory.record(Feedback(host.ask(), 1.0, used=["a"]))
-        assert host.learned() == 22
-        assert host.usage()["a"] == (22.0, 0.0)
-
-
-def test_contradictions_and_repetitions_at_the_same_time(memory, host):
-    """Of eight that judge one turn one is heard; all that say the same read that it is applied."""
-    turn, feedback = host.ask(), Feedback(host.ask(), 1.0, used=["a"])
-    with ThreadPoolExecutor(8) as pool:
-        receipts = list(pool.map(lambda z: memory.record(Feedback(turn, z)), [1.0, -1.0] * 4))
-        same = list(pool.map(memory.record, [feedback] * 8))
-    assert sorted(receipt.status for receipt in receipts) == ["applied", *["refused"] * 7]
-    assert {receipt.status for receipt in same} == {"applied"}
-    assert host.usage()["a"] == (1.0, 0.0)
-    assert host.learned() == 2
 
 
 @pytest.mark.parametrize("apply", ["inline", "background", "external"])
@@ -221,31 +171,207 @@ async def test_arecord_does_not_block(open_memory, host_of, apply):
         assert (await memory.aio.record(Feedback("nope", 1.0))).status != "applied"
         # The feedback after which a look for new episodes is due hands it to a thread.
         memory._services.recorder._checked_at -= 1
+        before = memory._services.recorder._checked_at
         await memory.aio.record(Feedback("nope", 1.0))
-        assert not memory._services.recorder.is_backlog_due()
+        assert memory._services.recorder._checked_at > before
     await asyncio.to_thread(memory.close)
 
 
-@pytest.mark.slow
-def test_record_takes_about_ten_milliseconds_at_most(tmp_path):
-    """Median of 60 records, learned from at once, in processor time: the machine may be busy."""
-    sample = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
-    corpus, asked = (
-        [json.loads(line) for line in (sample / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("corpus", "queries")
-    )
-    spent = []
-    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=384)) as memory:
-        memory.add_documents(
-            Document(row["text"], id=row["_id"], metadata={"title": row["title"]})
-            for row in corpus[:200]
+QUESTION = "Which fruit is red?"
+
+
+@pytest.mark.parametrize(("source", "weight"), [("human", 1.0), ("self", 0.6)])
+def test_late_feedback_is_shared_among_the_last_turns(memory, host, source, weight):
+    """Those of its namespace; together they count as one success, as its source weighs."""
+    elsewhere, turns = host.ask("ada"), [host.ask() for _ in range(3)]
+    receipt = memory.record(Feedback(None, 1.0, used=["a"], source=source))
+    assert host.consumers([elsewhere, *turns]) == dict.fromkeys(turns, receipt.feedback_id)
+    assert host.usage()["a"] == (pytest.approx(weight), 0.0)
+    memory.record(Feedback(None, 1.0, namespace="ada"))
+    assert host.consumers([elsewhere])
+
+
+def test_later_turns_get_more(open_memory, host_of):
+    """The later of two turns gets e^{-0} / (1 + e^{-2λ}), two turns after the earlier one."""
+    with open_memory(turn_decay=math.log(3) / 2) as memory:
+        host = host_of(memory)
+        host.ask()
+        memory.record(Feedback(host.ask(), 1.0))
+        memory.retrieve(QUESTION, filter=None, k=1)
+        memory.record(Feedback(None, -1.0, used=["a", "b", "c"]))
+        # The turn with all three counts 1/4, the later one with a single document 3/4.
+        losses = sorted(lost for _, lost in host.usage().values())
+    assert losses == pytest.approx([0.25, 0.25, 1.0])
+
+
+def test_a_turn_is_consumed_once(memory, host):
+    """What was consumed by its own feedback is no candidate; the rest still is, once."""
+    first, second = host.ask(), host.ask()
+    memory.record(Feedback(second, 1.0, used=["b"]))
+    late = memory.record(Feedback(None, 1.0, used=["a"]))
+    assert host.consumers([first]) == {first: late.feedback_id}
+    assert host.usage()["a"] == (1.0, 1.0)
+    again = memory.record(Feedback(None, 1.0, used=["a"]))
+    assert (again.status, host.status(again.feedback_id)) == ("refused", "refused")
+    assert "none of the last 10 turns of namespace 'default' within 900 seconds" in again.note
+    assert "give the turn id" in again.note
+    assert memory.record(Feedback(None, 1.0, namespace="unseen")).status == "refused"
+    own = CrabPathRetriever(memory=memory, namespace="grace")  # means its own namespace
+    own.invoke(QUESTION)
+    assert own.record(None, 1.0).status == "applied"
+
+
+def test_the_window_ends_after_ten_turns_and_fifteen_minutes(memory, host):
+    """The eleventh turn back is out of reach, consumed ones counting too, and one of 901 s ago."""
+    turns = [host.ask() for _ in range(12)]
+    memory.record(Feedback(turns[-1], 1.0))
+    memory.record(Feedback(None, 1.0))
+    assert set(host.consumers(turns)) == set(turns[2:])
+    turn = memory.retrieve(QUESTION, namespace="old", record=False).turn
+    for age in (901, 890):
+        memory.store.record(replace(turn, id=f"{age}", created=time.time() - age))
+    memory.record(Feedback(None, 1.0, namespace="old"))
+    assert set(host.consumers(["901", "890"])) == {"890"}
+
+
+def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
+    """However late it is applied, turns that came after it are not meant."""
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        before = host.ask()
+        memory.record(Feedback(None, 1.0))
+        after = host.ask()
+    with open_memory() as memory:
+        assert set(host_of(memory).consumers([before, after])) == {before}
+
+
+def test_documents_say_which_turns_are_meant(memory, host):
+    """Turns that returned none of the named documents are left for other feedback."""
+    whole = host.ask()
+    single = memory.retrieve(QUESTION, k=1)
+    (shown,) = (item.node.id for item in single.documents)
+    memory.record(Feedback(None, 1.0, used=[min({"a", "b", "c"} - {shown})]))
+    assert set(host.consumers([whole, single.turn.id])) == {whole}
+
+
+@pytest.fixture
+def learn_beside(location):
+    """Learns as another process does, from the store alone."""
+
+    def learn(work=lambda learner: learner.queue.learn_waiting()):
+        beside = GraphStore(location)
+        done = work(StandaloneLearner(beside))
+        beside.close()
+        return done
+
+    return learn
+
+
+def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host_of, location):
+    """Receipts say that it waits; closing waits for the thread that learns."""
+    with open_memory(apply="background") as memory:
+        turns = [host_of(memory).ask() for _ in range(10)]
+        receipts = [memory.record(Feedback(turn, 1.0, used=["a"])) for turn in turns]
+        # The thread may be done with one before its receipt is written.
+        assert {receipt.status for receipt in receipts} <= {"waiting", "applied"}
+    store = GraphStore(location)
+    assert store.learned.count_feedback() == {"waiting": 0, "applied": 10, "refused": 0}
+    store.close()
+
+
+@pytest.mark.parametrize("apply", ["inline", "background"])
+def test_what_waits_is_applied_at_open(open_memory, host_of, learn_beside, apply):
+    """By a memory that learns; an external one leaves it waiting.
+
+    A server that is asked to end stops after the feedback at hand.
+    """
+    for _ in range(2):
+        with open_memory(apply="external") as memory:
+            host = host_of(memory)
+            for _ in range(2):
+                assert memory.record(Feedback(host.ask(), 1.0)).status == "waiting"
+            assert host.learned() == 0
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        assert (
+            learn_beside(lambda learner: learner.serve(0.01, lambda: host.learned() >= 1))[0] == 1
         )
-        for row in asked[:60]:
-            answer = memory.retrieve(row["text"], k=10)
-            used = [item.node.id for item in answer.documents[:2]]
-            memory.store.flush()
-            begun = time.process_time()
-            receipt = memory.record(Feedback(answer.turn.id, 1.0, used=used))
-            spent.append(time.process_time() - begun)
-            assert receipt.status == "applied"
-    assert statistics.median(spent) <= 2.5 * 0.010  # caches and cores are shared
+        assert memory.store.learned.count_feedback()["waiting"] == 3
+    with open_memory(apply=apply) as memory:
+        memory._services.recorder._worker.drain()
+        assert host_of(memory).learned() == 4
+
+
+async def test_learn_waiting_applies_and_indexes_all(open_memory, host_of):
+    """Without blocking an event loop."""
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        for _ in range(3):
+            memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        memory.record(Feedback("nobody", 1.0))
+        with blockbuster_ctx():
+            assert await memory.aio.learning.learn_waiting() == (3, 1, 0)
+        assert (host.learned(), memory.store.learned.count_unindexed_episodes()) == (3, 0)
+        assert memory.learning.learn_waiting() == (0, 0, 0)
+    with pytest.raises(StoreUnavailableError, match="open it again"):
+        memory.learning.learn_waiting()
+
+
+@pytest.mark.parametrize(("sources", "weight"), [({}, 1.0), ({"human": 0.25}, 0.25)])
+def test_another_process_learns_with_the_settings_of_the_server(
+    open_memory, host_of, learn_beside, monkeypatch, sources, weight
+):
+    """The server sees it at once, recalls it, and indexes it behind further feedback."""
+    with open_memory(apply="external", **({"sources": sources} if sources else {})) as memory:
+        host = host_of(memory)
+        memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        assert learn_beside() == (1, 0, 0)
+        assert host.usage()["a"] == (weight, 0.0)
+        clock = memory.store.walk.get_clock("default")
+        vector = memory.embedder.query("Which fruit is red?")
+        question = EpisodeQuery("Which fruit is red?", vector, QueryInformation.from_idf({}))
+
+        def recall():
+            found = memory._services.retrieval.models.recall(question, clock)
+            return memory.store.learned.count_unindexed_episodes(), found[0]["a"].same
+
+        assert recall() == (1, 1.0)
+        monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
+        memory._services.recorder._checked_at -= 1
+        memory.record(Feedback(host.ask(), 1.0))
+        memory._services.recorder._worker.drain()
+        assert recall() == (0, 1.0)
+
+
+def test_settings_are_published_as_they_are(store):
+    """Of another release they are read as far as they are known."""
+    learning = LearningSettings(apply="external", usage_prior=(1.0, 9.0), learning_rate=0.5)
+    settings = Settings(learning=learning, episode=EpisodeSettings(duplicate_similarity=0.8))
+    publish_settings(store, settings)
+    assert parse_settings(read_published_settings(store)) == settings
+    text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'
+    assert parse_settings(text) == Settings(learning=LearningSettings(learning_rate=0.5))
+    assert parse_settings(None) == Settings()
+
+
+def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):
+    """An error is logged and ends no worker; no idle thread stays behind."""
+    gate, done = threading.Event(), []
+
+    def work():
+        gate.wait(5)
+        done.append(1)
+        if len(done) == 1:
+            msg = "the database is down"
+            raise OSError(msg)
+
+    worker = BackgroundWorker(work, "test-thread")
+    worker.drain()  # nothing was ever to do
+    for _ in range(3):
+        worker.wake()
+        time.sleep(0.05)  # it has begun and waits
+    gate.set()
+    worker.drain()
+    assert len(done) == 2
+    assert "test-thread could not finish" in caplog.text
+    assert "test-thread" not in {thread.name for thread in threading.enumerate()}

@@ -1,5 +1,6 @@
-"""Undoing feedback: all that it taught goes, all that others taught stays; on both databases."""
+"""Undo of feedback, snapshots and frozen namespaces: what was taught goes, the rest stays."""
 
+import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,20 +8,13 @@ import pytest
 import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
-from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.core.changes import AdvanceClock
+from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.errors import ConflictError
 
-# Titles that mention each other: there are edges to follow, to learn and to forget.
-PAGES = {
-    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky."),
-    "b": ("Blue Sky", "The Blue Sky stands above the Grass."),
-    "c": ("Grass", "Grass is green, an Apple is not."),
-}
 QUERIES = ["Which fruit is red?", "What stands above the Grass?"]
 A_FEEDBACK = st.fixed_dictionaries(
     {
@@ -33,24 +27,21 @@ A_FEEDBACK = st.fixed_dictionaries(
     }
 )
 FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=8)
+FADING = {  # weights fade within a few lessons
+    "half_life": 8.0,
+    "learning_rate": 0.4,
+    "promotion_threshold": 1,
+    "inhibition_threshold": 1,
+}
 QUICK = settings(
     max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 
 
 @pytest.fixture
-def pages(location):
-    """Three pages; a walk enters at one of them, and weights fade within a few lessons."""
-    learning = LearningSettings(
-        half_life=8.0, learning_rate=0.4, promotion_threshold=1, inhibition_threshold=1
-    )
-    vectors = DeterministicFakeEmbedding(size=16)
-    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
-    chosen = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
-    with CrabPath.open(location, settings=chosen, **given) as memory:
-        memory.add_documents(
-            [Document(text, id=i, metadata={"title": t}) for i, (t, text) in PAGES.items()]
-        )
+def pages(open_pages):
+    """Three pages with edges to follow, to learn and to forget."""
+    with open_pages(**FADING) as memory:
         yield memory
 
 
@@ -69,8 +60,13 @@ def learn(memory, namespace, given):
 @QUICK
 @given(feedbacks=FEEDBACKS)
 def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same, feedbacks):
-    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one."""
-    namespace = uuid.uuid4().hex
+    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one.
+
+    Two agents on one corpus learn apart (CrabPath paper §6.2), and structure is shared.
+    """
+    namespace, other = uuid.uuid4().hex, uuid.uuid4().hex
+    learn(pages, other, feedbacks[0])
+    neighbour, structure = state_of(pages, other), pages.info()["edges"]
     before, ids = [], list[str]()
     for one in feedbacks:
         before.append(state_of(pages, namespace))
@@ -78,6 +74,7 @@ def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same,
     while ids:
         assert pages.undo(ids.pop()).status == "undone"
         assert_same(state_of(pages, namespace), before.pop())
+    assert (state_of(pages, other), pages.info()["edges"]) == (neighbour, structure)
 
 
 def test_the_pages_are_learned_in_all_ways(pages, state_of):
@@ -106,47 +103,6 @@ def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
     assert left["baseline"] == fresh["baseline"]
 
 
-def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
-    """After one half-life half of what a move added is left, and half is taken back."""
-    with open_memory(half_life=1.0, policy_gradient=False, promotion_threshold=1) as memory:
-        host = host_of(memory)
-        ids = [
-            memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)
-        ]
-        keys = memory.store.learned.keys("ab")
-
-        def weight():
-            found = memory.store.learned.weights("default", list(keys.values()))
-            return {round(w, 6) for (s, t, _), w in found.items() if {s, t} == set(keys.values())}
-
-        # .37 halves to .185 (and the second lesson sees .37 when it adds .063).
-        assert weight() == {round(0.37 / 2 + 0.1 * (1 - 0.37), 6)}
-        memory.undo(ids[0])
-        assert weight() == {round(0.1 * (1 - 0.37), 6)}
-
-
-def test_undone_by_its_turn(memory, host):
-    """By turn id, or by the run id of the host; late feedback goes as a whole."""
-    run = str(uuid.uuid4())
-    turns = [host.ask(run_id=run), host.ask()]
-    memory.record(Feedback(None, 1.0, used=["a"], feedback_id="late"))
-    assert memory.undo(turn_id=run) == ("late", "undone", None)
-    assert memory.store.learned.find_consumers(turns) == {}
-    with pytest.raises(NotFoundError, match="nothing was learned from turn"):
-        memory.undo(turn_id=turns[1])
-
-
-def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
-    with open_memory(apply="external") as memory:
-        turn = host_of(memory).ask()
-        memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
-        assert memory.undo("f").status == "undone"
-    with open_memory() as memory:
-        host = host_of(memory)
-        assert (host.learned(), host.status("f")) == (0, "undone")
-        assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
-
-
 def test_removed_documents_stay_removed(memory, host):
     for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
         turn = host.ask()
@@ -159,37 +115,34 @@ def test_removed_documents_stay_removed(memory, host):
     assert {node for a, b, _ in found for node in (a, b)} <= keys
 
 
-def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
-    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
-        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
-        for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):
-            turn = memory.retrieve(query, k=3).turn.id
-            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
-        memory._services.episodes.catch_up()
-        index = memory.index.beside(f"episodes-{memory.store.walk.get_clock('default').key}")
-        counts = []
-        for feedback_id in ("one", "three", "two"):
-            memory.undo(feedback_id)
-            counts.append(index.count())
-        assert counts == [2, 1, 0]
-
-
-async def test_its_turns_can_be_learned_from_again(memory, host):
+async def test_its_turns_can_be_learned_from_again(open_memory, host_of):
     """What was learned in between stays; undone feedback stays undone, here off the event loop."""
-    given = Feedback(host.ask(), 1.0, used=["a"], feedback_id="f")
-    memory.record(given)
-    second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
-    assert await memory.aio.undo("f") == ("f", "undone", None)
-    assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
-    key = memory.store.walk.get_clock("default").key
-    (episode,) = memory.store.learned.latest_episodes(key, 10)
-    assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
-    assert host.status(second) == "applied"
-    again = memory.record(given)
-    assert again.status == "undone"
-    assert "give feedback under another id" in again.note
-    assert memory.record(Feedback(given.turn_id, 1.0, used=["b"])).status == "applied"
-    assert host.usage()["b"] == (2.0, 0.0)
+    run = str(uuid.uuid4())
+    with open_memory(apply="external") as memory:
+        given = Feedback(host_of(memory).ask(run_id=run), 1.0, used=["a"], feedback_id="f")
+        for _ in range(2):
+            memory.record(given)
+        waiting = memory.record(Feedback(host_of(memory).ask(), 1.0)).feedback_id
+        assert memory.undo(waiting).status == "undone"  # and is never learned from
+    with open_memory() as memory:
+        host = host_of(memory)
+        second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
+        assert (host.learned(), host.status(waiting)) == (2, "undone")
+        # By its turn id, or by the run id of the host.
+        assert await memory.aio.undo(turn_id=run) == ("f", "undone", None)
+        assert memory.store.learned.find_consumers([given.turn_id]) == {}
+        with pytest.raises(NotFoundError, match="nothing was learned from turn"):
+            memory.undo(turn_id=run)
+        assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+        key = memory.store.walk.get_clock("default").key
+        (episode,) = memory.store.learned.latest_episodes(key, 10)
+        assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
+        assert host.status(second) == "applied"
+        again = memory.record(given)
+        assert again.status == "undone"
+        assert "give feedback under another id" in again.note
+        assert memory.record(Feedback(given.turn_id, 1.0, used=["b"])).status == "applied"
+        assert host.usage()["b"] == (2.0, 0.0)
 
 
 def test_what_cannot_be_undone(memory, host, state_of):
@@ -229,3 +182,207 @@ def test_concurrent_undoing_and_learning(memory, host, state_of):
     assert [receipt.result().status for receipt in found] == ["undone"] * 5
     assert host.usage()["a"] == (10.0, 0.0)
     assert state_of(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
+
+
+def give(memory, host, used, namespace="default", outcome=1.0):
+    """Feedback on a turn of its own; returns its id."""
+    turn = host.ask(namespace)
+    return memory.record(Feedback(turn, outcome, used=used)).feedback_id
+
+
+def rank(memory, namespace="default"):
+    """What is answered, with scores, without a trace."""
+    answer = memory.retrieve("Which fruit is red?", namespace=namespace, record=False)
+    return [(item.node.id, item.score) for item in answer.documents]
+
+
+@pytest.mark.both_databases
+def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
+    """To the last digit, and the way there; what came later is gone; others do not notice."""
+    for _ in range(2):
+        give(memory, host, ["a", "b"])
+    give(memory, host, ["a"], "grace")
+    before, learned, answers = state_of(memory, "default"), host.learned(), rank(memory)
+    snapshot, other = memory.namespaces.snapshot(), memory.namespaces.snapshot("grace")
+    for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
+        give(memory, host, used, outcome=outcome)
+    memory.store.apply([AdvanceClock("default", exponent=0.5)])
+    assert state_of(memory, "default") != before
+    assert rank(memory) != answers
+    grace = state_of(memory, "grace")
+    assert memory.namespaces.restore(snapshot).id == snapshot
+    assert state_of(memory, "default") == before
+    assert rank(memory) == answers
+    assert host.learned() > learned + 3, "whoever keeps what it knew must notice"
+    assert state_of(memory, "grace") == grace
+    assert [kept.id for kept in memory.namespaces.snapshots("grace")] == [other]
+
+
+def test_feedback_after_a_restored_snapshot(memory, host, state_of):
+    """What came before it can be undone, what came later stays applied and is not there."""
+    first = give(memory, host, ["a"])
+    snapshot = memory.namespaces.snapshot()
+    turn = host.ask()
+    later = memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
+    memory.namespaces.restore(snapshot)
+    assert host.status(later) == "applied"
+    assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
+    before = state_of(memory, "default")
+    assert memory.undo(later).status == "applied"
+    assert state_of(memory, "default") == before
+    assert memory.undo(first).status == "undone"
+    assert host.usage() == {}
+
+
+@pytest.mark.both_databases
+def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host, state_of, assert_same):
+    """It cannot be undone a second time; nothing of a document that was deleted since comes."""
+    ids = [give(memory, host, ["a", "b"]) for _ in range(2)]
+    snapshot = memory.namespaces.snapshot()
+    memory.namespaces.freeze()  # taking back is no learning: the switch stays as it is
+    for feedback_id in reversed(ids):
+        assert memory.undo(feedback_id).status == "undone"
+    memory.namespaces.restore(snapshot)
+    assert host.usage()["a"] == (2.0, 0.0)
+    assert memory.undo(ids[0]).note == "it was undone before"
+    assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
+    memory.namespaces.unfreeze()
+    before = state_of(memory, "default")
+    # Also weights of which nobody knows any more what moved them.
+    assert before[tables.overlay.name]
+    memory.undo(give(memory, host, ["a", "b"]))
+    assert_same(state_of(memory, "default"), before)
+    memory.forget("a")
+    memory.namespaces.restore(snapshot)
+    assert host.usage() == {"b": (2.0, 0.0), "c": (0.0, 2.0)}
+    assert memory.info()["learned_weights"] == 0
+    assert {node for node, _ in rank(memory)} == {"b", "c"}
+
+
+@pytest.mark.both_databases
+def test_snapshots_are_listed(memory, host):
+    """Newest first, of one namespace or of all, with what they hold, until it is forgotten.
+
+    Names are unique in a namespace; without one "default" counts.
+    """
+    give(memory, host, ["a"], "ada")
+    first = memory.namespaces.snapshot("ada", "before the weekend")
+    host.ask()
+    second, third = (
+        memory.namespaces.snapshot(name="before the weekend"),
+        memory.namespaces.snapshot("ada"),
+    )
+    assert [kept.id for kept in memory.namespaces.snapshots("ada")] == [third, first]
+    assert {kept.id for kept in memory.namespaces.snapshots(None)} == {first, second, third}
+    assert memory.namespaces.snapshots("grace") == []
+    named = memory.namespaces.snapshots("ada")[1]
+    assert (named.name, named.namespace, named.learned) == ("before the weekend", "ada", 1)
+    assert named.size > 0
+    assert memory.namespaces.restore(named.name, namespace="ada").id == first
+    assert memory.namespaces.restore(named.name).id == second
+    with pytest.raises(InvalidInputError, match="choose another name or delete it"):
+        memory.namespaces.snapshot(name=named.name)
+    with pytest.raises(InvalidInputError, match="1 to 200 characters"):
+        memory.namespaces.snapshot(name="  ")
+    memory.forget(namespace="ada")
+    assert [kept.id for kept in memory.namespaces.snapshots(None)] == [second]
+    memory.namespaces.delete_snapshot(named.name)
+    assert memory.namespaces.snapshots() == []
+
+
+def test_what_is_not_there(memory, host):
+    """Unknown namespaces, unknown snapshots, those of another namespace, deleted ones."""
+    host.ask()
+    snapshot = memory.namespaces.snapshot()
+    with pytest.raises(NotFoundError, match="'nobody' has neither asked nor learned"):
+        memory.namespaces.snapshot("nobody")
+    for name, namespace in (("nope", None), (snapshot, "ada"), (snapshot, None)):
+        if namespace is None and name == snapshot:
+            memory.namespaces.delete_snapshot(snapshot)
+        for act in (memory.namespaces.restore, memory.namespaces.delete_snapshot):
+            with pytest.raises(NotFoundError, match="no snapshot"):
+                act(name, namespace=namespace)
+    for change in (TakeSnapshot("nobody", "s"), RestoreSnapshot("nope")):  # it vanished meanwhile
+        with pytest.raises(ConflictError, match="met another change"):
+            memory.store.apply([change])
+
+
+def test_vectors_of_episodes_go_and_come_back(memory, host, index_vectors):
+    """Undone with the last turn of an episode; restored, and what came later is gone."""
+
+    def succeed(query):
+        turn = memory.retrieve(query, k=3).turn.id
+        return memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
+
+    first, second = succeed("who?"), succeed("who?")
+    snapshot = memory.namespaces.snapshot()
+    index_vectors(memory)
+    clock, episodes = memory.store.walk.get_clock("default"), memory._services.episodes
+    counted = []
+    for feedback_id in (first, second):
+        memory.undo(feedback_id)
+        if episodes._collections.available:
+            counted.append(memory.index.beside(f"episodes-{clock.key}").count())
+    assert counted in ([], [1, 0])
+    succeed("where?")
+    index_vectors(memory)
+    memory.namespaces.restore(snapshot)
+    clock = memory.store.walk.get_clock("default")
+    (near,) = episodes.near(memory.embedder.query("who?"), clock)
+    assert near.episode.query == "who?"
+    assert not counted or memory.index.beside(f"episodes-{clock.key}").count() == 1
+
+
+@pytest.mark.both_databases
+def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(
+    memory, host, state_of, monkeypatch
+):
+    """With what it has learned until then; others give, and it does again when it may."""
+    give(memory, host, ["c"])
+    turn, before, answers = host.ask(), state_of(memory, "default"), rank(memory)
+    learner = type(memory._services.recorder.queue._learner)
+    compute = learner.learn
+
+    def compute_late(*given):
+        """The switch falls between reading and writing."""
+        found = compute(*given)
+        memory.namespaces.freeze()
+        return found
+
+    with monkeypatch.context() as late:
+        late.setattr(learner, "learn", compute_late)
+        meanwhile = memory.record(Feedback(turn, 1.0, used=["a"]))
+    memory.namespaces.freeze()
+    for receipt in (meanwhile, memory.record(Feedback(turn, 1.0, used=["a"]))):
+        assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+    assert state_of(memory, "default") == before
+    assert rank(memory) == answers != rank(memory, "new")
+    give(memory, host, ["a"], "ada")
+    assert host.learned("ada") == 1
+    memory.namespaces.unfreeze()
+    assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
+    memory.namespaces.freeze("later")  # who will come is frozen already
+    assert "is frozen" in memory.record(Feedback(host.ask("later"), 1.0)).note
+    with pytest.raises(InvalidInputError):
+        memory.namespaces.freeze("n" * 5000)
+
+
+def test_snapshots_while_others_learn(memory, host, state_of):
+    """A snapshot holds whole lessons: usage and baseline agree in each."""
+    turns = [host.ask() for _ in range(6)]
+    made = []
+
+    def snapshot():
+        while len(made) < 4:
+            made.append(memory.namespaces.snapshot())
+
+    thread = threading.Thread(target=snapshot)
+    thread.start()
+    for turn in turns:
+        memory.record(Feedback(turn, 1.0, used=["a"]))
+    thread.join()
+    for one in reversed(made):
+        memory.namespaces.restore(one)
+        known = state_of(memory, "default")
+        lessons = len(known[tables.feedback_effects.name])
+        assert known["baseline"][()][1] == lessons == host.usage().get("a", (0.0,))[0]

@@ -1,9 +1,12 @@
-"""Who gave feedback is known: theirs is listed, bounded, and taken back as a whole."""
+"""Who gave feedback is known, bounded and undone as a whole; which feedback moved an edge."""
+
+import time
 
 import pytest
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler
+from crabpath_retrievers.cli.queries import explanation_table
 
 SPAM = "Buy coins."
 
@@ -34,15 +37,6 @@ def test_all_of_a_user_is_taken_back_exactly(host, state_of, assert_same):
     assert undo_all(host, user="eve") == []
 
 
-def test_others_keep_what_they_taught(host):
-    """Also where both taught in turn; released turns may be learned from again."""
-    for user, used in (("ann", "a"), ("eve", "b"), (None, "a"), ("eve", "b")):
-        give(host, user, used=[used])
-    undo_all(host, user="eve")
-    assert host.usage()["a"][0] == pytest.approx(2.0)
-    assert host.usage().get("b", (0.0,))[0] == pytest.approx(0.0)
-
-
 def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
     """Of several conditions all hold; the same user elsewhere is another matter."""
     kept = give(host, "ann", source="human")
@@ -56,7 +50,8 @@ def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
 
 def test_feedback_is_listed_by_who_gave_it(host):
     """Newest first, with what was said and where it stands."""
-    first = give(host, "ann")
+    retriever = CrabPathRetriever(memory=host.memory)
+    first = retriever.record(host.ask(), 1.0, user="ann").feedback_id
     second = give(host, "eve", -1.0, correction=SPAM, source="self")
     host.memory.undo(second)
     newest, oldest = host.memory.learning.feedback()
@@ -67,32 +62,21 @@ def test_feedback_is_listed_by_who_gave_it(host):
     assert host.memory.learning.feedback(user="ann") == [oldest]
     assert host.memory.learning.feedback(source="self", namespace="default") == [newest]
     assert host.memory.learning.feedback(namespace="team") == []
+    CrabPathCallbackHandler(host.memory).correct("Apples.", run_id=host.ask(), user="bob")
+    assert len(host.memory.learning.feedback(user="bob")) == 1
 
 
-@pytest.mark.parametrize("user", ["", " ", "\x00", 7, "x" * 513])
-def test_a_user_is_a_name(host, user):
-    with pytest.raises(InvalidInputError, match="user must be a text"):
-        Feedback(None, 1.0, user=user)
-    with pytest.raises(InvalidInputError, match="user must be a text"):
-        host.memory.learning.undo_all(user=user)
-    assert host.memory.learning.feedback() == []
-
-
-def test_undo_all_needs_a_user_or_a_source_that_exists(host):
+def test_who_is_nobody(host):
+    for user in ("", " \x00", 7, "x" * 513):
+        for call in (lambda: Feedback(None, 1.0, user=user), lambda: undo_all(host, user=user)):  # noqa: B023
+            with pytest.raises(InvalidInputError, match="user must be a text"):
+                call()
     with pytest.raises(InvalidInputError, match="give user, source or both"):
-        host.memory.learning.undo_all()
+        undo_all(host)
     with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
-        host.memory.learning.undo_all(source="nobody")
+        undo_all(host, source="nobody")
     with pytest.raises(InvalidInputError, match="limit must be"):
         host.memory.learning.feedback(limit=0)
-
-
-def test_the_handler_and_the_retriever_say_who_it_was(host):
-    first, second = host.ask(), host.ask()
-    handler = CrabPathCallbackHandler(host.memory)
-    handler.correct("Apples.", run_id=first, user="ann")
-    CrabPathRetriever(memory=host.memory).record(second, 1.0, user="bob")
-    assert {one.user for one in host.memory.learning.feedback()} == {"ann", "bob"}
 
 
 def read_credit(host):
@@ -119,17 +103,55 @@ def test_nobody_alone_turns_round_what_another_one_taught(host, state_of, assert
     assert read_credit(host)["b"] > read_credit(host)["a"]
 
 
-@pytest.mark.parametrize(
-    ("share", "users"),
-    [
-        *[(0.6, users) for users in ((None, None), ("eve", "eve"), ("ann", None), (None, "eve"))],
-        (None, ("ann", "eve")),  # the bound is a setting
-    ],
-)
-def test_what_one_user_or_nobody_says_counts_in_full(open_memory, host_of, share, users):
-    with open_memory(**({} if share else {"max_user_share": share})) as memory:
-        host = host_of(memory)
-        give(host, users[0], used=["a"])
-        receipt = memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
-        assert receipt.note is None
-        assert read_credit(host) == pytest.approx({"c": -2.0})
+@pytest.mark.parametrize("users", [(None, None), ("eve", "eve"), ("ann", None), (None, "eve")])
+def test_what_one_user_or_nobody_says_counts_in_full(host, users):
+    give(host, users[0], used=["a"])
+    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
+    assert receipt.note is None
+    assert read_credit(host) == pytest.approx({"c": -2.0})
+
+
+AB, BA = ("a", "b", "co_used"), ("b", "a", "co_used")
+
+
+def use_together(memory, host, numbers, namespace="default"):
+    """Successes of these numbers, of two documents that were used together."""
+    for number in numbers:
+        turn = host.ask(namespace)
+        given = Feedback(turn, 1.0, used=["a", "b"], feedback_id=f"{namespace}-{number}")
+        assert memory.record(given).status == "applied"
+
+
+def read_moves(memory, host, namespace="default"):
+    """Feedback ids by edge, as the explanation of a new turn tells them."""
+    explanation = memory.explain(host.ask(namespace))
+    return {
+        (edge.source, edge.target, edge.kind): [move.feedback_id for move in edge.moves]
+        for reason in explanation.documents
+        for edge in reason.moved
+    }
+
+
+def test_the_newest_five_moves_of_an_edge_are_explained(memory, host):
+    """Newest first, with what each added and when, of the own namespace; undone, none."""
+    assert read_moves(memory, host) == {}
+    begun = time.time()
+    use_together(memory, host, range(8))
+    use_together(memory, host, range(3), "ada")
+    found = read_moves(memory, host)
+    newest = [f"default-{number}" for number in (7, 6, 5, 4, 3)]
+    assert found.pop(AB, newest) == newest
+    assert found.pop(BA, newest) == newest
+    explanation = memory.explain(host.ask())
+    (move, *_) = next(edge for r in explanation.documents for edge in r.moved).moves
+    assert 0 < move.delta < 0.1
+    assert begun <= move.created <= time.time()
+    # Programs read plain data, people the table of a terminal.
+    shown = [edge for d in explanation.to_dict()["documents"] for edge in d["moved"]]
+    assert {move["feedback_id"] for edge in shown for move in edge["moves"]} == set(newest)
+    routes = "\n".join(map(str, explanation_table(explanation).columns[2].cells))
+    assert " by default-7, " in routes
+    assert "+0." in routes
+    memory.undo("default-6")
+    shown = {i for ids in read_moves(memory, host).values() for i in ids}
+    assert shown == {f"default-{number}" for number in (7, 5, 4, 3, 2)}

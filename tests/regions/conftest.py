@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from crabpath_retrievers import CrabPath
@@ -32,12 +31,6 @@ class Planted(NamedTuple):
 
     def model(self, level=None):
         return self.memory.regions.mdp(level, namespace=self.namespace)
-
-    def vector(self, place):
-        """Unit vector in the middle of a region."""
-        return self.memory.store.catalog.vectors([self.hubs[place]])[self.hubs[place]].astype(
-            np.float32
-        )
 
 
 @pytest.fixture

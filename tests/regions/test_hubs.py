@@ -1,4 +1,4 @@
-"""Regions are the same with every store and in every order; documents may come and go."""
+"""Regions are the same with every store and in every order; what is no region is refused."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,14 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers import (
+    CrabPath,
+    EmbeddingMismatchError,
+    Feedback,
+    InvalidInputError,
+    NotFoundError,
+    Settings,
+)
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.graph import compute_hub_level
 
@@ -125,27 +132,75 @@ def test_only_hubs_of_the_corpus_change_the_version(memory):
     assert memory.store.regions.version() > version
 
 
-def test_a_query_survives_hubs_that_go_meanwhile(memory):
-    version = memory.store.regions.version()
-    assert memory._services.regions.levels(version) == (1,)
-    memory.forget(list(TEXTS))
-    vector = np.array(VECTORS.embed_query("anything"))
-    assert memory._services.regions.places(vector / np.linalg.norm(vector), version) == ((0, 0),)
-    assert memory.regions.levels() == ()
-
-
 @pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
 def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
+    """Equal hubs leave their region to the older one."""
     chosen = Settings().replace(region=RegionSettings(max_hubs=most))
     with open_over(tmp_path, settings=chosen) as memory:
         memory.add_documents(make_documents(TEXTS))
         assert (1 in memory.regions.levels()) == (most == len(HUBS))
         assert set(memory.regions.assignments(1)) == set(TEXTS)
-
-
-def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
-    first, second = [f"twin{i}" for i in range(500) if compute_hub_level(f"twin{i}")][:2]
-    with open_over(tmp_path) as memory:
+        memory.forget(list(TEXTS))
+        assert memory.regions.levels() == ()
+        first, second = [f"twin{i}" for i in range(500) if compute_hub_level(f"twin{i}")][:2]
         memory.add_documents([Document("the same", id=node) for node in (first, second)])
         assert memory.regions.assignments(1) == {first: first, second: first}
-        assert memory.regions.assign("the same", 1) == first
+
+
+def test_a_query_survives_hubs_that_go_meanwhile(memory):
+    version, vector = memory.store.regions.version(), memory.embedder.query("anything")
+    assert memory._services.regions.levels(version) == (1,)
+    memory.forget(list(TEXTS))
+    assert memory._services.regions.places(vector, version) == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("level", "error", "words"),
+    [
+        (9, NotFoundError, "level 9 has no hub: levels 1 to "),
+        (0, InvalidInputError, "level must be a whole number of at least 1, not 0"),
+        (True, InvalidInputError, "not True"),
+        ("1", InvalidInputError, "not '1'"),
+    ],
+)
+def test_levels_that_are_none(atlas, level, error, words):
+    ask = atlas.regions
+    for call in (lambda: ask.assign("text", level), lambda: ask.assignments(level)):
+        with pytest.raises(error, match=words):
+            call()
+    with pytest.raises(error, match=words):
+        ask.mdp(level)
+
+
+@pytest.mark.parametrize(
+    ("vector", "error", "words"),
+    [
+        ([1.0, 0.0], EmbeddingMismatchError, "has 2 dimensions, the memory 16"),
+        ([float("nan")] * 16, InvalidInputError, "must be a finite vector"),
+        ([0.0] * 16, InvalidInputError, "not all zero"),
+        (np.ones((16, 16)), InvalidInputError, "must be a finite vector"),
+        (" \n", InvalidInputError, "a text must not be empty"),
+    ],
+)
+def test_vectors_and_texts_that_are_none(atlas, vector, error, words):
+    with pytest.raises(error, match=words):
+        atlas.regions.assign(vector)
+    known = set(atlas.regions.assignments().values())
+    assert {atlas.regions.assign(t) for t in ("a\x00b", "\ud83d", "検索 🦀")} <= known
+
+
+def test_small_memories_have_no_regions(tmp_path):
+    vectors = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
+    with CrabPath.open(tmp_path, **given) as memory:
+        for ask in (memory.regions.assignments, memory.regions.mdp):
+            with pytest.raises(NotFoundError, match="this memory is too small for any"):
+                ask()
+        assert memory.regions.levels() == ()
+        with pytest.raises(NotFoundError, match="too small for regions: add documents first"):
+            memory.regions.learn_episode([[1.0] * 16], ["find"], 1.0)
+        assert "embedder" not in memory.store.catalog.meta()
+        memory.add_documents([Document("one", id="a")])
+        turn = memory.retrieve("one").turn.id
+        assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
+        assert memory.store.regions.get_all_transitions("default", 1) == []

@@ -5,7 +5,6 @@ import pytest
 from crabpath_retrievers.core.changes import ConsumeFeedback, ForgetNamespace, KeepFeedback
 from crabpath_retrievers.core.changes.history import (
     AddTransitions,
-    FeedbackEffects,
     RestoreSnapshot,
     TakeSnapshot,
     TransitionCount,
@@ -76,10 +75,9 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, restored):
     """What is left of them goes; the hub that comes again begins with nothing."""
     (hub,) = graph.publish(make(HUB))
     steps = (ONE, ONE._replace(level=1, region=hub))
-    lesson = FeedbackEffects(steps=steps)
+    counted = AddTransitions("ann", steps)
     store.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann"))])
-    store.apply([ConsumeFeedback("ann", "f", (), 0, "{}", taught=lesson)])
-    store.apply([AddTransitions("ann", steps)])
+    store.apply([ConsumeFeedback("ann", "f", (), 0, "{}", changes=(counted,)), counted])
     graph.publish(removed=(HUB,))
     if restored:
         assert graph.publish(make(HUB)) != [hub]

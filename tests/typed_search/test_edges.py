@@ -190,7 +190,7 @@ def test_networkx_sees_the_graph_of_a_namespace(memory, graph, join, namespace, 
 
 
 def test_the_page_names_every_type_and_runs_as_it_stands():
-    page = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "typed-edges.md").read_text()
     assert all(f"| `{name}` |" in page for name in TYPED_KINDS_BY_NAME)
     given = {}
     (code,) = [t.content for t in MarkdownIt().parse(page) if t.info == "python"]

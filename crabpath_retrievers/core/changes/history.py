@@ -1,11 +1,9 @@
 """Change records of history: undo of feedback, snapshots, and transition counts of regions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
-from crabpath_retrievers.core.graph import EdgeKind
 
 RegionKey = tuple[int, int]
 """A region: its level and the key of its hub; (0, 0) means all regions together."""
@@ -22,8 +20,7 @@ class TransitionCount(NamedTuple):
         next: Key of the hub of the region that it led to; 0 if unknown.
         trials: How often it was taken.
         wins: Sum of its successes, each in [0, 1].
-        ends, end_wins: Both for transitions that ended their episode. For the empty action: the
-            number of turns, and the sum of the mean credit of what they returned.
+        ends, end_wins: Both for transitions that ended their episode.
     """
 
     level: int
@@ -53,56 +50,6 @@ class AddTransitions(Change):
 
     namespace: str
     steps: tuple[TransitionCount, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeEffect:
-    """What one feedback added to an episode.
-
-    Attributes:
-        turns: Turns added.
-        labelled_turns: How many of them have the used documents named by the host.
-        documents: Credit added by node id; below 0 for credit that the limit dropped.
-        clock: Turn in which the episode was last changed before; None for a new episode.
-        user: Id of the user who gave the feedback; None if unknown.
-    """
-
-    id: str
-    turns: float
-    labelled_turns: float
-    documents: Mapping[str, float]
-    clock: int | None = None
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackEffects:
-    """What one feedback added to learned state beside its weight changes; stored for undo.
-
-    Attributes:
-        usage: Tuples ``(key, wins, losses, decay)``, as in ``AddUsage``.
-        together: Tuples ``(source, target, kind, count)`` of keys: actual changes of the counts.
-        episodes: Additions to episodes.
-        outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
-        count: Number of outcomes in the baseline before.
-        spoken: Reliability counts ``(used, total)`` added, by feature.
-        ranker: What the posterior of the ranker gained, encoded; None if nothing.
-        notes: Notes that it created or repeated, as ``(id, query)``; the query is that of the
-            episode that it added, if any. Undo deletes a note that only this feedback created.
-        used: Ids of the nodes that its answers used, notes among them.
-        steps: Transition counts that it added.
-    """
-
-    usage: tuple[tuple[int, float, float, float], ...] = ()
-    together: tuple[tuple[int, int, EdgeKind, float], ...] = ()
-    episodes: tuple[EpisodeEffect, ...] = ()
-    outcomes: tuple[float, ...] = ()
-    count: int = 0
-    spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    ranker: bytes | None = None
-    notes: tuple[tuple[str, str | None], ...] = ()
-    used: tuple[str, ...] = ()
-    steps: tuple[TransitionCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
-from crabpath_retrievers.core.changes.history import FeedbackEffects
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.core.turn import Turn
@@ -72,6 +71,23 @@ class KeepFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelEffects:
+    """What one feedback changed in the ranking model of its namespace; stored for undo.
+
+    Attributes:
+        outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
+        count: Number of outcomes in the baseline before.
+        reliability: Counts ``(used, total)`` added to the reliability of memories, by feature.
+        ranker: What the posterior of the ranker gained, encoded; None if nothing.
+    """
+
+    outcomes: tuple[float, ...] = ()
+    count: int = 0
+    reliability: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranker: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumeFeedback(Change):
     """Mark feedback as applied; the changes that follow from it come in the same call.
 
@@ -83,7 +99,8 @@ class ConsumeFeedback(Change):
         version: Version of the namespace when it was read.
         mind: New ranking model of the namespace, as JSON.
         exponent: Decay exponent to add.
-        taught: What it adds, for undo.
+        effects: What it changes in the ranking model, for undo.
+        changes: The changes that follow from it; what they add is stored for undo.
     """
 
     namespace: str
@@ -92,7 +109,8 @@ class ConsumeFeedback(Change):
     version: int
     mind: str
     exponent: float = 0.0
-    taught: FeedbackEffects = field(default_factory=FeedbackEffects)
+    effects: ModelEffects = field(default_factory=ModelEffects)
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +217,6 @@ class ForgetNamespace(Change):
 EdgeId = tuple[str, str, str]
 """An edge: ids of source and target, label of the kind."""
 
-NodePair = tuple[str, str]
-"""Ids of two nodes without an edge."""
-
 COUNT_TOLERANCE = 1e-9
 """Tolerance for sums of fractional counts."""
 
@@ -227,9 +242,9 @@ class EdgeUpdate(NamedTuple):
 
     Attributes:
         deltas: Changes of weights; the first weight of a new edge is among them.
-        count_changes: To add to the counts of pairs without an edge, in [-1, 1]; a count is never
-            below 0.
+        count_changes: To add to the counts towards edges that do not exist, in [-1, 1]; a count
+            is never below 0.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    count_changes: Mapping[NodePair, float] = MappingProxyType({})
+    count_changes: Mapping[EdgeId, float] = MappingProxyType({})

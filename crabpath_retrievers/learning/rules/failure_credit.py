@@ -132,8 +132,6 @@ def assign_hindsight_credit(
 
 def share_blame(credit: Credit, records: Mapping[str, DocumentRecord], turn: Turn) -> Credit:
     """Return the credit of a failed turn with the blame shared out by responsibility."""
-    if credit.outcome >= 0:
-        return credit
     fault_by_node = infer_fault(turn, credit)
     fair = {
         node: value
@@ -154,7 +152,5 @@ def compute_reward_decay(fair: Credit) -> dict[str, float]:
     Args:
         fair: The credit, with the blame shared out.
     """
-    if fair.outcome >= 0:
-        return {}
     full_nats = -math.log(_MIN_FACTOR) * fair.weight
     return {node: full_nats * -value for node, value in fair.documents.items() if value < 0}

@@ -9,7 +9,7 @@ relevance.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -19,7 +19,6 @@ from crabpath_retrievers.core.changes.learned import (
     EdgeId,
     EdgeUpdate,
     LearnedDelta,
-    NodePair,
 )
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
@@ -33,7 +32,7 @@ _CO_USED = EdgeKind.CO_USED.label
 def update_co_use(
     credit: Credit,
     existing: Mapping[EdgeId, float],
-    protos: Mapping[NodePair, float],
+    protos: Mapping[EdgeId, float],
     settings: LearningSettings,
     *,
     habitual: float,
@@ -51,42 +50,34 @@ def update_co_use(
         credit: Credit of the turn; its weight scales steps and counts.
         existing: Weights of the edges that the namespace has learned, by edge id; edges of other
             namespaces do not count.
-        protos: Counts by ``(a, b)`` with a < b.
+        protos: Counts by edge ``(a, b, co_used)`` with a < b.
         settings: h and the promotion threshold.
         habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
         share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
     if credit.outcome < 0 or not credit.weight:
         return EdgeUpdate()
-    pairs = list(combinations(sorted(_select_best(credit)), 2))
-    existing_edges = [edge for pair in pairs for edge in _list_directions(pair) if edge in existing]
-    counted = [
-        pair for pair in pairs if any(edge not in existing for edge in _list_directions(pair))
-    ]
+    # At most 8 documents, the best credited.
+    best = sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
+    existing_edges, counts, new = [], {}, []
     count = share * credit.weight
-    promoted = [
-        pair
-        for pair in counted
-        if protos.get(pair, 0.0) + count >= settings.promotion_threshold - COUNT_TOLERANCE
-    ]
-    new = [edge for pair in promoted for edge in _list_directions(pair) if edge not in existing]
+    for a, b in combinations(sorted(best), 2):
+        directions = ((a, b, _CO_USED), (b, a, _CO_USED))
+        missing = [edge for edge in directions if edge not in existing]
+        existing_edges += [edge for edge in directions if edge in existing]
+        if missing:
+            counts[directions[0]] = count
+            if protos.get(directions[0], 0.0) + count >= settings.promotion_threshold - (
+                COUNT_TOLERANCE
+            ):
+                new += missing
     rate = settings.hebbian_rate
     first = habitual + rate * (1 - habitual)
     strengthened = [
         LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in existing_edges
     ]
     created = [LearnedDelta(*edge, first) for edge in new]
-    return EdgeUpdate((*strengthened, *created), dict.fromkeys(counted, count))
-
-
-def _select_best(credit: Credit) -> Sequence[str]:
-    """Return the documents used, at most 8, in the order of their credit."""
-    return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
-
-
-def _list_directions(pair: NodePair) -> tuple[EdgeId, EdgeId]:
-    a, b = pair
-    return (a, b, _CO_USED), (b, a, _CO_USED)
+    return EdgeUpdate((*strengthened, *created), counts)
 
 
 _MIN_PROBABILITY = 0.5
@@ -98,7 +89,7 @@ def infer_co_use(
     turn: Turn,
     credit: Credit,
     existing: Mapping[EdgeId, float],
-    protos: Mapping[NodePair, float],
+    protos: Mapping[EdgeId, float],
     settings: LearningSettings,
     *,
     habitual: float,
@@ -113,7 +104,7 @@ def infer_co_use(
         turn: The turn with its returned documents and their probabilities.
         credit: Its credit.
         existing: Weights of the edges that the namespace has learned, by edge id.
-        protos: Counts by ``(a, b)`` with a < b.
+        protos: Counts by edge ``(a, b, co_used)`` with a < b.
         settings: h and the promotion threshold.
         habitual: Weight from which a walk considers an edge.
     """
@@ -135,15 +126,15 @@ def infer_co_use(
 
 
 def _reduce_counts(
-    turn: Turn, credit: Credit, protos: Mapping[NodePair, float]
-) -> dict[NodePair, float]:
+    turn: Turn, credit: Credit, protos: Mapping[EdgeId, float]
+) -> dict[EdgeId, float]:
     """Return the reductions of counts of pairs of which a success returned only one document."""
     probability = {item.node: item.probability for item in turn.returned}
     step = _INFERRED_SHARE * credit.outcome * credit.weight
     return {
-        (a, b): -min(count, step * probability[a if a in probability else b])
-        for (a, b), count in protos.items()
-        if count > 0 and (a in probability) != (b in probability)
+        (a, b, kind): -min(count, step * probability[a if a in probability else b])
+        for (a, b, kind), count in protos.items()
+        if kind == _CO_USED and count > 0 and (a in probability) != (b in probability)
     }
 
 

@@ -12,7 +12,6 @@ from crabpath_retrievers.core.changes.learned import (
     EdgeId,
     EdgeUpdate,
     LearnedDelta,
-    NodePair,
 )
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind
@@ -29,7 +28,7 @@ def update_inhibition(
     turn: Turn,
     credit: Credit,
     existing: Mapping[EdgeId, float],
-    counts: Mapping[NodePair, float],
+    counts: Mapping[EdgeId, float],
     settings: LearningSettings,
 ) -> EdgeUpdate:
     """Count blame against documents by their entry node, and inhibit those blamed repeatedly.
@@ -43,51 +42,34 @@ def update_inhibition(
         turn: The turn with the paths of its documents.
         credit: Its credit.
         existing: Weights of the edges that the namespace has learned, by edge id.
-        counts: Blame counts so far, by ``(entry, document)``.
+        counts: Blame counts so far, by edge ``(entry, document, inhibits)``.
         settings: ``blame_threshold``, in counts; one turn adds at most one.
     """
-    credited = dict(_list_credited(turn, credit))
-    counted = {
-        pair: credit.weight if value < 0 else -min(counts.get(pair, 0.0), credit.weight)
-        for pair, value in credited.items()
-    }
-    promoted = tuple(
-        pair
-        for pair, count in counted.items()
-        if count > 0
-        and (*pair, _INHIBITS) not in existing
-        and counts.get(pair, 0.0) + count >= settings.inhibition_threshold - COUNT_TOLERANCE
-    )
-    deltas = [
-        LearnedDelta(
-            *pair, _INHIBITS, compute_inhibition_step(existing.get((*pair, _INHIBITS), 0.0), value)
+    deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
+    for edge, value in _list_credited(turn, credit):
+        before = counts.get(edge, 0.0)
+        count = credit.weight if value < 0 else -min(before, credit.weight)
+        if count:
+            counted[edge] = count
+        is_promoted = (
+            count > 0 and before + count >= settings.inhibition_threshold - COUNT_TOLERANCE
         )
-        for pair, value in credited.items()
-        if (*pair, _INHIBITS) in existing or pair in promoted
-    ]
-    return EdgeUpdate(
-        tuple(delta for delta in deltas if delta.delta),
-        {pair: count for pair, count in counted.items() if count},
-    )
+        step = compute_inhibition_step(existing.get(edge, 0.0), value)
+        if step and (edge in existing or is_promoted):
+            deltas.append(LearnedDelta(*edge, step))
+    return EdgeUpdate(tuple(deltas), counted)
 
 
-def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[NodePair, float]]:
-    """Yield blamed and successful documents with their entry node, and credit times weight."""
+def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[EdgeId, float]]:
+    """Yield edges from entry nodes to blamed and successful documents; credit times weight."""
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
         entry = find_entry(turn, item)
         if entry == item.node:
             # The document is itself an entry: the best other entry gets the edge.
-            entry = _find_other_entry(turn, item.node)
+            entry = find_best_seed(turn, other_than=item.node)
         if value and entry:
-            yield (entry, item.node), value
-
-
-def _find_other_entry(turn: Turn, node: str) -> str | None:
-    """Return the best entry other than ``node``; None if there is no other."""
-    others = (seed for seed in turn.seeds if seed.node != node)
-    best = max(others, key=lambda seed: seed.score, default=None)
-    return best.node if best else None
+            yield (entry, item.node, _INHIBITS), value
 
 
 def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
@@ -96,9 +78,13 @@ def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
     A document without a path was found by search and counts as reached from the best seed. None if
     the turn has no seeds.
     """
-    if item.path:
-        return item.path[0].source
-    best = max(turn.seeds, key=lambda seed: seed.score, default=None)
+    return item.path[0].source if item.path else find_best_seed(turn)
+
+
+def find_best_seed(turn: Turn, other_than: str | None = None) -> str | None:
+    """Return the best seed of a turn; None if it has no other."""
+    seeds = (seed for seed in turn.seeds if seed.node != other_than)
+    best = max(seeds, key=lambda seed: seed.score, default=None)
     return best.node if best else None
 
 

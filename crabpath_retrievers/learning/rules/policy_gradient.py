@@ -32,7 +32,7 @@ import numpy as np
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.baseline import advantage
 from crabpath_retrievers.core.changes.learned import LearnedDelta
-from crabpath_retrievers.core.feedback import Credit, validate_outcome
+from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.graph import EdgeKind, Tier
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import Turn, WalkStep
@@ -135,11 +135,7 @@ def compute_policy_gradient(
 
     Returns:
         One change per edge that changes, in the order of the decisions; at most 2 per draw.
-
-    Raises:
-        InvalidInputError: The baseline is no number in [-1, 1].
     """
-    validate_outcome(baseline, name="baseline")
     rate = settings.learning_rate * share * credit.weight
     totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _list_draws(turn, credit, baseline, settings, stop):

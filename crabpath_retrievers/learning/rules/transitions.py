@@ -3,33 +3,12 @@
 The document is listed in docs/bibliography.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
 from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.turn import SEARCH_ACTION, ReturnedDocument, Turn
-
-
-class ObservedStep(NamedTuple):
-    """One observed step of an episode.
-
-    Attributes:
-        places: The regions in which it was taken, by level and key, whole corpus first.
-        action: Its type.
-        next_regions: The region that it led to, by level; levels for which it is not known are left
-            out.
-        success: Success in [0, 1].
-        weight: Its weight, in [0, 1].
-        is_last: Whether it was the last of its episode.
-    """
-
-    places: Sequence[RegionKey]
-    action: str
-    next_regions: Mapping[int, int]
-    success: float
-    weight: float = 1.0
-    is_last: bool = True
 
 
 def get_action_type(item: ReturnedDocument) -> str:
@@ -54,49 +33,49 @@ def count_turn_steps(
         places: The regions of the query, whole corpus first.
         regions: Regions of each document, by id and level.
     """
-    tasks = dict.fromkeys(("", turn.task_type or ""))
-    weight, won = credit.weight, credit.weight * to_success(credit.outcome)
-    arrivals = [
-        TransitionCount(*place, task, "", 0, weight, won) for place in places for task in tasks
-    ]
-    observed = _observe_returned(turn, credit, places, regions)
-    return sum_steps([*arrivals, *count_steps(observed, tasks)])
-
-
-def _observe_returned(
-    turn: Turn,
-    credit: Credit,
-    places: Sequence[RegionKey],
-    regions: Mapping[str, Mapping[int, int]],
-) -> Iterator[ObservedStep]:
+    weight, success = credit.weight, to_success(credit.outcome)
+    steps = count_step(places, turn.task_type, success, weight)
     for item in turn.returned:
-        led = regions.get(item.node, {})
-        if not credit.documents:
-            share = credit.weight / len(turn.returned)
-            yield ObservedStep(
-                places, get_action_type(item), led, to_success(credit.outcome), share
-            )
-            continue
+        action, led = get_action_type(item), regions.get(item.node, {})
         known = credit.documents.get(item.node)
+        if not credit.documents:
+            share = weight / len(turn.returned)
+            steps += count_step(places, turn.task_type, success, share, action, led)
         # A document without inferred support is not counted as unused.
-        if known is not None and (known or item.node not in credit.inferred):
-            yield ObservedStep(places, get_action_type(item), led, max(0.0, known), credit.weight)
+        elif known is not None and (known or item.node not in credit.inferred):
+            steps += count_step(places, turn.task_type, max(0.0, known), weight, action, led)
+    return sum_steps(steps)
 
 
-def count_steps(
-    observed: Iterable[ObservedStep], tasks: Iterable[str]
-) -> Iterator[TransitionCount]:
-    """Yield the counts of steps, in all regions in which they were taken and for all task types."""
-    task_types = tuple(tasks)
-    for step in observed:
-        won = step.weight * step.success
-        ended = (step.weight, won) if step.is_last else (0.0, 0.0)
-        for level, region in step.places:
-            for task in task_types:
-                led = step.next_regions.get(level, 0)
-                yield TransitionCount(
-                    level, region, task, step.action, led, step.weight, won, *ended
-                )
+def count_step(
+    places: Sequence[RegionKey],
+    task: str | None,
+    success: float,
+    weight: float,
+    action: str = "",
+    next_regions: Mapping[int, int] = MappingProxyType({}),
+    *,
+    is_last: bool = True,
+) -> list[TransitionCount]:
+    """Return the counts of one step in all its regions, for its type of task and for all.
+
+    Args:
+        places: The regions in which it was taken, by level and key, whole corpus first.
+        task: Type of the task; None without one.
+        success: Success in [0, 1].
+        weight: Its weight, in [0, 1].
+        action: Its type; empty for passing through the regions, whatever was done there.
+        next_regions: The region that it led to, by level; levels for which it is not known are
+            left out.
+        is_last: Whether it was the last of its episode.
+    """
+    won = weight * success
+    ended = (weight, won) if action and is_last else (0.0, 0.0)
+    return [
+        TransitionCount(level, region, of, action, next_regions.get(level, 0), weight, won, *ended)
+        for level, region in places
+        for of in dict.fromkeys(("", task or ""))
+    ]
 
 
 def sum_steps(steps: Iterable[TransitionCount]) -> list[TransitionCount]:

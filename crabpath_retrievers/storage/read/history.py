@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.changes.history import FeedbackEffects
+from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import namespace_of
@@ -96,17 +96,19 @@ class FeedbackRecord(NamedTuple):
 
 
 class StoredEffects(NamedTuple):
-    """The effects of one feedback.
+    """The effects of one feedback, as far as the store does not subtract them itself.
 
     Attributes:
-        taught: What it added, as far as undo needs it beside what the store subtracts itself.
+        model: What it changed in the ranking model.
         since: Number of outcomes, not undone, that entered the baseline after it.
         episodes: Ids of the episodes that it added to.
+        notes: Ids of the notes that it created or repeated.
     """
 
-    taught: FeedbackEffects
+    model: ModelEffects
     since: int
     episodes: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class StoredWeightChange(NamedTuple):
@@ -188,15 +190,15 @@ class HistoryQueries(Queries):
             return None
         record, ranker, count = rows[0]
         data = json.loads(record)
-        known = FeedbackEffects(
-            outcomes=tuple(data["outcomes"]),
-            count=data["count"],
-            spoken={memory: (a, b) for memory, (a, b) in data["reliability"].items()},
-            ranker=ranker,
-            notes=tuple((made["note"], made["query"]) for made in data["notes"]),
-            used=tuple(data["used"]),
+        reliability = {memory: (a, b) for memory, (a, b) in data["reliability"].items()}
+        model = ModelEffects(tuple(data["outcomes"]), data["count"], reliability, ranker)
+        episodes, notes = data["episodes"], data["notes"]
+        return StoredEffects(
+            model,
+            int(count),
+            tuple(identity for identity, *_ in episodes),
+            tuple(made["note"] for made in notes),
         )
-        return StoredEffects(known, int(count), tuple(episode[0] for episode in data["episodes"]))
 
     def get_weight_changes(
         self, namespace: str, edges: Iterable[EdgeName], most: int

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.graph import (
     DECAY_RATES,
@@ -78,6 +79,12 @@ class StoredEpisode(NamedTuple):
     vector: Vector
     clock: int
     credit_by_user: dict[str, dict[str, float]] = {}  # noqa: RUF012 - nobody writes to it
+
+    @property
+    def content(self) -> EpisodeContent:
+        """What it holds, for a change that adds to it."""
+        credit = self.documents, self.credit_by_user
+        return EpisodeContent(self.turns, self.labelled_turns, *credit, self.clock)
 
 
 class KnownNode(NamedTuple):

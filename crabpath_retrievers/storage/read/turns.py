@@ -54,11 +54,6 @@ class StoredTurn(NamedTuple):
     state: NamespaceState
     nodes: Mapping[str, KnownNode]
 
-    @property
-    def frozen(self) -> bool:
-        """Whether learning in its namespace is stopped."""
-        return self.state.frozen
-
 
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.changes.learned import EpisodeContent
+from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
@@ -285,31 +286,59 @@ def _read_episode(tx: Transaction, episode: str) -> EpisodeContent:
     return EpisodeContent(turns, labelled_turns, json.loads(documents), users)
 
 
-def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
-    """The row of ``feedback_effects``."""
-    taught = change.taught
-    record = {
-        "usage": taught.usage,
-        "pair_counts": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
-        "episodes": [
-            (e.id, e.turns, dict(e.documents), e.clock, e.labelled_turns, e.user)
-            for e in taught.episodes
-        ],
-        "outcomes": taught.outcomes,
-        "count": taught.count,
-        "notes": [{"note": note, "query": query} for note, query in taught.notes],
-        "used": taught.used,
-        "reliability": dict(taught.spoken),
-        "transitions": taught.steps,
+def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
+    """The row of ``feedback_effects``: what the changes of a feedback add, for undo.
+
+    Weight changes are stored by themselves.
+    """
+    model = consumed.effects
+    record: dict[str, Any] = {
+        **dict.fromkeys(("usage", "pair_counts", "transitions"), ()),
+        **{name: [] for name in ("episodes", "notes", "used")},
+        "outcomes": model.outcomes,
+        "count": model.count,
+        "reliability": dict(model.reliability),
     }
+    for change in consumed.changes:
+        match change:
+            case c.AddPairCounts():
+                pairs = [(a, b, kind.value, count) for a, b, kind, count in change.pairs]
+                record["pair_counts"] = pairs
+            case c.AddUsage():
+                record["usage"] = change.counts
+            case AddTransitions():
+                record["transitions"] = change.steps
+            case c.KeepEpisode():
+                record["episodes"].append(_describe_episode(change))
+            case KeepNote():
+                # A note is found by its query only if that has a vector.
+                query = None if change.query_vector is None else change.query
+                record["notes"].append({"note": change.node.id, "query": query})
+            case UseNotes():
+                record["used"] += change.used
     return {
-        "feedback": change.feedback_id,
+        "feedback": consumed.feedback_id,
         "namespace": namespace,
-        "outcome_count": len(taught.outcomes),
-        "exponent": change.exponent,
+        "outcome_count": len(model.outcomes),
+        "exponent": consumed.exponent,
         "record": to_json(record).decode(),
-        "ranker": taught.ranker,
+        "ranker": model.ranker,
     }
+
+
+def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
+    """What a change adds to an episode, with the credit that it displaces.
+
+    Its id, turns, credit by node id, former clock (None for a new one), labelled turns, user.
+    """
+    content = change.before or EpisodeContent()
+    before, after = content.documents, add_credit(content.documents, change.documents)
+    added = {
+        node: after.get(node, 0.0) - before.get(node, 0.0)
+        for node in dict.fromkeys((*before, *change.documents))
+    }
+    credit = {node: value for node, value in added.items() if value}
+    return change.id, change.turns, credit, content.clock, change.labelled_turns, change.user
 
 
 def _add_user_credit(

@@ -1,0 +1,265 @@
+"""Corrections: notes that advise against what they correct, made directly or by feedback; undo."""
+
+import pytest
+import sqlalchemy as sa
+from tables import nodes, turns
+
+from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
+from crabpath_retrievers.learning.rules.notes import make_note_id
+from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.storage.write.notes import delete_notes
+from crabpath_retrievers.storage.write.transaction import Transaction
+
+RIGHT = "Strawberries are red as well."
+QUESTION = "Which fruit is red?"
+
+
+def test_without_names_the_best_document_of_the_turn_is_wrong(memory, host):
+    """The note advises against it alone, and answers the question of the turn."""
+    answer = host.answer(QUESTION)
+    best = answer.documents[0].node.id
+    note = memory.correct(RIGHT, turn_id=answer.turn.id)
+    inhibited = {edge: w for edge, w in host.weights().items() if edge[0] == note}
+    assert inhibited == {(note, best, "inhibits"): pytest.approx(MIN_INHIBITION)}
+    again = host.answer(QUESTION)
+    assert again.documents[0].node.id == note
+    (item,) = [item for item in again.turn.returned if item.node == best]
+    assert item.features["inhibition"] == pytest.approx(-MIN_INHIBITION * 0.9, abs=0.02)
+    facts = host.facts(note)
+    assert (facts.kind, facts.turn, facts.query) == ("correction", answer.turn.id, QUESTION)
+
+
+def test_named_documents_are_wrong_instead(memory, host):
+    """The entry of the turn advises against them half as much, with a bound."""
+    turn = host.answer(QUESTION).turn
+    memory.correct("Nothing was wrong.", turn_id=turn.id, wrong=[])
+    assert host.weights() == {}
+    entry = max(turn.seeds, key=lambda seed: seed.score).node
+    others = sorted(set("abc") - {entry})
+    for _ in range(2):  # the same again changes nothing
+        note = memory.correct(RIGHT, turn_id=turn.id, wrong=others)
+        assert host.weights() == {
+            **{(note, other, "inhibits"): pytest.approx(MIN_INHIBITION) for other in others},
+            **{(entry, other, "inhibits"): pytest.approx(MIN_INHIBITION / 2) for other in others},
+        }
+    assert memory.info()["notes"] == 2
+    # It needs neither turn nor documents.
+    note = memory.correct("Bare.", related=["b"], query="What is red?")
+    assert host.found("What is red?")[0] == note
+    for number in range(4):
+        turn = host.answer(QUESTION).turn
+        memory.correct(f"{RIGHT} {number}", turn_id=turn.id, wrong=["a", "b", "c"])
+    assert min(host.weights().values()) >= MIN_INHIBITION - 1e-6
+    assert set("abc") <= set(host.found(QUESTION))
+
+
+def test_a_turn_gives_namespace_and_best_document_unless_that_was_forgotten(memory, host):
+    answer = host.answer(QUESTION, "ann")
+    memory.forget(ids=answer.documents[0].node.id)
+    note = memory.correct(RIGHT, turn_id=answer.turn.id)
+    assert host.facts(note).namespace == "ann"
+    assert note in host.found(QUESTION, "ann")
+    with pytest.raises(NotFoundError, match="no turn"):
+        memory.correct(RIGHT, turn_id=answer.turn.id, namespace="bob")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"turn_id": "never"}, NotFoundError, "no turn 'never'"),
+        ({"wrong": ["nowhere"]}, NotFoundError, "'nowhere'"),
+        ({"authority": "high"}, InvalidInputError, "authority must be one of"),
+    ],
+)
+def test_what_cannot_be_corrected_is_refused(retriever, unchanged, options, error, message):
+    with pytest.raises(error, match=message):
+        retriever.memory.correct(RIGHT, **options)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "used", "wrong"),
+    [
+        pytest.param(-1.0, None, None, id="the best document"),
+        pytest.param(-1.0, ["b", "c"], {"b", "c"}, id="what was used in a failure"),
+        pytest.param(1.0, ["a"], set(), id="nothing beside a success"),
+    ],
+)
+def test_feedback_with_a_correction_makes_a_note(memory, host, outcome, used, wrong):
+    """In the same transaction; it stands at its own words and answers the last question."""
+    host.answer("What is the sky?")
+    turn = memory.retrieve(QUESTION, k=3).turn
+    receipt = memory.record(Feedback(None, outcome, used=used, correction=RIGHT))
+    (note,) = memory.store.notes.latest(memory.store.walk.get_clock("default").key, 0, 10)
+    assert (receipt.status, receipt.note) == ("applied", None)
+    facts = host.facts(note.id)
+    assert (facts.kind, facts.turn) == ("correction", turn.id)
+    assert facts.feedback == receipt.feedback_id
+    assert float(note.vector @ memory.embedder.documents([RIGHT])[0]) == pytest.approx(1, abs=0.01)
+    assert host.found(QUESTION)[0] == note.id
+    inhibited = {target for source, target, kind in host.weights() if source == note.id}
+    assert inhibited == ({turn.returned[0].node} if wrong is None else wrong)
+
+
+def test_feedback_makes_at_most_one_note(memory):
+    """The same again changes nothing, an empty correction makes none, a huge one is cut."""
+    turn = memory.retrieve(QUESTION).turn.id
+    given = Feedback(turn, -1.0, correction=RIGHT)
+    assert {memory.record(given).status for _ in range(2)} == {"applied"}
+    assert memory.info()["notes"] == 1
+    assert memory.record(Feedback("never", -1.0, correction="x")).status == "refused"
+    for correction, notes in ((" \n", 1), ("ß" * 30_000, 2)):
+        turn = memory.retrieve(QUESTION).turn.id
+        memory.record(Feedback(turn, -1.0, correction=correction))
+        assert memory.info()["notes"] == notes
+
+
+def test_another_process_needs_no_embedder(open_memory, host_of):
+    """The vector of a correction is kept with waiting feedback."""
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
+        given = Feedback(host.answer(QUESTION).turn.id, -1.0, correction=RIGHT)
+        assert memory.record(given).status == "waiting"
+        assert StandaloneLearner(memory.store).queue.learn_waiting().applied == 1
+        (note,) = memory.store.notes.get_unindexed()
+        assert float(note.vector @ memory.embedder.query(RIGHT)) == pytest.approx(1, abs=0.01)
+        assert host.found(RIGHT)[0] == note.id
+
+
+def test_without_an_embedder_no_feedback_is_lost(memory, monkeypatch, caplog):
+    """The correction stands at its question, if that has a vector; else it makes no note."""
+
+    def fail(_texts):
+        msg = "no embedder today"
+        raise RuntimeError(msg)
+
+    turns_ = [memory.retrieve(QUESTION, k=3).turn.id for _ in range(2)]
+    monkeypatch.setattr(memory.embedder, "documents", fail)
+    assert memory.record(Feedback(turns_[0], -1.0, correction=RIGHT)).status == "applied"
+    assert "no embedder today" in caplog.text
+    (note,) = memory.store.notes.get_unindexed()
+    assert float(note.vector @ memory.embedder.query(QUESTION)) == pytest.approx(1, abs=0.01)
+    with memory.store._engine.begin() as connection:
+        connection.execute(sa.update(turns).values(embedding=None))
+    receipt = StandaloneLearner(memory.store).record(Feedback(turns_[1], -1.0, correction="No."))
+    assert (receipt.status, memory.info()["notes"]) == ("applied", 1)
+    assert "not kept as a note" in receipt.note
+
+
+NOTE = make_note_id("correction", "default", RIGHT)
+
+
+def give_correction(memory, query=QUESTION):
+    """Ask, then correct what came; returns the id of the feedback."""
+    turn = memory.retrieve(query, k=4).turn.id
+    return memory.record(Feedback(turn, -1.0, correction=RIGHT)).feedback_id
+
+
+def count_questions(memory):
+    """How many episodes recall notes."""
+    key = memory.store.walk.get_clock("default").key
+    return sum(e.startswith("note-") for e in memory.store.learned.episode_ids(key))
+
+
+@pytest.mark.both_databases
+def test_the_note_of_a_correction_goes(memory, host, index_vectors):
+    """With edges, episode and vectors; the answer is as it was."""
+    before = host.found()
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    assert NOTE in host.found()
+    assert memory.undo(feedback).status == "undone"
+    assert host.found() == before
+    assert (host.facts(NOTE), host.weights(), memory.info()["notes"]) == (None, {}, 0)
+    assert count_questions(memory) == 0
+    clock = memory.store.walk.get_clock("default")
+    assert clock.notes == 0
+    if memory._services.notes._collections.available:
+        for side in (memory._services.notes._collections, memory._services.episodes._collections):
+            assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
+
+
+def test_undone_beside_the_process_that_has_the_index(memory, host, index_vectors):
+    """Also where a success used the note since: it keeps no note, and is undone, too."""
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    later = memory.record(Feedback(host.answer().turn.id, 1.0, used=[NOTE])).feedback_id
+    assert StandaloneLearner(memory.store).history.undo(feedback, None, None).status == "undone"
+    assert NOTE not in host.found()
+    assert memory.info()["notes"] == 0
+    assert memory.undo(later).status == "undone"
+
+
+@pytest.mark.parametrize("taught_first", [True, False])
+def test_what_somebody_taught_as_well_stays(memory, host, taught_first):
+    """Uses that were counted are taken back."""
+    if taught_first:
+        memory.correct(RIGHT)
+    feedback = give_correction(memory)
+    if not taught_first:
+        memory.correct(RIGHT)
+    memory.undo(feedback)
+    assert host.facts(NOTE).feedback is None
+    assert NOTE in host.found(RIGHT)
+    use = [Feedback(host.answer().turn.id, 1.0, used=[NOTE]) for _ in range(2)]
+    ids = [memory.record(one).feedback_id for one in use]
+    for number, feedback_id in enumerate(ids):
+        assert host.facts(NOTE).uses == 2 - number
+        memory.undo(feedback_id)
+    assert host.facts(NOTE).uses == 0
+
+
+@pytest.mark.parametrize("undone", [0, 1])
+def test_the_same_correction_in_two_feedbacks(memory, host, undone):
+    """The note stays until both are undone, and answers the question of the other one alone."""
+    first = give_correction(memory)
+    weights = host.weights()
+    feedbacks = [first, give_correction(memory, "Which berry?")]
+    assert count_questions(memory) == 2
+    memory.undo(feedbacks[undone])
+    assert host.facts(NOTE).feedback == feedbacks[1 - undone]
+    assert count_questions(memory) == 1
+    if undone == 1:
+        assert host.weights() == {edge: pytest.approx(w) for edge, w in weights.items()}
+    memory.undo(feedbacks[1 - undone])
+    assert (host.facts(NOTE), host.weights(), count_questions(memory)) == (None, {}, 0)
+
+
+def test_a_restored_snapshot_has_the_notes_of_then(memory, host, index_vectors):
+    """Later ones go, with all that came with them; those that were undone since come back."""
+    memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
+    feedback = give_correction(memory)
+    index_vectors(memory)
+    known, kept = host.found(), memory.namespaces.snapshot()
+    memory.undo(feedback)
+    memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
+    memory.teach("Cherries are black.", id="old", query=QUESTION)
+    index_vectors(memory)
+    memory.namespaces.restore(kept)
+    assert host.found() == known
+    assert "new" not in host.found("Limes are green.")
+    assert host.facts("new") is None
+    old = memory.store.catalog.documents(["old"], namespace=1)["old"]
+    assert old.content == "Cherries are red."
+    assert (memory.info()["notes"], count_questions(memory)) == (2, 2)
+    assert host.weights()["old", "a", "taught"] == pytest.approx(0.6, rel=1e-3)
+    assert memory.undo(feedback).note.startswith("it was undone before")
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_snapshot_brings_back_no_forgotten_note_and_takes_no_id(memory, host, forgotten):
+    """What was forgotten is kept nowhere; an id that somebody else has by now stays theirs."""
+    memory.teach("Cherries are red.", id="x", query=QUESTION, related=["a"])
+    memory.teach("Plums are blue.", id="other", namespace="ann")
+    kept = memory.namespaces.snapshot()
+    if forgotten:
+        memory.forget(ids=["x"])
+    else:
+        with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
+            delete_notes(Transaction(connection, memory.store._fulltext), nodes.c.id == "x")
+        memory.teach("Plums are ripe.", id="x", namespace="ann")
+    memory.namespaces.restore(kept)
+    assert host.weights() == {}
+    assert "x" not in host.found()
+    assert "other" in host.found(namespace="ann")
+    assert ("x" in host.found(namespace="ann")) is not forgotten
