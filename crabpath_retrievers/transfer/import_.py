@@ -1,15 +1,10 @@
 """Imports one namespace of an archive in one transaction."""
 
-import base64
-import json
 from collections.abc import Iterator
-from typing import Any, cast
-
-import numpy as np
+from typing import cast
 
 from crabpath_retrievers.core.changes import Change, ForgetNamespace, PutMeta
 from crabpath_retrievers.core.changes.archive import Block, FillNamespace, ImportResult
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.registry import OWNER_COLUMNS

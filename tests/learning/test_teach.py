@@ -93,9 +93,9 @@ def test_the_nearest_notes_are_found_indexed_or_not(memory, open_memory, index_v
 def test_the_id_follows_from_namespace_kind_and_text(memory, host):
     """The same again changes nothing; the same text may answer several questions."""
     note = memory.teach(TEXT, query=QUESTION, related="a")
-    before = memory.store.turns.journal()
+    before = read_journal(memory.store)
     assert memory.teach(f"  {TEXT} ", query=QUESTION, related=["a"]) == note
-    assert memory.store.turns.journal() == before
+    assert read_journal(memory.store) == before
     assert memory.teach(TEXT, namespace="ann") != note
     assert memory.teach(TEXT, query="What about hotfixes?", related=["a", "b"]) == note
     for question in (QUESTION, "What about hotfixes?"):
@@ -121,7 +121,7 @@ def test_the_journal_keeps_neither_text_nor_question(memory):
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     memory.learning.anchor(note)
     memory.forget(ids=note)
-    entries = memory.store.turns.journal(3)
+    entries = read_journal(memory.store)[:3]
     assert [e["change"] for e in entries] == ["remove_notes", "authority", "note"]
     assert entries[2]["payload"] == {"id": note, "kind": "teaching"}
     assert TEXT not in str(entries)
