@@ -84,15 +84,16 @@ def test_questions_are_answered(memory, caplog):
 @pytest.mark.parametrize("deleted", [False, True])
 def test_an_ingest_goes_on(memory, deleted):
     """With what it was about to publish; a directory that is gone is made again, and locked."""
+    place = memory.index._directory.path
     if deleted:
-        shutil.rmtree(memory.index._directory.path)
+        shutil.rmtree(place)
     else:
         wreck(memory)
     memory.add_documents([Document("Passage new", id="new")], progress=None)
     assert memory.index.find_existing(["new", "d0", "d29"]) == {"new", "d0", "d29"}
     assert memory.retrieve("Passage 7", k=1).documents[0].node.id == "d7"
     assert not memory.store.catalog.has_unfinished_ingest()
-    assert (memory.index._directory.path / "crabpath.lock").exists()
+    assert (place / "crabpath.lock").exists()
 
 
 def test_only_the_latest_is_kept(memory, monkeypatch):

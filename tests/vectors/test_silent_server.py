@@ -16,6 +16,8 @@ from crabpath_retrievers.errors import StoreUnavailableError
 
 pytestmark = pytest.mark.slow
 
+GIVEN = {"embeddings": DeterministicFakeEmbedding(size=16), "settings": Settings(time_limit=0.5)}
+
 
 @contextmanager
 def expect_within(seconds: float) -> Iterator[None]:
@@ -34,17 +36,11 @@ def proxy(server) -> Iterator[Proxy]:
     opened.cut()
 
 
-@pytest.mark.parametrize("given", ["url", "client"])
-def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
-    name, client = f"t{uuid.uuid4().hex}", None
-    if given == "url":
-        vectors = f"http://127.0.0.1:{proxy.port}/{name}"
-    else:
-        vectors = client = chromadb.HttpClient(host="127.0.0.1", port=proxy.port)
-    embeddings, settings = DeterministicFakeEmbedding(size=16), Settings(time_limit=0.5)
-    with CrabPath.open(
-        tmp_path, embeddings=embeddings, vectors=vectors, settings=settings
-    ) as memory:
+@pytest.mark.parametrize("by_client", [False, True])
+def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, by_client):
+    vectors = f"http://127.0.0.1:{proxy.port}/t{uuid.uuid4().hex}"
+    client = chromadb.HttpClient(host="127.0.0.1", port=proxy.port) if by_client else None
+    with CrabPath.open(tmp_path, vectors=client or vectors, **GIVEN) as memory:
         memory.add_documents([Document("The sky is blue.", id="a")])
         turn = memory.retrieve("sky").turn.id
         proxy.silent.set()
@@ -66,9 +62,4 @@ def test_a_query_fails_in_time_and_works_again(proxy, tmp_path, given):
 def test_a_server_that_is_silent_from_the_start_is_unavailable(proxy, tmp_path):
     proxy.silent.set()
     with expect_within(2.0), pytest.raises(StoreUnavailableError, match="did not answer within"):
-        CrabPath.open(
-            tmp_path,
-            embeddings=DeterministicFakeEmbedding(size=16),
-            vectors=f"http://127.0.0.1:{proxy.port}",
-            settings=Settings(time_limit=0.5),
-        )
+        CrabPath.open(tmp_path, vectors=f"http://127.0.0.1:{proxy.port}", **GIVEN)
