@@ -142,7 +142,10 @@ def test_a_section_that_only_shifts_is_not_written_again(memory, docs, synced, j
 
 
 def test_a_removed_section_retires_and_comes_back(memory, docs, synced, contents, caplog):
-    """No query finds it; the same text brings it back under its id, in another file, too."""
+    """No query finds it; the same text brings it back under its id, in another file, too.
+
+    What is forgotten is gone, retired or not.
+    """
     question = "undo a bad release with the rollback script"
     (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     plan = memory.sync(docs)
@@ -155,7 +158,7 @@ def test_a_removed_section_retires_and_comes_back(memory, docs, synced, contents
     (back,) = memory.sync(docs).sections
     assert (back.fate, back.now.id) == ("restored", synced["Rollback"])
     assert memory.retrieve(question, k=1).documents[0].node.id == synced["Rollback"]
-    # What is forgotten is gone, retired or not.
+    caplog.set_level("WARNING")
     (docs / "emergency.md").write_text(" \n")
     memory.sync(docs)
     assert "1 of 3 documents have no text, left out: " in caplog.text

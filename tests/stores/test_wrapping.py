@@ -59,8 +59,13 @@ class Words(Embeddings):
         return [self.embed_query(text) for text in texts]
 
 
+class OurChroma(Chroma):
+    """A project's own subclass, which is read as its base is."""
+
+
 def chroma(folder):
-    return Chroma("theirs", Words(), client=chromadb.PersistentClient(path=str(folder / "theirs")))
+    client = chromadb.PersistentClient(path=str(folder / "theirs"))
+    return OurChroma("theirs", Words(), client=client)
 
 
 def in_memory(_folder=None):
@@ -177,7 +182,9 @@ def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
     theirs, wrap, monkeypatch, tmp_path, caplog
 ):
     """Wrapped twice and asked; a text that names another one's title points at it."""
+    monkeypatch.setattr(langchain_store, "_PAGE", 3)  # the last page of a list is full
     before = texts(theirs)
+    assert sorted(before) == ["d1", "d2", "d3", "d4", "d5", "d6"]
     forbid_writes(theirs, monkeypatch)
     for _ in range(2):
         retriever = wrap(theirs, k=6)
@@ -204,14 +211,6 @@ def test_a_filter_is_in_the_language_of_the_store(retriever, where, other):
     if other is not None:
         with pytest.raises(InvalidInputError, match="InMemoryVectorStore"):
             ids(retriever, filter=other)
-
-
-def test_every_page_of_a_list_arrives(tmp_path, monkeypatch):
-    """Also when the last page is full; a project's own subclass is listed as its base is."""
-    monkeypatch.setattr(langchain_store, "_PAGE", 3)
-    store = type("Ours", (Chroma,), {})("ours", Words(), client=chromadb.EphemeralClient())
-    store.add_documents(DOCUMENTS)
-    assert sorted(texts(store)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
 
 
 @on_chroma
@@ -259,16 +258,15 @@ async def test_deleted_documents_vanish_from_every_search(theirs, retriever):
     memory = retriever.memory
     memory.graph.add_edge("d3", "d4", "caused_success", 1.0)
     memory.teach("The Hydra cluster is owned by Petra Schmidt.", id="petra")
-    boost = {"caused_success": 0.5}
-    assert "d4" in [hit.node.id for hit in memory.graph.search("Tests", 6, boost)]
+    searches = [
+        lambda: memory.graph.search("Tests", 6, {"caused_success": 0.5}),
+        lambda: memory.graph.bayesian_search("Hydra", 6),
+        lambda: memory.graph.causal_search("Hydra", 6),
+    ]
+    assert "d4" in [hit.node.id for hit in searches[0]()]
     theirs.delete(["d4"])
-    for found in (
-        memory.graph.search("Tests", 6, boost),
-        memory.graph.bayesian_search("Hydra", 6),
-        memory.graph.causal_search("Hydra", 6),
-    ):
-        assert found
-        assert "d4" not in [hit.node.id for hit in found]
+    for search in searches:
+        assert "d4" not in [hit.node.id for hit in search()] != []
     answer = memory.retrieve(QUESTION, candidate_ids=["d3", "d4"])
     assert [item.node.id for item in answer.documents] == ["d3"]
     found = [d.id for d in await retriever.ainvoke(QUESTION)]
@@ -355,27 +353,24 @@ def test_new_documents_are_pointed_out_once(theirs, retriever, caplog):
     assert "such as 'd7': call refresh()" in said
     retriever.refresh()
     assert ids(retriever, "Zeppelins", k=1) == ["d7"]
-    assert len(list_warnings()) == 1
     theirs.add_documents([Document("Hydra cluster two.", id="d8")])
-    ids(retriever)
-    assert len(list_warnings()) == 2
+    for count in (2, 2):
+        ids(retriever)
+        assert len(list_warnings()) == count
 
 
 def test_a_kill_leaves_nothing_to_write_into_the_store(theirs, wrap, monkeypatch):
     """Wherever it strikes while documents are taken over; the next wrapping goes on."""
-    apply, left = GraphStore.apply, 0
-
-    def die(store, changes):
-        nonlocal left
-        if left == 0:
-            raise KeyboardInterrupt
-        left -= 1
-        apply(store, changes)
-
-    before = texts(theirs)
+    apply, before = GraphStore.apply, texts(theirs)
     forbid_writes(theirs, monkeypatch)
-    for stop in range(8):
-        left = stop
+    for steps in range(8):
+        left = iter(range(steps))
+
+        def die(store, changes, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            apply(store, changes)
+
         with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
             patched.setattr(GraphStore, "apply", die)
             wrap(theirs).memory.close()
@@ -401,18 +396,15 @@ def test_documents_may_be_given(theirs, wrap):
 @pytest.mark.both_databases
 def test_without_its_store_a_memory_is_not_opened(theirs, wrap, location, tmp_path):
     """However it was given; one sentence names the call, and nothing is made beside the graph."""
-    wrapped = wrap(theirs, path=location)
-    name = f"a {wrapped.memory.index.description}"
-    wrapped.memory.close()
-    by_vectors = str(tmp_path / "by vectors")
-    with CrabPath.open(by_vectors, embeddings=Words(), vectors=in_memory()) as memory:
-        memory.add_documents(DOCUMENTS)
-    for opened in (CrabPath.open, CrabPathRetriever.from_existing):
-        for place in (location, by_vectors):
+    wrap(theirs, path=location).memory.close()
+    with CrabPath.open(tmp_path / "2", embeddings=Words(), vectors=theirs) as memory:
+        memory.refresh()
+    for place in (location, str(tmp_path / "2")):
+        for opened in (CrabPath.open, CrabPathRetriever.from_existing):
             with pytest.raises(ConfigurationError) as refused:
                 opened(place, embeddings=Words())
-            said = str(refused.value)
-            assert f" wraps {name}: open it with CrabPathRetriever.from_vectorstore(store" in said
+            said = "open it with CrabPathRetriever.from_vectorstore(store, path="
+            assert f" wraps a LangChain InMemoryVectorStore: {said}" in str(refused.value)
     assert not list(tmp_path.glob("*/vectors"))
 
 
