@@ -218,8 +218,11 @@ class ChromaIndex(VectorIndex):
             if self.generation == before:
                 raise
         if replaced and self._main.refill is not None:
-            with self._directory.refill():
+            self._directory.is_refilling = True
+            try:
                 self._main.refill()
+            finally:
+                self._directory.is_refilling = False
         return self._attempt(work, condition)
 
     def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:

@@ -85,8 +85,11 @@ PRINTED = {
         ],
     ),
 }
-ABSENT = {"03": "bob: How do I start a deployment?\n  read: Since", "05": "ada knows: Monty sleeps"}
-ABSENT["06"] = "Rue Dauphine\nwith a graph"
+ABSENT = {
+    "03": "bob: How do I start a deployment?\n  read: Since",
+    "05": "ada knows: Monty sleeps",
+    "06": "Rue Dauphine\nwith a graph",
+}
 
 
 @pytest.mark.slow

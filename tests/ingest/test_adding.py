@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 from passages import read_passages
 
-from crabpath_retrievers import CrabPathRetriever, Feedback
+from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
@@ -84,15 +84,6 @@ def test_full_cleanup_removes_what_is_not_given(memory, document, contents):
     assert contents(memory) == {}
 
 
-def test_long_documents_of_one_source_stay_in_order(memory, document, joined):
-    """The chunks of one document stay beside each other, whatever came of its source before."""
-    for texts in (["a\nb\nc"], ["d\ne"], ["d\ne"], ["a\nb\nc", "f"]):
-        memory.add_documents([document(text, source="s") for text in texts], splitter=LINES)
-    known = memory.store.catalog.documents(memory.store.catalog.all_ids())
-    found = {known[a].content + known[b].content for a, b in joined(memory, EdgeKind.SIBLING)}
-    assert {"ab", "bc", "cd", "de", "ed"} <= found
-
-
 def test_the_first_of_equal_texts_keeps_the_id_that_it_always_had(memory):
     """Metadata only tells further ones apart, so ids of what is indexed already stay."""
     pages = [Document("text", metadata={"page": n}) for n in (1, 2, 3)]
@@ -128,16 +119,6 @@ def test_a_given_id_is_replaced_whole(memory, document, contents):
     assert contents(memory)["a"] == "new"
 
 
-def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
-    memory.add_documents(PAGES[:4])
-    for _ in range(3):
-        answer = memory.retrieve("topic1 and topic2", k=4)
-        memory.record(Feedback(answer.turn.id, 1.0, used=[d.node.id for d in answer.documents[:2]]))
-    learned = memory.info()["learned_weights"]
-    memory.add_documents(PAGES)
-    assert memory.info()["learned_weights"] == learned > 0
-
-
 def test_adding_again_is_a_no_op(memory, embedder, document, snapshot):
     """The same documents again are looked up and nothing else: no embedding, no write."""
     documents = [document(f"{n} text", id=n, title=f"Alpha {n}") for n in "abcdefgh"]
@@ -162,21 +143,12 @@ def test_only_changed_chunks_are_embedded(memory, embedder, document, joined):
     assert joined(memory, EdgeKind.MENTION) == {("r", report.ids[0])}
 
 
-@pytest.mark.parametrize(
-    ("documents", "batches"),
-    [
-        pytest.param(
-            [Document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(9)],
-            [18, 6, 3],  # 16, then 5, each filled to whole documents
-            id="whole documents",
-        ),
-        pytest.param(
-            [Document(f"message {n}", metadata={"source": "slack"}) for n in range(23)],
-            [20, 3],  # a source of many texts is no single batch
-            id="messages of a log",
-        ),
-    ],
-)
+WHOLE = [Document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(9)]
+LOG = [Document(f"message {n}", metadata={"source": "slack"}) for n in range(23)]
+
+
+# 16, then 5, each filled to whole documents; but a source of many texts is no single batch.
+@pytest.mark.parametrize(("documents", "batches"), [(WHOLE, [18, 6, 3]), (LOG, [20, 3])])
 def test_chunks_are_written_in_batches(open_memory, contents, documents, batches):
     done = []
 

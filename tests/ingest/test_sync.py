@@ -39,12 +39,6 @@ def read_ids(memory, folder):
     return {node.title.split(" › ")[-1]: node.id for node in found.values()}
 
 
-def read_sources(memory, synced):
-    """Name of the file of every section by its heading."""
-    known = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
-    return {heading: known[node].rpartition("/")[2] for heading, node in synced.items()}
-
-
 @pytest.fixture
 def synced(memory, docs, embedder):
     """The memory after its first sync, and the ids of its sections."""
@@ -63,14 +57,19 @@ def test_nothing_changed_is_no_work(memory, docs, synced, embedder, snapshot):
     assert snapshot(memory) == before
 
 
-def test_an_edited_section_keeps_its_id(memory, docs, synced, contents):
+def test_an_edited_section_keeps_its_id(memory, docs, synced, contents, snapshot):
     """Light rewording is an edit: text, vector and full text follow under the same id.
 
-    ``add`` knows the section afterwards, and its old text does not take its place.
+    A dry run plans the same and writes nothing. ``add`` knows the section afterwards, and its old
+    text does not take its place.
     """
     edited = write_page(Deploy=PAUSE, Rollback=ROLLBACK)
     (docs / "release.md").write_text(edited)
+    before = snapshot(memory)
+    planned = memory.sync(docs, dry_run=True).to_dict()
+    assert snapshot(memory) == before
     plan = memory.sync(docs)
+    assert plan.to_dict() == planned
     (section,) = plan.sections
     assert (section.fate, section.now.id) == ("edited", synced["Deploy"])
     assert 0.92 < section.similarity < 1
@@ -78,9 +77,7 @@ def test_an_edited_section_keeps_its_id(memory, docs, synced, contents):
     assert "pause" in contents(memory)[synced["Deploy"]]
     assert memory.store.fulltext.find_phrases([["pause", "for"]], 5)[0]
     assert not memory.store.fulltext.find_phrases([["wait", "for"]], 5)[0]
-    assert not memory.sync(docs)
     source = {"source": (docs / "release.md").as_posix()}
-    assert memory.add_documents([Document(edited, metadata=source)]).unchanged == 2
     both = Document(edited + write_page(Deploy=DEPLOY), metadata=source)
     report = memory.add_documents([both])
     assert (report.added, report.updated, report.removed, report.unchanged) == (1, 0, 0, 2)
@@ -98,32 +95,23 @@ def test_the_threshold_is_a_setting(open_memory, docs):
     assert (counts["edited"], counts["added"], counts["removed"]) == (0, 1, 1)
 
 
-def test_a_renamed_file_is_the_same_file(memory, docs, synced, embedder, contents):
-    """Nothing is embedded; a file that comes later under the old name is a new one."""
+def test_a_section_may_move_and_a_file_be_renamed(memory, docs, synced, embedder, contents):
+    """Embedded is what has another title; a file that comes later under the old name is new."""
+    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
     (docs / "release.md").rename(docs / "shipping.md")
-    assert memory.sync(docs).counts()["moved"] == 2
-    assert embedder.embedded == []
+    (docs / "office.md").unlink()
+    (docs / "handbook.md").write_text(write_page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
+    counts = memory.sync(docs).counts()
+    assert (counts["moved"], counts["added"], counts["removed"]) == (4, 0, 0)
+    assert [text.split("\n")[0] for text in embedder.embedded] == ["Leave › Rollback"]
     assert read_ids(memory, docs) == synced
+    handbook = {"source": (docs / "handbook.md").as_posix()}
+    assert memory.index.rows[synced["Leave"]][1] == handbook
     (docs / "release.md").write_text(write_page(Deploy=DEPLOY, Rollback=ROLLBACK))
     assert memory.sync(docs).counts()["added"] == 2
     assert len(contents(memory)) == 6
-    assert read_sources(memory, synced)["Deploy"] == "shipping.md"
-    assert not memory.sync(docs)
-
-
-def test_a_section_may_move_to_another_file(memory, docs, synced, contents):
-    """Neither another file nor another file name makes another section."""
-    (docs / "release.md").write_text(write_page(Deploy=DEPLOY))
-    (docs / "office.md").unlink()
-    (docs / "handbook.md").write_text(write_page(Leave=LEAVE, Report=REPORT, Rollback=ROLLBACK))
-    plan = memory.sync(docs)
-    assert plan.counts()["moved"] == 3
-    assert plan.counts()["added"] == plan.counts()["removed"] == 0
-    assert read_ids(memory, docs) == synced
-    contents(memory)
-    assert read_sources(memory, synced)["Rollback"] == "handbook.md"
-    handbook = {"source": (docs / "handbook.md").as_posix()}
-    assert memory.index.rows[synced["Leave"]][1] == handbook
+    known = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
+    assert known[synced["Deploy"]].endswith("shipping.md")
     assert not memory.sync(docs)
 
 
@@ -177,16 +165,6 @@ def test_documents_from_elsewhere_stay(memory, docs, synced):
     memory.sync(docs)
     assert memory.info()["nodes"] == 2 + 3
     assert len(memory.store.catalog.find_chunks(ids=["note"], sources=["docs2", beside])) == 3
-
-
-def test_a_dry_run_writes_nothing(memory, docs, synced, snapshot):
-    """The plan is that of the sync that follows, with similarities; the stores stay as they are."""
-    (docs / "release.md").write_text(write_page(Deploy=PAUSE))
-    before = snapshot(memory)
-    planned = memory.sync(docs, dry_run=True)
-    assert snapshot(memory) == before
-    assert planned.counts() == {**memory.sync(docs).counts()}
-    assert planned.counts()["edited"] == planned.counts()["removed"] == 1
 
 
 def test_documents_of_a_loader_are_synced_by_their_roots(memory, contents):

@@ -438,19 +438,18 @@ def test_memories_and_stores_that_do_not_belong_together(theirs, wrap, tmp_path)
 
 def test_copies_have_vectors_of_their_own(theirs, retriever, tmp_path):
     """An archive, a migration, and a memory whose vectors were moved out of the store."""
+    places = [tmp_path / name for name in ("copy", "other", "g")]
     retriever.memory.transfer.export(tmp_path / "all.crabpath")
     retriever.memory.close()
-    with CrabPath.open(tmp_path / "copy", embeddings=Words()) as copy:
+    with CrabPath.open(places[0], embeddings=Words()) as copy:
         copy.transfer.import_archive(tmp_path / "all.crabpath")
-    migrate(tmp_path / "g", tmp_path / "other")
-    vectors = tmp_path / "g" / "vectors"
-    with CrabPath.open(tmp_path / "g", embeddings=Words(), vectors=vectors) as memory:
+    migrate(places[2], places[1])
+    with CrabPath.open(places[2], embeddings=Words(), vectors=places[2] / "vectors") as memory:
         assert memory.maintenance.reindex() == 6
     theirs.delete(["d4"])
-    for place in ("copy", "other", "g"):
-        own = CrabPathRetriever.from_existing(tmp_path / place, Words(), k=6)
-        with closing(own.memory):
-            assert "d4" in ids(own)
+    for place in places:
+        with CrabPathRetriever.from_existing(place, Words()).memory as memory:
+            assert "d4" in [d.node.id for d in memory.retrieve(QUESTION, k=6).documents]
 
 
 SIGHTLESS = (
@@ -496,27 +495,24 @@ def test_another_embedder_is_refused(theirs, wrap, tmp_path):
 
 def test_commands_need_the_graph_store_alone(retriever, tmp_path):
     """They run beside the process that has the memory, and make nothing."""
-    place, before = tmp_path / "g", {path.name for path in (tmp_path / "g").iterdir()}
+    place, turn = tmp_path / "g", turn_of(retriever)
+    before = {path.name for path in place.iterdir()}
 
     def run(*arguments):
-        found = CliRunner().invoke(app, [*arguments, "-s", str(place)])
-        assert {path.name for path in place.iterdir()} <= before
-        return found
+        return CliRunner().invoke(app, [*arguments, "-s", str(place)])
 
-    turn = turn_of(retriever)
     assert json.loads(run("explain", turn, "--json").stdout)["turn"]["query"] == QUESTION
     info = json.loads(run("info", "--json").stdout)
     where = f"{retriever.memory.index.description}, wrapped"
     assert (info["nodes"], info["vectors"]) == (6, where)
     for command in (("health",), ("feedback", turn, "--outcome", "1"), ("doctor",)):
         assert run(*command).exit_code == 0
-    findings = json.loads(run("doctor", "--json").stdout)["findings"]
-    (vectors,) = [one for one in findings if one["check"] == "vectors"]
-    assert (vectors["severity"], "were not checked" in vectors["message"]) == ("info", True)
-    assert not examine(place, embeddings=Words()).broken
+    (vectors,) = [one for one in examine(place).findings if one.check == "vectors"]
+    assert (vectors.severity, "were not checked" in vectors.message) == ("info", True)
     query = run("query", "Hydra")
     assert query.exit_code == 1
     assert "from_vectorstore(store,path=" in "".join(query.stderr.split())
+    assert {path.name for path in place.iterdir()} <= before
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,21 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import chromadb
 import numpy as np
 import pytest
-from chromadb.config import Settings
 from chromadb.errors import InternalError
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from proxy import Proxy
 
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.errors import (
     EmbeddingMismatchError,
     InvalidInputError,
@@ -135,7 +142,7 @@ def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
 
 def test_an_existing_collection_in_another_space_is_refused(tmp_path):
     """Chroma would keep Euclidean distance; the way on is named, and the lock is released."""
-    client = chromadb.PersistentClient(str(tmp_path), Settings(anonymized_telemetry=False))
+    client = chromadb.PersistentClient(str(tmp_path), chromadb.Settings(anonymized_telemetry=False))
     client.create_collection("crabpath", embedding_function=None)
     for _ in range(2):
         with pytest.raises(InvalidInputError, match=r"'l2'.*'cosine'.*another collection name"):
@@ -225,3 +232,55 @@ def test_the_directory_is_private_to_the_user_and_no_file(tmp_path):
     (tmp_path / "taken").write_text("x")
     with pytest.raises(StoreReadOnlyError, match="not a directory"):
         ChromaIndex.open_directory(tmp_path / "taken")
+
+
+GIVEN = {"embeddings": DeterministicFakeEmbedding(size=16), "settings": Settings(time_limit=0.5)}
+
+
+@contextmanager
+def expect_within(seconds: float) -> Iterator[None]:
+    """What is inside takes no longer."""
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+@pytest.fixture
+def proxy(server) -> Iterator[Proxy]:
+    """The network before the Chroma server."""
+    opened = Proxy(("127.0.0.1", server.port))
+    yield opened
+    opened.silent.clear()
+    opened.cut()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_client", [False, True])
+def test_a_query_to_a_silent_server_fails_in_time_and_works_again(proxy, tmp_path, by_client):
+    """A server that accepts and says nothing is given up after the time limit."""
+    vectors = f"http://127.0.0.1:{proxy.port}/t{uuid.uuid4().hex}"
+    client = chromadb.HttpClient(host="127.0.0.1", port=proxy.port) if by_client else None
+    with CrabPath.open(tmp_path, vectors=client or vectors, **GIVEN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        turn = memory.retrieve("sky").turn.id
+        proxy.silent.set()
+        with expect_within(3.0), pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            memory.retrieve("sky")
+        with expect_within(3.0):
+            assert memory.record(Feedback(turn, 1.0)).status in {"applied", "waiting"}
+        proxy.silent.clear()
+        assert memory.retrieve("sky").documents
+        proxy.silent.set()
+        with expect_within(3.0):
+            memory.close()
+    proxy.silent.clear()
+    if client is not None:
+        client._server._session.close()
+        client._admin_client._server._session.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_silent_from_the_start_is_unavailable(proxy, tmp_path):
+    proxy.silent.set()
+    with expect_within(2.0), pytest.raises(StoreUnavailableError, match="did not answer within"):
+        CrabPath.open(tmp_path, vectors=f"http://127.0.0.1:{proxy.port}", **GIVEN)

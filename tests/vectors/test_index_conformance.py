@@ -70,11 +70,10 @@ def test_more_records_than_one_write_takes(backend, monkeypatch):
 
 
 def test_an_empty_index_finds_nothing(backend):
-    for _ in range(2):
-        assert backend.ids("1 0 0", 3) == []
-        assert backend.index.filter_ids(["a"], X, backend.where("lang", "en")) == set()
-        backend.index.delete(["a"])
-        backend.index.upsert([], [], [], [])
+    assert backend.ids("1 0 0", 3) == []
+    assert backend.index.filter_ids(["a"], X, backend.where("lang", "en")) == set()
+    backend.index.delete(["a"])
+    backend.index.upsert([], [], [], [])
 
 
 def test_threads_write_and_read_together(backend):
