@@ -85,10 +85,15 @@ def test_full_cleanup_removes_what_is_not_given(memory, document, contents):
 
 
 def test_the_first_of_equal_texts_keeps_the_id_that_it_always_had(memory):
-    """Metadata only tells further ones apart, so ids of what is indexed already stay."""
+    """Metadata only tells further ones apart, so ids of what is indexed already stay.
+
+    The report counts the texts that a call repeats.
+    """
     pages = [Document("text", metadata={"page": n}) for n in (1, 2, 3)]
     (alone,) = memory.add_documents(pages[:1]).ids
-    first, *others = memory.add_documents(pages).ids
+    report = memory.add_documents(pages)
+    first, *others = report.ids
+    assert (report.repeated, "1 repeat the text of others" in str(report)) == (1, True)
     assert first == alone
     assert len({first, *others}) == 3
     assert memory.add_documents(pages[::-1]).ids == [*others[::-1], first]
