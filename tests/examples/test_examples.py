@@ -51,57 +51,46 @@ def answer_from_documents(body):
     return "Type ship." if "ship release" in documents[-1] else "Type make."
 
 
-# What a chat model says, and what is printed, in this order.
+# What a chat model says; what is printed, in this order, with / between; and what is not.
 PRINTED = {
     "01": (  # The chain answers from the pages; what was used comes first afterwards.
         lambda body: body["messages"][0]["content"].split("Release checklist: ")[1][:12],
-        ["answer: Two reviews,", "feedback: applied", "found again: Release checklist"],
+        "answer: Two reviews,/feedback: applied/found again: Release checklist",
+        "error",
     ),
     "02": (  # The router is asked once a question, and not about what succeeded.
         route,
-        [*["  model: 1 calls", "  it says: the first will do"] * 2, "again: ", "  model: 0 calls"],
+        f"{'  model: 1 calls/  it says: the first will do/' * 2}again: /  model: 0 calls",
+        "model: 2 calls",
     ),
     "03": (  # Ann is answered what is right in another thread; Bob's memory is his own.
         answer_from_documents,
-        [
-            *("agent: Type make.", "learned: applied", "ann: How"),
-            *("read: Since May, deployments start with `ship release`", "agent: Type ship."),
-            *("bob: ", "agent: Type make."),
-        ],
+        "agent: Type make./learned: applied/ann: How/read: Since/agent: Type ship./bob: /Type make.",
+        "bob: How do I start a deployment?\n  read: Since",
     ),
     "05": (  # What one user teaches, the other does not see.
         None,
-        [
-            *("before: steve finds Python, ", "after: ada finds Python, "),
-            *("after: steve finds Pythons, ", "steve knows: Monty sleeps in the hall."),
-            "steve about ada's turn: refused",
-        ],
+        "before: steve finds Python, /after: ada finds Python, /after: steve finds Pythons, "
+        + "/steve knows: Monty sleeps in the hall./steve about ada's turn: refused",
+        "ada knows: Monty sleeps",
     ),
     "06": (  # The graph finds what similarity alone does not; the collection stays as it was.
         None,
-        [
-            *("with a graph: ", "Rue Dauphine", "  Rue Dauphine: mention by Pierre Curie"),
-            "documents in the collection: 5\n",
-        ],
+        "with a graph: /Rue Dauphine/  Rue Dauphine: mention by Pierre Curie/collection: 5\n",
+        "Rue Dauphine\nwith a graph",
     ),
-}
-ABSENT = {
-    "03": "bob: How do I start a deployment?\n  read: Since",
-    "05": "ada knows: Monty sleeps",
-    "06": "Rue Dauphine\nwith a graph",
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", PRINTED)
 def test_an_example(run_example, chat_server, number):
-    said, expected = PRINTED[number]
-    chat_server.says = said
+    chat_server.says, expected, absent = PRINTED[number]
     printed = run_example(number)
     position = 0
-    for part in expected:
+    for part in expected.split("/"):
         position = printed.index(part, position) + len(part)
-    assert ABSENT.get(number, "nothing else") not in printed
+    assert absent not in printed
 
 
 @pytest.mark.slow

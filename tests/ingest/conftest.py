@@ -76,12 +76,13 @@ def open_memory(tmp_path, embedder) -> Iterator[Callable[..., CrabPath]]:
     """Opens empty memories on SQLite; parts of the settings may be given."""
     opened: list[CrabPath] = []
 
-    def open_at(path: str | None = None, *, chroma: bool = False, **parts: object) -> CrabPath:
+    def open_at(path: str | None = None, **parts: object) -> CrabPath:
         place = path or tmp_path / f"memory{len(opened)}"
-        given = {} if chroma else {"vectors": DictIndex()}
-        memory = CrabPath.open(place, embeddings=embedder, settings=Settings(**parts), **given)
-        opened.append(memory)
-        return memory
+        settings = Settings(**parts)
+        opened.append(
+            CrabPath.open(place, embeddings=embedder, settings=settings, vectors=DictIndex())
+        )
+        return opened[-1]
 
     yield open_at
     for memory in opened:

@@ -244,11 +244,8 @@ def test_forgetting_by_id_and_by_source(memory, document, contents):
     memory.add_documents([document("1\n2", id="a"), document("3", id="b")], splitter=LINES)
     memory.add_documents([document("4", id="c", source="s"), document("5", source="s")])
     memory.add_documents([document("6", id="d")])
-    assert memory.forget("a") == 2
-    assert memory.forget(["b", "never there"]) == 1
-    assert memory.forget(["b"]) == 0
-    assert memory.forget(source="s") == 2
-    assert memory.forget(source="s") == 0
+    given = ({"ids": "a"}, {"ids": ["b", "never there"]}, {"ids": ["b"]}, {"source": "s"})
+    assert [memory.forget(**one) for one in given] == [2, 1, 0, 2]
     assert contents(memory) == {"d": "6"}
 
 

@@ -86,12 +86,10 @@ def test_edited_moved_and_renamed_sections_keep_all_of_it(shared, keys):
         "old/trap.md": TEXTS["trap.md"],
         "lunch.md": TEXTS["lunch.md"],
     }
-    plan = sync(shared, edited)
-    assert (plan.counts()["moved"], plan.counts()["edited"]) == (2, 1)
+    counts = sync(shared, edited).counts()
+    assert (counts["moved"], counts["edited"]) == (2, 1)
     assert read_learned(shared) == before
-    after = read_ids(shared)
-    assert after["ship.md"] == keys["deploy.md"][0]
-    assert shared.store.learned.keys([after["undo.md"]]) == dict([keys["undo.md"]])
+    assert read_ids(shared)["ship.md"] == keys["deploy.md"][0]
     for name, now in read_weights(shared, keys).items():
         co_used = {edge: w for edge, w in weights[name].items() if edge[2] == "co_used"}
         assert co_used

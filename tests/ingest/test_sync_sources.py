@@ -32,26 +32,22 @@ def docs(tmp_path, memory, contents):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "message"),
-    [
-        (Path, "read_bytes", r"b\.md cannot be read \(Permission denied\)"),
-        (Path, "stat", r"b\.md cannot be read \(Permission denied\)"),
-        (os, "scandir", r"below cannot be read"),
-    ],
+    ("module", "name", "place"),
+    [(Path, "read_bytes", "b.md"), (Path, "stat", "b.md"), (os, "scandir", "below")],
 )
 def test_one_unreadable_place_refuses_the_whole_sync(
-    memory, docs, monkeypatch, module, name, message
+    memory, docs, monkeypatch, module, name, place
 ):
     real = getattr(module, name)
 
-    def fail(path, *args, **options):
-        if str(path).endswith("below" if name == "scandir" else "b.md"):
+    def deny(path, *args, **options):
+        if str(path).endswith(place):
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, *args, **options)
 
     with monkeypatch.context() as broken:
-        broken.setattr(module, name, fail)
-        with pytest.raises(InvalidInputError, match=message):
+        broken.setattr(module, name, deny)
+        with pytest.raises(InvalidInputError, match=rf"{place} cannot be read \(Permission denied"):
             memory.sync(docs)
 
 

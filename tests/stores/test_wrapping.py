@@ -206,30 +206,27 @@ def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
     ],
     indirect=["theirs"],
 )
-def test_a_filter_is_in_the_language_of_the_store(retriever, where, other):
+def test_a_filter_is_in_the_language_of_the_store(theirs, wrap, retriever, where, other):
     assert ids(retriever, filter=where) == ["d2"]
     if other is not None:
         with pytest.raises(InvalidInputError, match="InMemoryVectorStore"):
             ids(retriever, filter=other)
+        return
+    # The k and the filter of a store's own retriever are kept unless others are given.
+    only = theirs.as_retriever(search_kwargs={"k": 3, "filter": where})
+    assert (wrap(only).k, ids(wrap(only))) == (3, ["d2"])
+    assert len(ids(wrap(only, k=2, filter=None))) == 2
 
 
 @on_chroma
 def test_records_without_text_are_passed_over(theirs, wrap):
-    bare = {"ids": ["bare", "blank"], "embeddings": [[1.0] * 8] * 2}
-    theirs._collection.add(**bare, documents=["", " "])
-    theirs._collection.add(ids=["none"], embeddings=[[1.0] * 8])
+    vectors = [[1.0] * 8] * 2
+    theirs._collection.add(ids=["bare", "blank"], embeddings=vectors, documents=["", " "])
+    theirs._collection.add(ids=["none"], embeddings=vectors[:1])
     retriever = wrap(theirs, k=9)
     assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
-    theirs._collection.update(ids=["d4"], documents=[" "], embeddings=[[1.0] * 8])
+    theirs._collection.update(ids=["d4"], documents=[" "], embeddings=vectors[:1])
     assert retriever.refresh().removed == 1
-
-
-@on_chroma
-def test_the_retriever_of_a_store_will_do(theirs, wrap):
-    """Its k and filter are kept unless others are given."""
-    only = theirs.as_retriever(search_kwargs={"k": 3, "filter": {"lang": "en"}})
-    assert (wrap(only).k, ids(wrap(only))) == (3, ["d2"])
-    assert len(ids(wrap(only, k=2, filter=None))) == 2
 
 
 @each_store
@@ -318,9 +315,10 @@ def read_wins(memory):
 
 
 @each_store
-async def test_what_changed_in_the_store_is_taken_over(theirs, retriever, wrap):
+async def test_what_changed_in_the_store_is_taken_over(theirs, retriever, wrap, tmp_path):
     """The report counts it, nothing else is embedded, and what was learned stays."""
-    retriever.record(turn_of(retriever), 1.0, used=["d4"])
+    turn = turn_of(retriever)
+    retriever.record(turn, 1.0, used=["d4"])
     learned = read_wins(retriever.memory)
     theirs.delete(["d2", "d5"])
     changed = Document("Lunch is at one.", id="d5")
@@ -334,10 +332,16 @@ async def test_what_changed_in_the_store_is_taken_over(theirs, retriever, wrap):
     assert read_wins(retriever.memory) == learned > 0
     assert numbers(await retriever.arefresh()) == (0, 0, 0, 6)
     retriever.memory.close()
-    theirs.delete(["d4"])
-    assert sorted(ids(wrap(theirs, k=9))) == ["d1", "d3", "d5", "d6", "d7"]
+    theirs.delete(["d3"])
+    again = wrap(theirs, k=9)
     # Wrapping again embeds only the sentence that tells whether the embedder is still the same.
     assert len(theirs.embeddings.embedded) == 3
+    assert sorted(ids(again)) == ["d1", "d4", "d5", "d6", "d7"]
+    assert again.memory.explain(turn).turn.id == turn
+    again.memory.close()
+    by_vectors = CrabPathRetriever.from_existing(tmp_path / "g", Words(), vectors=theirs)
+    with closing(by_vectors.memory):
+        assert by_vectors.refresh().unchanged == 5
 
 
 def test_new_documents_are_pointed_out_once(theirs, retriever, caplog):
@@ -406,18 +410,6 @@ def test_without_its_store_a_memory_is_not_opened(theirs, wrap, location, tmp_pa
             said = "open it with CrabPathRetriever.from_vectorstore(store, path="
             assert f" wraps a LangChain InMemoryVectorStore: {said}" in str(refused.value)
     assert not list(tmp_path.glob("*/vectors"))
-
-
-def test_with_the_store_it_opens(theirs, retriever, wrap, tmp_path):
-    """By the call that is named, and by ``vectors=``; what was learned is there."""
-    turn = turn_of(retriever)
-    retriever.memory.close()
-    again = wrap(theirs, k=6)
-    assert again.memory.explain(turn).turn.id == turn
-    by_vectors = CrabPathRetriever.from_existing(tmp_path / "g", Words(), vectors=theirs)
-    with closing(by_vectors.memory):
-        assert len(ids(by_vectors)) == 4
-        assert by_vectors.refresh().unchanged == 6
 
 
 def test_memories_and_stores_that_do_not_belong_together(theirs, wrap, tmp_path):
