@@ -220,15 +220,16 @@ class ChromaIndex(VectorIndex):
         return self._attempt(work, condition)
 
     def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
-        for left in reversed(range(_ATTEMPTS)):
+        left = _ATTEMPTS
+        while True:
+            left -= 1
             try:
                 with _translate_errors(self._where, condition):
                     return work(self._records)
             except StoreError as error:
-                if left == 0 or _NOT_READY not in str(error):
+                if not left or _NOT_READY not in str(error):
                     raise
             sleep(_PAUSE)
-        raise AssertionError
 
     def upsert(
         self,

@@ -65,13 +65,13 @@ PRINTED = {
     ),
     "03": (  # Ann is answered what is right in another thread; Bob's memory is his own.
         answer_from_documents,
-        "agent: Type make./learned: applied/ann: How/read: Since/agent: Type ship./bob: /Type make.",
+        "agent: Type make./learned: applied/read: Since/agent: Type ship./bob: /Type make.",
         "bob: How do I start a deployment?\n  read: Since",
     ),
     "05": (  # What one user teaches, the other does not see.
         None,
-        "before: steve finds Python, /after: ada finds Python, /after: steve finds Pythons, "
-        + "/steve knows: Monty sleeps in the hall./steve about ada's turn: refused",
+        """before: steve finds Python, /after: ada finds Python, /after: steve finds Pythons, /\
+steve knows: Monty sleeps in the hall./steve about ada's turn: refused""",
         "ada knows: Monty sleeps",
     ),
     "06": (  # The graph finds what similarity alone does not; the collection stays as it was.

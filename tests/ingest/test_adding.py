@@ -237,6 +237,9 @@ def test_a_vector_of_another_size_is_refused(memory):
     with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 64"):
         memory.add_documents(TWO, split=False, vectors={"a": [1.0, 2.0, 3.0]})
     assert memory.info()["nodes"] == 0
+    memory.add_documents(TWO)
+    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 64"):
+        memory.retrieve("x", vector=[1.0, 2.0, 3.0])
 
 
 def test_forgetting_by_id_and_by_source(memory, document, contents):

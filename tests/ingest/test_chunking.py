@@ -13,7 +13,12 @@ from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
-from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text, to_json_safe
+from crabpath_retrievers.ingest.chunking import (
+    Chunking,
+    make_embedding_text,
+    make_title,
+    to_json_safe,
+)
 
 CHUNKING = Chunking(IngestSettings(chunk_size=80, chunk_overlap=0))
 SECTIONS = [
@@ -178,6 +183,10 @@ def test_markdown_is_cut_at_headings_outside_of_code():
 )
 def test_markdown_is_known_by_name_or_type(source, metadata, cut):
     assert len(cut_markdown("# A\ntext\n# B\ntext", source=source, **metadata)) == cut
+
+
+def test_file_names_become_titles():
+    assert make_title("docs/getting-started_now.md") == "getting started now"
 
 
 @pytest.mark.parametrize(
