@@ -255,11 +255,14 @@ class Ingest:
         digests = {node.digest for node in nodes if node.document in growing}
         found += catalog.find_by_digest(growing, digests)
         known = {node.id: node for node in found}
-        others = _find_id_conflicts(nodes, known)
-        known |= {node.id: node for node in catalog.find_chunks(ids=map(make_metadata_id, others))}
-        names = [i for node in others for i in (node.id, make_metadata_id(node))]
-        kept = [i for i in names if i in known and known[i].document in growing]
-        return _assign_stored_ids(nodes, known, catalog.documents(kept)), known
+        kept: dict[str, Node] = {}
+        if others := _find_id_conflicts(nodes, known):
+            further = catalog.find_chunks(ids=map(make_metadata_id, others))
+            known |= {node.id: node for node in further}
+            names = [i for node in others for i in (node.id, make_metadata_id(node))]
+            stored = [i for i in names if i in known and known[i].document in growing]
+            kept = catalog.documents(stored)
+        return _assign_stored_ids(nodes, known, kept), known
 
     def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
