@@ -247,6 +247,7 @@ class CrabPath(Component):
         services = self._services
         if checked:
             services.identity.verify()
+        if checked and embeddings:
             services.identity.require_size(embeddings.values())
         return services.ingest.add(
             checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress

@@ -52,9 +52,8 @@ def run_add(paths: Sources, store: Store = DEFAULT_STORE, vectors: Vectors = Non
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
-    names = [str(path) for path in skipped]
-    warnings = [f"[yellow]Skipped[/yellow] {escape(name)}: not a text file" for name in names]
-    return Output({**numbers, "skipped": names}, [text], warnings)
+    warnings = [f"[yellow]Skipped[/yellow] {escape(name)}: not a text file" for name in skipped]
+    return Output({**numbers, "skipped": skipped}, [text], warnings)
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:

@@ -95,7 +95,7 @@ def _held_ids(place: str, vectors: str | None) -> FindExisting | None:
         except CrabPathError as error:
             reason = str(error)
         else:
-            return known[name].ids.intersection if name in known else set[str]().intersection
+            return known.get(name, set[str]()).intersection
     errors.print(f"[yellow]Left out[/yellow] chunks without a vector: {escape(reason)}")
     return None
 

@@ -182,16 +182,13 @@ class Chunking:
         elif self.splitter is not None:
             yield from (("", piece) for piece in self.splitter.split_text(text))
         elif is_markdown(source, metadata):
-            yield from self._split_by_heading(text)
+            for heading, section in split_sections(text):
+                for piece in self._make_size_splitter().split_text(section):
+                    yield heading, piece
         elif len(text) <= self.settings.chunk_size:
             yield "", text
         else:
             yield from (("", piece) for piece in self._make_size_splitter().split_text(text))
-
-    def _split_by_heading(self, text: str) -> Iterator[tuple[str, str]]:
-        for heading, section in split_sections(text):
-            for piece in self._make_size_splitter().split_text(section):
-                yield heading, piece
 
     def _make_size_splitter(self) -> RecursiveCharacterTextSplitter:
         return RecursiveCharacterTextSplitter(

@@ -1,6 +1,4 @@
-"""Reads text files as documents.
-
-Reads folders for a sync, completely or not at all.
+"""Reads text files as documents: of a folder all of them, or none.
 
 A file that cannot be read must not look deleted, so an error refuses the whole folder.
 """
@@ -13,57 +11,9 @@ from typing import NoReturn
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
-
-
-def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
-    """Read text files and directories; hidden files and folders, and memories, are skipped.
-
-    Args:
-        paths: Files and directories.
-
-    Returns:
-        One document per text file, also for empty files, with its path as source; and the files
-        that are not text.
-
-    Raises:
-        InvalidInputError: A path does not exist or cannot be read.
-    """
-    documents: list[Document] = []
-    skipped: list[Path] = []
-    for path in paths:
-        require_path(path)
-        try:
-            for file in _list_source_files(path):
-                text = decode_text(file.read_bytes())
-                if text is None:
-                    skipped.append(file)
-                else:
-                    documents.append(make_document(file.as_posix(), text))
-        except OSError as error:
-            _refuse(error)
-    return documents, skipped
-
-
-def decode_text(data: bytes) -> str | None:
-    """Decode the content of a file; None if it is not text."""
-    if b"\x00" in data:
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
-
-
-def make_document(source: str, text: str) -> Document:
-    """Make a document from a file."""
-    metadata = {"source": source}
-    # The title of a Markdown file is its first heading, that of another file its name.
-    if not is_markdown(source, metadata):
-        metadata["title"] = make_title(source)
-    return Document(page_content=text, metadata=metadata)
-
 
 _ATTEMPTS = 3  # attempts to read a file that is being written
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
@@ -75,40 +25,72 @@ class SourceFolder:
 
     Attributes:
         root: Prefix of the sources of all documents below it.
-        documents: One document per text file.
-        blank: Documents of files without text.
+        documents: One document per text file, also per empty one.
         skipped: Sources of files that are not text or too large.
         aliases: If the root is the working directory: the sources that ``add`` gives its files.
     """
 
     root: str
     documents: list[Document] = field(default_factory=list)
-    blank: list[Document] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
 
 
-def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> SourceFolder:
+def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[str]]:
+    """The documents of text files and directories, and the sources of files that are not text.
+
+    Raises:
+        InvalidInputError: As for :func:`read_folder`.
+    """
+    folders = [read_folder(path) for path in paths]
+    documents = [document for folder in folders for document in folder.documents]
+    return documents, [source for folder in folders for source in folder.skipped]
+
+
+def read_folder(path: Path, *, root: str | None = None, largest: int | None = None) -> SourceFolder:
     """Read a file, or all text files of a directory except hidden files and memories.
 
     Args:
         path: File or directory.
-        held: Tells whether the memory holds documents under a root.
-        largest: Size of the largest file that is read, in bytes.
+        root: Prefix of the sources; None for the path as it is written.
+        largest: Size of the largest file that is read, in bytes; None for no bound.
 
     Raises:
-        InvalidInputError: The path does not exist; a file cannot be read or keeps changing; or a
-            single file is not text or too large.
+        InvalidInputError: The path does not exist, or a file cannot be read or keeps changing.
     """
+    folder = SourceFolder(path.as_posix() if root is None else root)
     try:
         require_path(path)
-        folder = _read_files(path, SourceFolder(_choose_root(path, held)), largest)
+        for file in _list_source_files(path):
+            below = file.relative_to(path)
+            source = Path(folder.root, below).as_posix()
+            data = _read_unchanged(file, largest)
+            text = None if data is None else _decode_text(data)
+            if text is None:
+                folder.skipped.append(source)
+                continue
+            folder.documents.append(_make_document(source, text))
+            if path == Path():
+                folder.aliases.append(below.as_posix())
     except OSError as error:
         _refuse(error)
-    if path.is_file() and folder.skipped:
-        msg = f"{path} is not a text file of at most {largest:,} bytes: leave it out, or convert it"
-        raise InvalidInputError(msg)
     return folder
+
+
+def choose_root(path: Path, held: Callable[[str], bool]) -> str:
+    """Choose the spelling of a root that the memory uses already: relative or absolute.
+
+    Args:
+        path: File or directory.
+        held: Tells whether the memory holds documents under a root.
+    """
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
+    here = Path.cwd()
+    ways = [path.as_posix(), absolute.as_posix()]
+    if absolute.is_relative_to(here):
+        ways.append(absolute.relative_to(here).as_posix())
+    named = [way for way in ways if way != "."]  # "." would match every source
+    return next(filter(held, named), named[0])
 
 
 def require_path(path: Path) -> None:
@@ -122,32 +104,19 @@ def require_path(path: Path) -> None:
         raise InvalidInputError(msg)
 
 
-def _read_files(path: Path, folder: SourceFolder, largest: int) -> SourceFolder:
-    for file in _list_source_files(path):
-        below = file.relative_to(path).as_posix()
-        source = folder.root if file == path else f"{folder.root}/{below}"
-        data = _read_unchanged(file, largest)
-        text = None if data is None else decode_text(data)
-        if text is None:
-            folder.skipped.append(source)
-        elif not text.strip():
-            folder.blank.append(make_document(source, text))
-        else:
-            folder.documents.append(make_document(source, text))
-            if path == Path():
-                folder.aliases.append(below)
-    return folder
+def require_documents(folders: Iterable[SourceFolder]) -> None:
+    """Refuse folders without documents: a wrong path is more likely than an emptied source.
 
-
-def _choose_root(path: Path, held: Callable[[str], bool]) -> str:
-    """Choose the spelling of the root that the memory uses already: relative or absolute."""
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
-    here = Path.cwd()
-    ways = [path.as_posix(), absolute.as_posix()]
-    if absolute.is_relative_to(here):
-        ways.append(absolute.relative_to(here).as_posix())
-    named = [way for way in ways if way != "."]  # "." would match every source
-    return next(filter(held, named), named[0])
+    Raises:
+        InvalidInputError: A folder has no documents with text.
+    """
+    for folder in folders:
+        if all(is_blank(document.page_content) for document in folder.documents):
+            msg = (
+                f"{folder.root} contains no documents: check the path, or pass --allow-empty "
+                "(allow_empty=True) to remove what the memory holds of it"
+            )
+            raise InvalidInputError(msg)
 
 
 def _list_source_files(path: Path) -> Iterator[Path]:
@@ -167,21 +136,16 @@ def _list_source_files(path: Path) -> Iterator[Path]:
         yield from (file for file in files if file.is_file())
 
 
-def _refuse(error: OSError) -> NoReturn:
-    msg = f"{error.filename} cannot be read ({error.strerror}): nothing was changed"
-    raise InvalidInputError(msg) from error
-
-
-def _read_unchanged(file: Path, largest: int) -> bytes | None:
+def _read_unchanged(file: Path, largest: int | None) -> bytes | None:
     """Read a file that does not change meanwhile; None if it is too large."""
     for _ in range(_ATTEMPTS):
         before = file.stat()
-        if before.st_size > largest:
+        if largest is not None and before.st_size > largest:
             return None
         data = file.read_bytes()
         if _get_state(before) == _get_state(file.stat()) and len(data) == before.st_size:
             return data
-    msg = f"{file} changed while it was read: run sync again when it is complete"
+    msg = f"{file} changed while it was read: try again when it is complete"
     raise InvalidInputError(msg)
 
 
@@ -189,16 +153,24 @@ def _get_state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def require_documents(folders: Iterable[SourceFolder]) -> None:
-    """Refuse folders without documents: a wrong path is more likely than an emptied source.
+def _decode_text(data: bytes) -> str | None:
+    """Decode the content of a file; None if it is not text."""
+    if b"\x00" in data:
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
 
-    Raises:
-        InvalidInputError: A folder has no documents.
-    """
-    for folder in folders:
-        if not folder.documents:
-            msg = (
-                f"{folder.root} contains no documents: check the path, or pass --allow-empty "
-                "(allow_empty=True) to remove what the memory holds of it"
-            )
-            raise InvalidInputError(msg)
+
+def _make_document(source: str, text: str) -> Document:
+    metadata = {"source": source}
+    # The title of a Markdown file is its first heading, that of another file its name.
+    if not is_markdown(source, metadata):
+        metadata["title"] = make_title(source)
+    return Document(page_content=text, metadata=metadata)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    msg = f"{error.filename} cannot be read ({error.strerror}): nothing was changed"
+    raise InvalidInputError(msg) from error

@@ -68,6 +68,7 @@ class IngestReport:
 
     Attributes:
         added, updated, removed, unchanged: Numbers of chunks.
+        repeated: How many of the added and updated chunks repeat the text of another one.
         blank: Number of documents without text, which were skipped.
         ids: Ids of all chunks of the given documents, in order.
     """
@@ -76,15 +77,17 @@ class IngestReport:
     updated: int = 0
     removed: int = 0
     unchanged: int = 0
+    repeated: int = 0
     blank: int = 0
     ids: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Format the numbers in one line."""
+        repeated = f", {self.repeated} repeat the text of others" if self.repeated else ""
         blank = f", {self.blank} documents without text left out" if self.blank else ""
         return (
             f"{len(self.ids)} chunks: {self.added} added, {self.updated} updated, "
-            f"{self.removed} removed, {self.unchanged} unchanged{blank}"
+            f"{self.removed} removed, {self.unchanged} unchanged{repeated}{blank}"
         )
 
 
@@ -230,6 +233,7 @@ class Ingest:
             updated=updated,
             removed=len(gone),
             unchanged=len(nodes) - len(changed),
+            repeated=len(changed) - len({node.content for node in changed}),
             ids=[node.id for node in nodes],
         )
         return _Plan(nodes, changed, gone, known, growing, report)
@@ -251,11 +255,14 @@ class Ingest:
         digests = {node.digest for node in nodes if node.document in growing}
         found += catalog.find_by_digest(growing, digests)
         known = {node.id: node for node in found}
-        others = find_id_conflicts(nodes, known)
-        known |= {node.id: node for node in catalog.find_chunks(ids=map(make_metadata_id, others))}
-        names = [i for node in others for i in (node.id, make_metadata_id(node))]
-        kept = [i for i in names if i in known and known[i].document in growing]
-        return assign_stored_ids(nodes, known, catalog.documents(kept)), known
+        kept: dict[str, Node] = {}
+        if others := _find_id_conflicts(nodes, known):
+            further = catalog.find_chunks(ids=map(make_metadata_id, others))
+            known |= {node.id: node for node in further}
+            names = [i for node in others for i in (node.id, make_metadata_id(node))]
+            stored = [i for i in names if i in known and known[i].document in growing]
+            kept = catalog.documents(stored)
+        return _assign_stored_ids(nodes, known, kept), known
 
     def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
@@ -388,16 +395,8 @@ def _show(progress: Progress | None, total: int) -> AbstractContextManager[Advan
     return nullcontext(lambda _: None) if progress is None else progress(total)
 
 
-def find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -> list[Node]:
-    """Find nodes whose derived id belongs to a different text in the store.
-
-    Args:
-        nodes: Chunks with ids derived from document and text.
-        known: Stored nodes with these ids or of the same documents, by id.
-
-    Returns:
-        Nodes that are not stored unchanged, and whose id is taken.
-    """
+def _find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -> list[Node]:
+    """Nodes that are not stored unchanged, and whose derived id is taken by another text."""
     held = {(node.document, node.digest) for node in known.values()}
     return [
         node
@@ -406,20 +405,15 @@ def find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -
     ]
 
 
-def assign_stored_ids(
+def _assign_stored_ids(
     nodes: Sequence[Node], known: Mapping[str, StoredChunk], kept: Mapping[str, Node]
 ) -> list[Node]:
-    """Return the nodes with their final ids.
+    """The nodes with their final ids: an unchanged chunk has its stored id.
 
     Args:
         nodes: Chunks with ids derived from document and text.
-        known: Stored nodes with the ids that the chunks have or may get, or of the same
-            documents, by id.
-        kept: Those of ``known`` that this ingest does not replace, by id.
-
-    Returns:
-        The nodes in the same order. An unchanged chunk has its stored id; a new chunk whose id
-        is taken by another text has a new id.
+        known: Stored nodes with the ids that the chunks have or may get, or of the same documents.
+        kept: Those of ``known`` that this ingest does not replace.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
     own = [
@@ -435,8 +429,10 @@ def assign_stored_ids(
         return name not in kept or make_metadata_id(kept[name]) == make_metadata_id(node)
 
     def choose_id(node: Node) -> str:
-        names = (node.id, make_metadata_id(node))
-        return next((name for name in names if is_free(name, node)), uuid4().hex)
+        if is_free(node.id, node):
+            return node.id
+        other = make_metadata_id(node)
+        return other if is_free(other, node) else uuid4().hex
 
-    found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
-    return [node if node.id == name else replace(node, id=name) for node, name in found]
+    final = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
+    return [node if node.id == name else replace(node, id=name) for node, name in final]

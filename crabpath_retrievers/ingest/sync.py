@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -224,7 +225,9 @@ class Sync:
         )
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
-        old = sorted(catalog.documents(vanished).values(), key=_sort_key)
+        old = sorted(
+            catalog.documents(vanished).values(), key=attrgetter("source", "document", "position")
+        )
         retired = catalog.find_retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
@@ -264,11 +267,8 @@ class Sync:
         return found
 
     def _make_batch(self, plan: SyncPlan) -> StageNodes:
-        kept = [
-            _require_current(section)
-            for section in plan.sections_with("edited", "moved", "restored")
-        ]
-        added = [_require_current(section) for section in plan.sections_with("added")]
+        kept = [section.node for section in plan.sections_with("edited", "moved", "restored")]
+        added = [section.node for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
         ids = [node.id for node in added]
         taken = {node.id for node in catalog.find_chunks(ids=ids, owners=(0, RETIRED))}
@@ -285,12 +285,3 @@ def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
     return [section.node.content for section in left] if both else []
-
-
-def _sort_key(node: Node) -> tuple[str, str, int]:
-    return node.source, node.document, node.position
-
-
-def _require_current(section: Section) -> Node:
-    assert section.now is not None, "only removed sections have no new version"  # noqa: S101
-    return section.now

@@ -19,7 +19,12 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.files import SourceFolder, read_folder, require_documents
+from crabpath_retrievers.ingest.files import (
+    SourceFolder,
+    choose_root,
+    read_folder,
+    require_documents,
+)
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
@@ -166,16 +171,17 @@ def read_sources(
         tuple(alias for folder in folders for alias in folder.aliases),
         frozenset(skipped),
     )
-    contents = (chain(folder.documents, folder.blank) for folder in folders)
-    return chain(documents, *contents), scope, skipped
+    return chain(documents, *(folder.documents for folder in folders)), scope, skipped
 
 
-def _read_folder(services: Services, path: SourcePath) -> SourceFolder:
-    return read_folder(
-        path_of("what to sync", path),
-        held=lambda root: bool(services.store.catalog.find_under_source(root)),
-        largest=services.settings.sync.max_file_bytes,
-    )
+def _read_folder(services: Services, given: SourcePath) -> SourceFolder:
+    path, largest = path_of("what to sync", given), services.settings.sync.max_file_bytes
+    root = choose_root(path, lambda root: bool(services.store.catalog.find_under_source(root)))
+    folder = read_folder(path, root=root, largest=largest)
+    if path.is_file() and folder.skipped:
+        msg = f"{path} is not a text file of at most {largest:,} bytes: leave it out, or convert it"
+        raise InvalidInputError(msg)
+    return folder
 
 
 def _documents_and_paths(sources: Sources) -> tuple[list[Document], list[SourcePath]]:

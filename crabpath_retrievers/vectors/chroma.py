@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import track_waiting
@@ -41,17 +41,11 @@ _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _EMBEDDED = "Chroma in "
 _MIN_FREE = 2**20  # bytes that Chroma needs for writing
 _DISK_FULL = ("disk is full", "No space left")
+# Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
 _NOT_READY = "Nothing found on disk"
+_ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
 _NAMESPACE_COLLECTION = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
-
-# Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
-_retry = Retrying(
-    retry=retry_if_exception(lambda error: _NOT_READY in str(error)),
-    stop=stop_after_attempt(4),
-    wait=wait_fixed(0.05),
-    reraise=True,
-)
 
 
 class ChromaIndex(VectorIndex):
@@ -218,21 +212,24 @@ class ChromaIndex(VectorIndex):
             if self.generation == before:
                 raise
         if replaced and self._main.refill is not None:
-            with self._directory.refill():
+            self._directory.is_refilling = True
+            try:
                 self._main.refill()
+            finally:
+                self._directory.is_refilling = False
         return self._attempt(work, condition)
 
     def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
-        def call() -> T:
-            with _translate_errors(self._where, condition):
-                return work(self._records)
-
-        try:
-            return call()
-        except StoreError as error:
-            if _NOT_READY not in str(error):
-                raise
-        return _retry(call)
+        left = _ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                with _translate_errors(self._where, condition):
+                    return work(self._records)
+            except StoreError as error:
+                if not left or _NOT_READY not in str(error):
+                    raise
+            sleep(_PAUSE)
 
     def upsert(
         self,

@@ -6,8 +6,6 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
@@ -56,7 +54,7 @@ class ChromaDirectory:
         client: Client of Chroma; a new one in each generation.
         generation: Number of times that damaged files were replaced since this process opened
             them.
-        is_refilling: Whether the vectors are being indexed again; then nothing is replaced.
+        is_refilling: Whether the vectors are being indexed again: then nothing is replaced.
     """
 
     _known: ClassVar[dict[tuple[int, Path], "ChromaDirectory"]] = {}
@@ -144,27 +142,18 @@ class ChromaDirectory:
         self.client = self._connect()
         self.generation += 1  # last: threads that see it use the new client
 
-    @contextmanager
-    def refill(self) -> Iterator[None]:
-        """Replace nothing while the vectors are indexed again."""
-        self.is_refilling = True
-        try:
-            yield
-        finally:
-            self.is_refilling = False
-
     def _open(self) -> "ClientAPI":
-        if why := find_damage(self.path, self._name):
-            self._set_aside(why)
-            self.generation = 1
-        try:
-            return self._connect()
-        except BaseException as error:
-            if not _is_internal(error) or _is_transient(str(error)):
-                raise
-            self._set_aside(str(error))
-            self.generation = 1
-            return self._connect()
+        why = find_damage(self.path, self._name)
+        if why is None:
+            try:
+                return self._connect()
+            except BaseException as error:
+                why = str(error)
+                if not _is_internal(error) or _is_transient(why):
+                    raise
+        self._set_aside(why)
+        self.generation = 1
+        return self._connect()
 
     def _connect(self) -> "ClientAPI":
         import chromadb
@@ -211,33 +200,34 @@ class ChromaDirectory:
         if not (self.path / LOCK_FILE).exists():  # the directory was deleted while it was open
             self._lock.release(force=True)
             self._lock = _acquire_lock(self.path)
-        own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
-        if own:
-            aside = self.path / f"{QUARANTINE_PREFIX}{time.strftime('%Y%m%dT%H%M%S')}"
-            for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
-                if not self._list_others(former):
-                    shutil.rmtree(former, ignore_errors=True)
-            aside.mkdir(mode=0o700, exist_ok=True)
-            # The catalogue first: without it Chroma does not read the other files.
-            for entry in sorted(own, key=lambda entry: entry.name != CATALOGUE_FILE):
-                entry.rename(aside / entry.name)
-            _delete_sparse(aside)
-            kept = f", what is there is set aside in {aside}"
-        else:
-            kept = ""
+        aside = self._move_files()
         _log.warning(
             "the vectors in %s cannot be read (%s)%s: they are indexed again from the graph store",
             self.path,
             reason,
-            kept,
+            f", what is there is set aside in {aside}" if aside else "",
         )
+
+    def _move_files(self) -> Path | None:
+        """Move the files of Chroma into a new directory beside them; None without files."""
+        own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
+        if not own:
+            return None
+        for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
+            if not self._list_others(former):
+                shutil.rmtree(former, ignore_errors=True)
+        aside = self.path / f"{QUARANTINE_PREFIX}{time.strftime('%Y%m%dT%H%M%S')}"
+        aside.mkdir(mode=0o700, exist_ok=True)
+        # The catalogue first: without it Chroma does not read the other files.
+        for entry in sorted(own, key=lambda entry: entry.name != CATALOGUE_FILE):
+            entry.rename(aside / entry.name)
+        _delete_sparse(aside)
+        return aside
 
     def _list_others(self, path: Path) -> list[str]:
         """Names of collections that do not belong to the memory."""
-        own = (self._name, f"{self._name}-")
-        return [
-            n for n in read_collection_names(path) or () if n != own[0] and not n.startswith(own[1])
-        ]
+        known = read_collection_names(path)
+        return [one for one in known if one != self._name and not one.startswith(f"{self._name}-")]
 
 
 def is_panic(error: BaseException) -> bool:

@@ -4,24 +4,22 @@ A given id is replaced; with a cleanup what changed is updated, and what a sourc
 goes.
 """
 
-import json
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
-import tables as s
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
+from passages import read_passages
 
-from crabpath_retrievers import CrabPathRetriever, Feedback
+from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
-SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample" / "corpus.jsonl"
 PAGES = [
     Document(f"Page {i} is about topic{i}.", metadata={"source": "manual.pdf", "page": i})
     for i in range(12)
@@ -53,22 +51,14 @@ def test_pages_of_one_source_in_batches_all_stay(open_memory, location, chained,
 
 
 async def test_every_way_of_adding_only_adds(embedder, tmp_path):
-    """Retriever and memory, sync and async, and a second program on the same path."""
+    """Awaited, and by a second program on the same path, unless a cleanup is asked for."""
     options = {"embeddings": embedder, "path": tmp_path / "m"}
-    retriever = CrabPathRetriever.from_documents(PAGES[:2], **options)
-    assert len(retriever.add_documents(PAGES[2:4])) == 2
-    assert len(await retriever.aadd_documents(PAGES[4:6])) == 2
-    report = await retriever.memory.aio.add_documents([PAGES[6], Document("text", id="a")])
-    assert report.ids[1] == "a"
-    retriever.memory.close()
-    contents = [page.page_content for page in PAGES[7:9]]
-    source = [{"source": "manual.pdf"}] * 2
-    again = CrabPathRetriever.from_texts(contents, metadatas=source, **options)
-    assert again.memory.info()["nodes"] == 10
-    again.memory.close()
-    replaced = CrabPathRetriever.from_documents(PAGES[5:8], cleanup="incremental", **options)
-    assert replaced.memory.info()["nodes"] == 3 + 1
-    replaced.memory.close()
+    with CrabPathRetriever.from_documents(PAGES[:2], **options).memory as memory:
+        report = await memory.aio.add_documents([PAGES[6], Document("text", id="a")])
+        assert report.ids[1] == "a"
+    for pages, cleanup, count in ((PAGES[7:9], None, 6), (PAGES[5:8], "incremental", 4)):
+        with CrabPathRetriever.from_documents(pages, cleanup=cleanup, **options).memory as memory:
+            assert memory.info()["nodes"] == count
 
 
 def test_with_incremental_cleanup_a_call_holds_all_of_its_sources(memory, document, contents):
@@ -87,42 +77,27 @@ def test_full_cleanup_removes_what_is_not_given(memory, document, contents):
     report = memory.add_documents([document("2", id="b"), document("4", id="d")], cleanup="full")
     assert count_chunks(report) == (1, 0, 2, 1)
     assert contents(memory) == {"b": "2", "d": "4"}
+    with pytest.raises(InvalidInputError, match="cleanup must be"):
+        memory.add_documents([document("new", id="b")], cleanup="ful")
+    assert contents(memory) == {"b": "2", "d": "4"}
     assert memory.add_documents([], cleanup="full").removed == 2
     assert contents(memory) == {}
 
 
-def test_long_documents_of_one_source_stay_in_order(memory, document, joined):
-    """The chunks of one document stay beside each other, whatever came of its source before."""
-    for text in "a\nb\nc", "d\ne", "d\ne":
-        memory.add_documents([document(text, source="s")], splitter=LINES)
-    memory.add_documents([document("a\nb\nc", source="s"), document("f", source="s")])
-    known = memory.store.catalog.documents(memory.store.catalog.all_ids())
-    found = {(known[a].content, known[b].content) for a, b in joined(memory, EdgeKind.SIBLING)}
-    assert {("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "d")} <= found
-
-
-def test_the_same_text_with_other_metadata_is_another_document(memory, contents):
-    """In one call and in two, with a source and without; again changes nothing."""
-    boiler = [
-        Document("All rights reserved.", metadata={**source, "page": page})
-        for source in ({"source": "a.pdf"}, {})
-        for page in (1, 2, 3)
-    ]
-    for start, end in (0, 2), (2, 3), (3, 5), (5, 6):
-        assert memory.add_documents(boiler[start:end]).added == end - start
-    assert len(contents(memory)) == 6
-    for given_again in (boiler, boiler[::-1], boiler[2:3], [*boiler, *boiler]):
-        assert count_chunks(memory.add_documents(given_again))[:3] == (0, 0, 0)
-    assert count_chunks(memory.add_documents(boiler[:3], cleanup="incremental")) == (0, 0, 0, 3)
-
-
 def test_the_first_of_equal_texts_keeps_the_id_that_it_always_had(memory):
-    """Metadata only tells further ones apart, so ids of what is indexed already stay."""
-    pages = [Document("text", metadata={"page": n}) for n in (1, 2)]
+    """Metadata only tells further ones apart, so ids of what is indexed already stay.
+
+    The report counts the texts that a call repeats.
+    """
+    pages = [Document("text", metadata={"page": n}) for n in (1, 2, 3)]
     (alone,) = memory.add_documents(pages[:1]).ids
-    first, second = memory.add_documents(pages).ids
-    assert first == alone != second
-    assert memory.add_documents(pages[::-1]).ids == [second, first]
+    report = memory.add_documents(pages)
+    first, *others = report.ids
+    assert (report.repeated, "1 repeat the text of others" in str(report)) == (1, True)
+    assert first == alone
+    assert len({first, *others}) == 3
+    assert memory.add_documents(pages[::-1]).ids == [*others[::-1], first]
+    assert count_chunks(memory.add_documents(pages, cleanup="incremental")) == (0, 0, 0, 3)
 
 
 def test_changed_metadata_is_an_update_of_what_is_replaced(memory, document):
@@ -149,51 +124,6 @@ def test_a_given_id_is_replaced_whole(memory, document, contents):
     assert contents(memory)["a"] == "new"
 
 
-def test_what_is_added_changes_nothing_that_is_there(memory, document, embedder, contents):
-    """A text that two documents of a source share stays as it came first: calls may alternate."""
-    first, second = document("one\ntwo", source="s"), document("two\nthree", source="s")
-    for _ in range(2):
-        memory.add_documents([first], splitter=LINES)
-        memory.add_documents([second], splitter=LINES)
-    assert embedder.embedded == ["one", "two", "three"]
-    assert count_chunks(memory.add_documents([first], splitter=LINES)) == (0, 0, 0, 2)
-    assert read_texts(contents, memory) == ["one", "three", "two"]
-
-
-def test_adding_keeps_what_a_sync_brought(memory, contents):
-    """A section that a sync edited keeps its id; its old text added again is another chunk."""
-    words = " ".join("abcdefghijklmnopqrstuvw")
-    old, new = (Document(f"{words} {w}", metadata={"source": "s"}) for w in ("old", "new"))
-    memory.sync([old])
-    (node,) = contents(memory)
-    memory.sync([new])
-    assert contents(memory) == {node: new.page_content}
-    report = memory.add_documents([old])
-    assert count_chunks(report) == (1, 0, 0, 0)
-    assert contents(memory) == {node: new.page_content, report.ids[0]: old.page_content}
-    assert memory.add_documents([new]).ids == [node]
-
-
-def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
-    def read_learned():
-        memory.store.flush()
-        with memory.store.open_reader() as connection:
-            return [
-                connection.execute(sa.select(t)).all()
-                for t in (s.overlay, s.weight_changes, s.usage)
-            ]
-
-    memory.add_documents(PAGES[:4])
-    for _ in range(3):
-        answer = memory.retrieve("topic1 and topic2", k=4)
-        used = [item.node.id for item in answer.documents[:2]]
-        memory.record(Feedback(answer.turn.id, 1.0, used=used))
-    before = read_learned()
-    memory.add_documents(PAGES)
-    assert read_learned() == before
-    assert all(before)
-
-
 def test_adding_again_is_a_no_op(memory, embedder, document, snapshot):
     """The same documents again are looked up and nothing else: no embedding, no write."""
     documents = [document(f"{n} text", id=n, title=f"Alpha {n}") for n in "abcdefgh"]
@@ -206,91 +136,54 @@ def test_adding_again_is_a_no_op(memory, embedder, document, snapshot):
     assert snapshot(memory) == before
 
 
-def test_only_changed_chunks_are_embedded(memory, embedder, document, contents):
-    memory.add_documents([document("one\ntwo\nthree", source="b")], splitter=LINES)
-    embedder.embedded.clear()
-    edited = [document("one\n2\nthree", source="b")]
-    report = memory.add_documents(edited, splitter=LINES, cleanup="incremental")
-    assert embedder.embedded == ["2"]
-    assert count_chunks(report) == (1, 0, 1, 2)
-    assert read_texts(contents, memory) == ["2", "one", "three"]
-
-
-def test_when_the_head_goes_the_next_chunk_takes_its_name(memory, document, joined):
-    """A document keeps being found by its title when its first chunk is deleted."""
-    for text in "first\nsecond", "second":
-        old_rome = [document(text, source="book.txt", title="Old Rome")]
-        memory.add_documents(old_rome, splitter=LINES, cleanup="incremental")
+def test_only_changed_chunks_are_embedded(memory, embedder, document, joined):
+    """When the head goes, the next chunk takes its name: the document is found by its title."""
+    for text in "one\ntwo\nthree", "two\n3":
+        embedder.embedded.clear()
+        rome = [document(text, source="book.txt", title="Old Rome")]
+        report = memory.add_documents(rome, splitter=LINES, cleanup="incremental")
+    assert embedder.embedded == ["Old Rome\ntwo", "Old Rome\n3"]
+    assert count_chunks(report) == (1, 1, 2, 0)
     memory.add_documents([document("All roads lead to Old Rome", id="r")])
-    (second,) = memory.store.catalog.find_chunks(sources=["book.txt"])
-    assert joined(memory, EdgeKind.MENTION) == {("r", second.id)}
+    assert joined(memory, EdgeKind.MENTION) == {("r", report.ids[0])}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "options", "message"),
-    [({}, {"cleanup": "ful"}, "cleanup must be"), ({"id": "b" * 700}, {}, "at most 600")],
-)
-def test_an_input_error_changes_nothing(memory, document, contents, wrong, options, message):
-    memory.add_documents([document("old", id="a")])
-    with pytest.raises(InvalidInputError, match=message):
-        memory.add_documents([document("new", id="a"), document("text", **wrong)], **options)
-    assert contents(memory) == {"a": "old"}
+WHOLE = [Document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(9)]
+LOG = [Document(f"message {n}", metadata={"source": "slack"}) for n in range(23)]
 
 
-@pytest.mark.parametrize(
-    ("documents", "batches"),
-    [
-        pytest.param(
-            [Document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(9)],
-            [18, 6, 3],  # 16, then 5, each filled to whole documents
-            id="whole documents",
-        ),
-        pytest.param(
-            [Document(f"message {n}", metadata={"source": "slack"}) for n in range(23)],
-            [20, 3],  # a source of many texts is no single batch
-            id="messages of a log",
-        ),
-    ],
-)
+# 16, then 5, each filled to whole documents; but a source of many texts is no single batch.
+@pytest.mark.parametrize(("documents", "batches"), [(WHOLE, [18, 6, 3]), (LOG, [20, 3])])
 def test_chunks_are_written_in_batches(open_memory, contents, documents, batches):
     done = []
 
-    class Bar:
-        def __init__(self, total):
-            assert total == sum(batches)
-
-        def __enter__(self):
-            return done.append
-
-        def __exit__(self, *_error):
-            pass
+    @contextmanager
+    def show(total):
+        assert total == sum(batches)
+        yield done.append
 
     memory = open_memory(ingest=IngestSettings(batch_size=5))
-    memory.add_documents(documents, splitter=LINES, progress=Bar)
+    memory.add_documents(documents, splitter=LINES, progress=show)
     assert len(contents(memory)) == sum(batches)
     assert done == batches
 
 
 def test_statements_per_document_do_not_grow_with_the_corpus(memory):
     """Adding one document takes no more SQL statements among 100 others than among 20."""
-    with SAMPLE.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line, _ in zip(lines, range(100), strict=False)]
-    documents = [Document(r["text"], id=r["_id"], metadata={"title": r["title"]}) for r in rows]
+    documents = read_passages(100)
     text = "Ed Wood was a film by Tim Burton, and so was the one about Scott Derrickson."
+    new = Document(text, id="new", metadata={"title": "Scott Derrickson"})
     statements = []
     for engine in (memory.store._engine, memory.store._reader):
         sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
-
-    def count_statements():
-        memory.forget("new")
+    counts = []
+    for part in documents[:20], documents[20:]:
+        memory.add_documents(part)
         statements.clear()
-        memory.add_documents([Document(text, id="new", metadata={"title": "Scott Derrickson"})])
-        return len(statements)
-
-    memory.add_documents(documents[:20])
-    few = count_statements()
-    memory.add_documents(documents[20:])
-    assert count_statements() <= few < 100
+        memory.add_documents([new])
+        counts.append(len(statements))
+        memory.forget("new")
+    assert counts[1] <= counts[0] < 100
 
 
 DOCUMENT = st.builds(
@@ -325,36 +218,28 @@ def test_no_order_of_calls_loses_or_doubles_anything(memory, calls):
         assert {(n.content, str(n.metadata)) for n in found.values()} == wanted
 
 
-def make_two():
-    return [Document("Apples are red.", id="a"), Document("The sky is blue.", id="b")]
+TWO = [Document("Apples are red.", id="a"), Document("The sky is blue.", id="b")]
 
 
 def test_a_vector_that_is_given_is_not_computed(memory, embedder):
     """It is scaled to length 1; a document of several chunks is embedded all the same."""
     vector = [0.0, 5.0] + [0.0] * 62
-    memory.add_documents(make_two(), split=False, vectors={"a": vector, "nobody": vector})
+    memory.add_documents(TWO, split=False, vectors={"a": vector, "nobody": vector})
     assert embedder.embedded == ["The sky is blue."]
     (head,) = memory.store.walk.get_nodes(["a"])
     assert head.vector.tolist() == [0.0, 1.0] + [0.0] * 62
-    assert memory.retrieve("x", vector=vector).documents[0].node.id == "a"
     embedder.embedded.clear()
     report = memory.add_documents([Document("Pears. " * 300, id="c")], vectors={"c": vector})
     assert len(embedder.embedded) == report.added > 1
 
 
-@pytest.mark.parametrize(
-    ("vector", "error", "message"),
-    [
-        ([1.0, 2.0, 3.0], EmbeddingMismatchError, "has 3 dimensions, the memory 64"),
-        ([float("nan")] * 64, InvalidInputError, "finite vector"),
-        ([0.0] * 64, InvalidInputError, "not all zero"),
-        ("ab", InvalidInputError, "finite vector"),
-    ],
-)
-def test_an_unusable_vector_is_refused(memory, vector, error, message):
-    with pytest.raises(error, match=message):
-        memory.add_documents(make_two(), split=False, vectors={"a": vector})
+def test_a_vector_of_another_size_is_refused(memory):
+    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 64"):
+        memory.add_documents(TWO, split=False, vectors={"a": [1.0, 2.0, 3.0]})
     assert memory.info()["nodes"] == 0
+    memory.add_documents(TWO)
+    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 64"):
+        memory.retrieve("x", vector=[1.0, 2.0, 3.0])
 
 
 def test_forgetting_by_id_and_by_source(memory, document, contents):
@@ -362,11 +247,8 @@ def test_forgetting_by_id_and_by_source(memory, document, contents):
     memory.add_documents([document("1\n2", id="a"), document("3", id="b")], splitter=LINES)
     memory.add_documents([document("4", id="c", source="s"), document("5", source="s")])
     memory.add_documents([document("6", id="d")])
-    assert memory.forget("a") == 2
-    assert memory.forget(["b", "never there"]) == 1
-    assert memory.forget(["b"]) == 0
-    assert memory.forget(source="s") == 2
-    assert memory.forget(source="s") == 0
+    given = ({"ids": "a"}, {"ids": ["b", "never there"]}, {"ids": ["b"]}, {"source": "s"})
+    assert [memory.forget(**one) for one in given] == [2, 1, 0, 2]
     assert contents(memory) == {"d": "6"}
 
 
@@ -383,8 +265,48 @@ def test_nothing_of_a_forgotten_text_is_left(memory, document):
     assert [d.node.id for d in memory.retrieve("xylophone", k=2).documents] == ["a"]
 
 
-def test_the_gap_of_a_forgotten_chunk_is_closed(memory, document, chained):
-    memory.add_documents([document(f"{i}", id=f"p{i}", source="book") for i in range(4)])
-    memory.forget("p1")
-    assert chained(memory, "023")
-    assert not memory.store.catalog.has_unfinished_ingest()
+@pytest.fixture
+def read_warnings(caplog):
+    """The warnings of this package since the last call."""
+    caplog.set_level("WARNING")
+
+    def read():
+        found = [r.getMessage() for r in caplog.records if r.name.startswith("crabpath_retrievers")]
+        caplog.clear()
+        return found
+
+    return read
+
+
+def test_blank_documents_are_left_out(memory, contents, read_warnings):
+    """The other pages come in, with their ids; blank ones count as not given."""
+    memory.add_documents([Document("old", id="b"), Document("old", metadata={"source": "s"})])
+    texts = ["1", "", " \n\t", "\x00", "\u00a0", "3"]
+    pages = [Document(text, metadata={"source": "x", "page": n}) for n, text in enumerate(texts)]
+    for added in (2, 0):
+        report = memory.add_documents(pages, ids=list("abcdef"), cleanup="incremental")
+        assert (report.added, report.blank, report.ids) == (added, 4, ["a", "f"])
+        (line,) = read_warnings()
+        assert line.startswith("4 of 6 documents have no text, left out: 'x' page 1, ")
+    assert sorted(contents(memory).values()) == ["1", "3", "old", "old"]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"id": "a"}, "'a'"),
+        ({}, "number 1"),
+        ({"metadata": {"source": "x.pdf", "page": 3, "page_label": "iv"}}, "'x.pdf' page iv"),
+        ({"metadata": {"source": "x\x1b]0;y"}}, r"'x\x1b]0;y'"),
+        ({"metadata": {"file_path": "/x.md", "page": "\x1b[2J"}}, r"'/x.md' page '\x1b[2J'"),
+    ],
+)
+def test_what_names_a_blank_document(embedder, read_warnings, given, named):
+    """Its source and page, else its id, else its place in the list; no terminal is written to."""
+    blank = [Document(" ", **given), *(Document("", id=f"d{n}") for n in range(39))]
+    retriever = CrabPathRetriever.from_documents(blank, embedder)
+    assert retriever.invoke("anything") == []  # nothing else was given
+    retriever.memory.close()
+    (line,) = read_warnings()
+    assert line.startswith(f"40 of 40 documents have no text, left out: {named}, 'd0', ")
+    assert line.endswith("'d3' and 35 more")

@@ -86,12 +86,10 @@ def test_edited_moved_and_renamed_sections_keep_all_of_it(shared, keys):
         "old/trap.md": TEXTS["trap.md"],
         "lunch.md": TEXTS["lunch.md"],
     }
-    plan = sync(shared, edited)
-    assert (plan.counts()["moved"], plan.counts()["edited"]) == (2, 1)
+    counts = sync(shared, edited).counts()
+    assert (counts["moved"], counts["edited"]) == (2, 1)
     assert read_learned(shared) == before
-    after = read_ids(shared)
-    assert after["ship.md"] == keys["deploy.md"][0]
-    assert shared.store.learned.keys([after["undo.md"]]) == dict([keys["undo.md"]])
+    assert read_ids(shared)["ship.md"] == keys["deploy.md"][0]
     for name, now in read_weights(shared, keys).items():
         co_used = {edge: w for edge, w in weights[name].items() if edge[2] == "co_used"}
         assert co_used
@@ -126,11 +124,9 @@ def test_feedback_reaches_a_retired_section_until_it_is_forgotten(shared, keys):
     turn = shared.retrieve(QUERY, k=4, namespace="a").turn
     sync(shared, {"lunch.md": TEXTS["lunch.md"]})
     gone, key = keys["undo.md"]
-    clock = shared.store.walk.get_clock("a")
-    before = shared.store.learned.usage(clock.key, [key])[key].wins
-    receipt = shared.record(Feedback(turn.id, 1.0, used=[gone], namespace="a"))
-    assert receipt.status == "applied"
-    assert shared.store.learned.usage(clock.key, [key])[key].wins > before
+    before = read_learned(shared)[s.usage.name]
+    shared.record(Feedback(turn.id, 1.0, used=[gone], namespace="a"))
+    assert read_learned(shared)[s.usage.name] != before
     assert shared.forget([gone]) == 1
     assert shared.store.learned.keys([gone]) == {}
     for table, column in ((s.usage, s.usage.c.node), (s.overlay, s.overlay.c.target)):

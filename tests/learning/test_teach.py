@@ -7,7 +7,7 @@ import sqlalchemy as sa
 import tables as schema
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from tables import nodes
+from tables import nodes, read_journal
 
 from crabpath_retrievers import (
     CrabPath,

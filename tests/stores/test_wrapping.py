@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 
 import chromadb
 import pytest
-from filelock import FileLock
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
@@ -30,15 +29,12 @@ from crabpath_retrievers.vectors import langchain_store
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 QUESTION = "Who owns the cluster on which the tests run?"
+OWNER = "The Hydra cluster is in Frankfurt and is owned by Maria Lopez."
 DOCUMENTS = [
     Document("Push to main to deploy.", id="d1"),
     Document("The office is in Berlin.", id="d2", metadata={"lang": "en"}),
     Document("Tests take nine minutes on the Hydra cluster.", id="d3"),
-    Document(
-        "The Hydra cluster is in Frankfurt and is owned by Maria Lopez.",
-        id="d4",
-        metadata={"title": "Hydra cluster"},
-    ),
+    Document(OWNER, id="d4", metadata={"title": "Hydra cluster"}),
     Document("Lunch is at noon.", id="d5"),
     Document("Holidays are asked for by mail.", id="d6"),
 ]
@@ -63,8 +59,13 @@ class Words(Embeddings):
         return [self.embed_query(text) for text in texts]
 
 
+class OurChroma(Chroma):
+    """A project's own subclass, which is read as its base is."""
+
+
 def chroma(folder):
-    return Chroma("theirs", Words(), client=chromadb.PersistentClient(path=str(folder / "theirs")))
+    client = chromadb.PersistentClient(path=str(folder / "theirs"))
+    return OurChroma("theirs", Words(), client=client)
 
 
 def in_memory(_folder=None):
@@ -127,23 +128,24 @@ def turn_of(retriever):
     return retriever.invoke(QUESTION)[0].metadata["crabpath"]["turn_id"]
 
 
+def refuse_call(*_args, **_kwargs):
+    raise NotImplementedError
+
+
 def forbid_writes(store, patched):
-    def refuse(*args, **kwargs):
-        pytest.fail("the wrapped store was written to")
-
     for name in ("add_documents", "add_texts", "delete", "aadd_documents", "aadd_texts", "adelete"):
-        patched.setattr(type(store), name, refuse)
+        patched.setattr(type(store), name, refuse_call)
 
 
-class Blind(InMemoryVectorStore):
-    """A store that cannot look up ids."""
-
-    def get_by_ids(self, ids, /):
-        raise NotImplementedError
+def fail(*_args, **_kwargs):
+    msg = "full"
+    raise OSError(msg)
 
 
 class Unlisted(VectorStore):
     """A store that cannot list its documents and does not tell its embedder, as most."""
+
+    similarity_search = from_texts = refuse_call
 
     def __init__(self, inner=None):
         self.inner = inner
@@ -153,13 +155,6 @@ class Unlisted(VectorStore):
 
     def get_by_ids(self, ids, /):
         return self.inner.get_by_ids(ids)
-
-    def similarity_search(self, query, k=4, **kwargs):
-        raise NotImplementedError
-
-    @classmethod
-    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
-        raise NotImplementedError
 
 
 class Sightless(Unlisted):
@@ -171,8 +166,7 @@ class Sightless(Unlisted):
 class Late(Unlisted):
     """One that is found out only when it searches."""
 
-    def similarity_search_by_vector(self, embedding, k=4, **kwargs):
-        raise NotImplementedError
+    similarity_search_by_vector = refuse_call
 
 
 class Nameless(Unlisted):
@@ -180,328 +174,265 @@ class Nameless(Unlisted):
         return [NOBODY]
 
 
-class TestReading:
-    @each_store
-    def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
-        self, theirs, wrap, monkeypatch, tmp_path, caplog
-    ):
-        """Wrapped twice and asked; a text that names another one's title points at it."""
-        before = texts(theirs)
-        forbid_writes(theirs, monkeypatch)
-        for _ in range(2):
-            retriever = wrap(theirs, k=6)
-            assert sorted(ids(retriever)) == sorted(before)
-            assert ids(retriever, "office", k=1) == ["d2"]
-            edges = retriever.memory.info()["edges"]
-            assert (edges["mention"], edges["mentioned_by"]) == (1, 1)
-            retriever.memory.close()
-        assert texts(theirs) == before
-        assert not (tmp_path / "g" / "vectors").exists()
-        assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
-
-    @each_store
-    def test_wrapping_again_embeds_only_what_changed(self, theirs, wrap):
-        wrap(theirs).memory.close()
-        theirs.delete(["d4", "d5"])
-        changed = Document("Lunch is at one.", id="d5")
-        theirs.add_documents([NEW, changed], ids=["d7", "d5"])
-        theirs.embeddings.embedded.clear()
-        again = wrap(theirs, k=9)
-        # The first is the sentence that tells whether the embedder is still the same.
-        assert sorted(theirs.embeddings.embedded[1:]) == [
-            "Lunch is at one.",
-            "Zeppelins need a licence.",
-        ]
-        assert sorted(ids(again)) == ["d1", "d2", "d3", "d5", "d6", "d7"]
-
-    @pytest.mark.parametrize(
-        ("theirs", "where", "other"),
-        [
-            (chroma, {"lang": "en"}, None),
-            (in_memory, lambda d: d.metadata.get("lang") == "en", {"lang": "en"}),
-        ],
-        indirect=["theirs"],
-    )
-    def test_a_filter_is_in_the_language_of_the_store(self, retriever, where, other):
-        assert ids(retriever, filter=where) == ["d2"]
-        if other is not None:
-            with pytest.raises(InvalidInputError, match="InMemoryVectorStore"):
-                ids(retriever, filter=other)
-
-    def test_every_page_of_a_list_arrives(self, tmp_path, monkeypatch):
-        """Also when the last page is full; a project's own subclass is listed as its base is."""
-        monkeypatch.setattr(langchain_store, "_PAGE", 3)
-        store = type("Ours", (Chroma,), {})("ours", Words(), client=chromadb.EphemeralClient())
-        store.add_documents(DOCUMENTS)
-        assert sorted(texts(store)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
-
-    @on_chroma
-    def test_records_without_text_are_passed_over(self, theirs, wrap):
-        bare = {"ids": ["bare", "blank"], "embeddings": [[1.0] * 8] * 2}
-        theirs._collection.add(**bare, documents=["", " "])
-        theirs._collection.add(ids=["none"], embeddings=[[1.0] * 8])
-        retriever = wrap(theirs, k=9)
-        assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
-        theirs._collection.update(ids=["d4"], documents=[" "], embeddings=[[1.0] * 8])
-        assert retriever.refresh().removed == 1
-
-    @on_chroma
-    def test_the_retriever_of_a_store_will_do(self, theirs, wrap):
-        """Its k and filter are kept unless others are given."""
-        only = theirs.as_retriever(search_kwargs={"k": 3, "filter": {"lang": "en"}})
-        assert (wrap(only).k, ids(wrap(only))) == (3, ["d2"])
-        assert len(ids(wrap(only, k=2, filter=None))) == 2
+@each_store
+def test_a_store_is_searched_under_its_own_ids_and_not_written_to(
+    theirs, wrap, monkeypatch, tmp_path, caplog
+):
+    """Wrapped twice and asked; a text that names another one's title points at it."""
+    monkeypatch.setattr(langchain_store, "_PAGE", 3)  # the last page of a list is full
+    before = texts(theirs)
+    assert sorted(before) == ["d1", "d2", "d3", "d4", "d5", "d6"]
+    forbid_writes(theirs, monkeypatch)
+    for _ in range(2):
+        retriever = wrap(theirs, k=6)
+        assert sorted(ids(retriever)) == sorted(before)
+        assert ids(retriever, "office", k=1) == ["d2"]
+        edges = retriever.memory.info()["edges"]
+        assert (edges["mention"], edges["mentioned_by"]) == (1, 1)
+        retriever.memory.close()
+    assert texts(theirs) == before
+    assert not (tmp_path / "g" / "vectors").exists()
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
-class TestGone:
-    """What the store no longer holds is never returned."""
+@pytest.mark.parametrize(
+    ("theirs", "where", "other"),
+    [
+        (chroma, {"lang": "en"}, None),
+        (in_memory, lambda d: d.metadata.get("lang") == "en", {"lang": "en"}),
+    ],
+    indirect=["theirs"],
+)
+def test_a_filter_is_in_the_language_of_the_store(theirs, wrap, retriever, where, other):
+    assert ids(retriever, filter=where) == ["d2"]
+    if other is not None:
+        with pytest.raises(InvalidInputError, match="InMemoryVectorStore"):
+            ids(retriever, filter=other)
+        return
+    # The k and the filter of a store's own retriever are kept unless others are given.
+    only = theirs.as_retriever(search_kwargs={"k": 3, "filter": where})
+    assert (wrap(only).k, ids(wrap(only))) == (3, ["d2"])
+    assert len(ids(wrap(only, k=2, filter=None))) == 2
 
-    @each_store
-    def test_deleted_documents_vanish_at_once(self, theirs, retriever):
-        """However they would be found; others fill the answer."""
-        ways = [
-            {},
-            {"query": "Hydra cluster"},  # by name and words
-            {"query": "Tests take nine minutes on the Hydra cluster."},  # by an edge from d3
-            {"seed_ids": ["d4"]},
-            {"one_per_document": True},
-            {"explore": 7},
-            {"fill": False},
-        ]
-        for way in ways:
-            assert "d4" in ids(retriever, **way)
-        retriever.record(turn_of(retriever), 1.0, used=["d4"])  # nor does an episode bring it back
-        theirs.delete(["d4"])
-        for way in ways:
-            found = ids(retriever, k=5, **way)
-            assert "d4" not in found
-            assert way.get("fill") is False or len(found) == 5
 
-    async def test_by_every_search(self, theirs, retriever):
-        memory = retriever.memory
-        memory.graph.add_edge("d3", "d4", "caused_success", 1.0)
-        memory.teach("The Hydra cluster is owned by Petra Schmidt.", id="petra")
-        boost = {"caused_success": 0.5}
-        assert "d4" in [hit.node.id for hit in memory.graph.search("Tests", 6, boost)]
-        theirs.delete(["d4"])
-        for found in (
-            memory.graph.search("Tests", 6, boost),
-            memory.graph.bayesian_search("Hydra", 6),
-            memory.graph.causal_search("Hydra", 6),
-        ):
-            assert found
-            assert "d4" not in [hit.node.id for hit in found]
-        answer = memory.retrieve(QUESTION, candidate_ids=["d3", "d4"])
-        assert [item.node.id for item in answer.documents] == ["d3"]
-        found = [d.id for d in await retriever.ainvoke(QUESTION)]
+@on_chroma
+def test_records_without_text_are_passed_over(theirs, wrap):
+    vectors = [[1.0] * 8] * 2
+    theirs._collection.add(ids=["bare", "blank"], embeddings=vectors, documents=["", " "])
+    theirs._collection.add(ids=["none"], embeddings=vectors[:1])
+    retriever = wrap(theirs, k=9)
+    assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
+    theirs._collection.update(ids=["d4"], documents=[" "], embeddings=vectors[:1])
+    assert retriever.refresh().removed == 1
+
+
+@each_store
+def test_deleted_documents_vanish_at_once(theirs, retriever):
+    """However they would be found; others fill the answer."""
+    ways = [
+        {},
+        {"query": "Hydra cluster"},  # by name and words
+        {"query": "Tests take nine minutes on the Hydra cluster."},  # by an edge from d3
+        {"seed_ids": ["d4"]},
+        {"one_per_document": True},
+        {"explore": 7},
+        {"fill": False},
+    ]
+    for way in ways:
+        assert "d4" in ids(retriever, **way)
+    retriever.record(turn_of(retriever), 1.0, used=["d4"])  # nor does an episode bring it back
+    theirs.delete(["d4"])
+    for way in ways:
+        found = ids(retriever, k=5, **way)
         assert "d4" not in found
-        assert "petra" in found  # a note never stood in the store
-
-    def test_one_look_up_where_nothing_is_gone(self, retriever, monkeypatch):
-        asked, kind = [], type(retriever.memory.index)
-        held = kind.find_existing
-        monkeypatch.setattr(
-            kind, "find_existing", lambda index, ids: asked.append(len(ids)) or held(index, ids)
-        )
-        assert len(ids(retriever, k=3)) == 3
-        assert asked == [3]
-
-    def test_documents_without_metadata_are_looked_up(self, wrap, tmp_path):
-        """langchain-chroma's own look-up fails on them."""
-        store = chroma(tmp_path)
-        store.add_documents([Document(one.page_content, id=one.id) for one in DOCUMENTS])
-        retriever = wrap(store, k=6)
-        store.delete(["d4"])
-        assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d5", "d6"]
-
-    def test_a_store_that_cannot_look_up_says_so(self, wrap, caplog):
-        """When it is wrapped, once; there refresh() takes away what is gone."""
-        store = Blind(Words())
-        store.add_documents(DOCUMENTS)
-        retriever = wrap(store, k=6)
-        (said,) = [r.message for r in caplog.records if "cannot look up" in r.message]
-        assert "what is deleted from it is still returned until you call refresh()" in said
-        store.delete(["d4"])
-        assert "d4" in ids(retriever)
-        assert retriever.refresh().removed == 1
-        assert "d4" not in ids(retriever)
-
-    def test_an_empty_store_is_never_a_silent_empty_answer(self, tmp_path, caplog):
-        """Such as an in-memory store in another process; ``reindex`` fills it."""
-        with CrabPath.open(tmp_path / "m", embeddings=Words(), vectors=in_memory()) as memory:
-            memory.add_documents(DOCUMENTS)
-        with CrabPath.open(tmp_path / "m", embeddings=Words(), vectors=in_memory()) as memory:
-            assert not memory.retrieve("Hydra cluster").documents
-            assert "refresh() to follow it, or reindex() to fill it" in caplog.messages[-1]
-            memory.maintenance.reindex()
-            assert len(memory.retrieve("Hydra cluster", k=6).documents) == 6
-
-    def test_a_look_up_that_fails_is_an_error(self, retriever, monkeypatch):
-        def fail(_ids):
-            msg = "gone away"
-            raise OSError(msg)
-
-        monkeypatch.setattr(retriever.memory.index, "_look_up", fail)
-        with pytest.raises(StoreError, match="failed: gone away"):
-            retriever.invoke(QUESTION)
+        assert way.get("fill") is False or len(found) == 5
 
 
-def read_wins(memory):
-    """How often d4 was used."""
-    clock = memory.store.walk.get_clock("default")
-    (key,) = memory.store.learned.keys(["d4"]).values()
-    return memory.store.learned.usage(clock.key, [key])[key].wins
+async def test_deleted_documents_vanish_from_every_search(theirs, retriever):
+    memory = retriever.memory
+    memory.graph.add_edge("d3", "d4", "caused_success", 1.0)
+    memory.teach("The Hydra cluster is owned by Petra Schmidt.", id="petra")
+    searches = [
+        lambda: memory.graph.search("Tests", 6, {"caused_success": 0.5}),
+        lambda: memory.graph.bayesian_search("Hydra", 6),
+        lambda: memory.graph.causal_search("Hydra", 6),
+    ]
+    assert "d4" in [hit.node.id for hit in searches[0]()]
+    theirs.delete(["d4"])
+    for search in searches:
+        assert "d4" not in [hit.node.id for hit in search()] != []
+    answer = memory.retrieve(QUESTION, candidate_ids=["d3", "d4"])
+    assert [item.node.id for item in answer.documents] == ["d3"]
+    found = [d.id for d in await retriever.ainvoke(QUESTION)]
+    assert "d4" not in found
+    assert "petra" in found  # a note never stood in the store
 
 
-class TestRefresh:
-    """What changed in the store is taken over."""
+def test_a_query_looks_up_once_and_a_look_up_that_fails_is_an_error(retriever, monkeypatch):
+    asked, index = [], retriever.memory.index
+    look_up = index._look_up
+    monkeypatch.setattr(index, "_look_up", lambda ids: asked.append(len(ids)) or look_up(ids))
+    assert len(ids(retriever, k=3)) == 3
+    assert asked == [3]
+    monkeypatch.setattr(index, "_look_up", fail)
+    with pytest.raises(StoreError, match="failed: full"):
+        retriever.invoke(QUESTION)
 
-    @each_store
-    async def test_new_changed_and_gone(self, theirs, retriever):
-        """The report counts them; a second call finds nothing; what was learned stays."""
-        retriever.record(turn_of(retriever), 1.0, used=["d4"])
-        learned = read_wins(retriever.memory)
-        theirs.delete(["d2", "d5"])
-        changed = Document("Lunch is at one.", id="d5")
-        theirs.add_documents([NEW, changed], ids=["d7", "d5"])
-        assert numbers(retriever.refresh()) == (1, 1, 1, 4)
-        assert ids(retriever, "Zeppelins", k=1) == ["d7"]
-        (lunch,) = retriever.memory.store.catalog.documents(["d5", "d2"]).values()
-        assert lunch.content == "Lunch is at one."
-        assert read_wins(retriever.memory) == learned > 0
-        assert numbers(await retriever.arefresh()) == (0, 0, 0, 6)
-        assert numbers(await retriever.memory.aio.refresh()) == (0, 0, 0, 6)
 
-    def test_new_documents_are_pointed_out_once(self, theirs, retriever, caplog):
-        """Until the memory knows them; then the next ones are."""
+def test_a_store_that_cannot_look_up_says_so(wrap, caplog, monkeypatch):
+    """When it is wrapped, once; there refresh() takes away what is gone."""
+    store = in_memory()
+    store.add_documents(DOCUMENTS)
+    monkeypatch.setattr(store, "get_by_ids", refuse_call)
+    retriever = wrap(store, k=6)
+    (said,) = [r.message for r in caplog.records if "cannot look up" in r.message]
+    assert "what is deleted from it is still returned until you call refresh()" in said
+    store.delete(["d4"])
+    assert "d4" in ids(retriever)
+    assert retriever.refresh().removed == 1
+    assert "d4" not in ids(retriever)
 
-        def list_warnings():
-            return [r.message for r in caplog.records if "does not know" in r.message]
 
-        theirs.add_documents([NEW])
-        for _ in range(3):
-            assert "d7" not in ids(retriever, "Zeppelins", k=6)
-        (said,) = list_warnings()
-        assert "such as 'd7': call refresh()" in said
-        retriever.refresh()
-        assert ids(retriever, "Zeppelins", k=1) == ["d7"]
-        assert len(list_warnings()) == 1
-        theirs.add_documents([Document("Hydra cluster two.", id="d8")])
+def test_an_empty_store_is_never_a_silent_empty_answer(tmp_path, caplog):
+    """Such as an in-memory store in another process; ``reindex`` fills it."""
+    with CrabPath.open(tmp_path / "m", embeddings=Words(), vectors=in_memory()) as memory:
+        memory.add_documents(DOCUMENTS)
+    with CrabPath.open(tmp_path / "m", embeddings=Words(), vectors=in_memory()) as memory:
+        assert not memory.retrieve("Hydra cluster").documents
+        assert "refresh() to follow it, or reindex() to fill it" in caplog.messages[-1]
+        memory.maintenance.reindex()
+        assert len(memory.retrieve("Hydra cluster", k=6).documents) == 6
+
+
+@each_store
+async def test_what_changed_in_the_store_is_taken_over(theirs, retriever, wrap, tmp_path):
+    """The report counts it, nothing else is embedded, and what was learned stays."""
+    for _ in range(3):
+        turn = turn_of(retriever)
+        retriever.record(turn, 1.0, used=["d3", "d4"])
+    learned = retriever.memory.info()["learned_weights"]
+    theirs.delete(["d2", "d5"])
+    changed = Document("Lunch is at one.", id="d5")
+    theirs.add_documents([NEW, changed], ids=["d7", "d5"])
+    theirs.embeddings.embedded.clear()
+    assert numbers(retriever.refresh()) == (1, 1, 1, 4)
+    assert sorted(theirs.embeddings.embedded) == [changed.page_content, NEW.page_content]
+    assert ids(retriever, "Zeppelins", k=1) == ["d7"]
+    (lunch,) = retriever.memory.store.catalog.documents(["d5", "d2"]).values()
+    assert lunch.content == "Lunch is at one."
+    assert retriever.memory.info()["learned_weights"] == learned > 0
+    assert numbers(await retriever.arefresh()) == (0, 0, 0, 6)
+    retriever.memory.close()
+    theirs.delete(["d3"])
+    again = wrap(theirs, k=9)
+    # Wrapping again embeds only the sentence that tells whether the embedder is still the same.
+    assert len(theirs.embeddings.embedded) == 3
+    assert sorted(ids(again)) == ["d1", "d4", "d5", "d6", "d7"]
+    assert again.memory.explain(turn).turn.id == turn
+    again.memory.close()
+    by_vectors = CrabPathRetriever.from_existing(tmp_path / "g", Words(), vectors=theirs)
+    with closing(by_vectors.memory):
+        assert by_vectors.refresh().unchanged == 5
+
+
+def test_new_documents_are_pointed_out_once(theirs, retriever, caplog):
+    """Until the memory knows them; then the next ones are."""
+
+    def list_warnings():
+        return [r.message for r in caplog.records if "does not know" in r.message]
+
+    theirs.add_documents([NEW])
+    for _ in range(3):
+        assert "d7" not in ids(retriever, "Zeppelins", k=6)
+    (said,) = list_warnings()
+    assert "such as 'd7': call refresh()" in said
+    retriever.refresh()
+    assert ids(retriever, "Zeppelins", k=1) == ["d7"]
+    theirs.add_documents([Document("Hydra cluster two.", id="d8")])
+    for count in (2, 2):
         ids(retriever)
-        assert len(list_warnings()) == 2
+        assert len(list_warnings()) == count
 
-    def test_a_kill_leaves_nothing_to_write_into_the_store(self, theirs, wrap, monkeypatch):
-        """Wherever it strikes while documents are taken over; the next wrapping goes on."""
-        apply, left = GraphStore.apply, 0
 
-        def die(store, changes):
-            nonlocal left
-            if left == 0:
+def test_a_kill_leaves_nothing_to_write_into_the_store(theirs, wrap, monkeypatch):
+    """Wherever it strikes while documents are taken over; the next wrapping goes on."""
+    apply, before = GraphStore.apply, texts(theirs)
+    forbid_writes(theirs, monkeypatch)
+    for steps in range(8):
+        left = iter(range(steps))
+
+        def die(store, changes, left=left):
+            if next(left, None) is None:
                 raise KeyboardInterrupt
-            left -= 1
             apply(store, changes)
 
-        before = texts(theirs)
-        forbid_writes(theirs, monkeypatch)
-        for stop in range(8):
-            left = stop
-            with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
-                patched.setattr(GraphStore, "apply", die)
-                wrap(theirs).memory.close()
-        assert sorted(ids(wrap(theirs, k=9))) == sorted(before)
-        assert texts(theirs) == before
-
-    def test_documents_may_be_given(self, theirs, wrap):
-        """Where the store cannot list them it is said; those without ids are refused."""
-        retriever = wrap(Unlisted(theirs), documents=DOCUMENTS, embeddings=Words(), k=1)
-        assert ids(retriever, "office") == ["d2"]
-        with pytest.raises(ConfigurationError, match=r"refresh\(documents=\.\.\.\)"):
-            retriever.refresh()
-        with pytest.raises(ConfigurationError, match=r"set Document\.id"):
-            retriever.refresh([NOBODY])
-        assert retriever.memory.info()["nodes"] == 6
-        theirs.delete(["d4"])
-        assert numbers(retriever.refresh(documents=[]))[2] == 1
-        theirs.add_documents([NEW])
-        assert numbers(retriever.refresh(documents=[NEW])) == (1, 0, 0, 0)
-
-    def test_only_wrapped_memories_are_refreshed(self):
-        wraps_none = pytest.raises(ConfigurationError, match="wraps no vector store")
-        with CrabPath.open(embeddings=Words()) as memory, wraps_none:
-            memory.refresh()
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            patched.setattr(GraphStore, "apply", die)
+            wrap(theirs).memory.close()
+    assert sorted(ids(wrap(theirs, k=9))) == sorted(before)
+    assert texts(theirs) == before
 
 
-class TestOpening:
-    """A memory that wraps a store is opened with it."""
+def test_documents_may_be_given(theirs, wrap):
+    """Where the store cannot list them it is said; those without ids are refused."""
+    retriever = wrap(Unlisted(theirs), documents=DOCUMENTS, embeddings=Words(), k=1)
+    assert ids(retriever, "office") == ["d2"]
+    with pytest.raises(ConfigurationError, match=r"refresh\(documents=\.\.\.\)"):
+        retriever.refresh()
+    with pytest.raises(ConfigurationError, match=r"set Document\.id"):
+        retriever.refresh([NOBODY])
+    assert retriever.memory.info()["nodes"] == 6
+    theirs.delete(["d4"])
+    assert numbers(retriever.refresh(documents=[]))[2] == 1
+    theirs.add_documents([NEW])
+    assert numbers(retriever.refresh(documents=[NEW])) == (1, 0, 0, 0)
 
-    @on_chroma
-    def test_by_path_alone_is_refused(self, retriever, tmp_path):
-        """One sentence names the call; nothing is made beside the graph."""
-        retriever.memory.close()
-        name, place = retriever.memory.index.description, str(tmp_path / "g")
+
+@pytest.mark.both_databases
+def test_without_its_store_a_memory_is_not_opened(theirs, wrap, location, tmp_path):
+    """However it was given; one sentence names the call, and nothing is made beside the graph."""
+    wrap(theirs, path=location).memory.close()
+    with CrabPath.open(tmp_path / "2", embeddings=Words(), vectors=theirs) as memory:
+        memory.refresh()
+    for place in (location, str(tmp_path / "2")):
         for opened in (CrabPath.open, CrabPathRetriever.from_existing):
             with pytest.raises(ConfigurationError) as refused:
-                opened(tmp_path / "g", embeddings=Words())
-            assert str(refused.value) == (
-                f"{place} wraps a {name}: "
-                f"open it with CrabPathRetriever.from_vectorstore(store, path={place!r})"
-            )
-        assert not (tmp_path / "g" / "vectors").exists()
+                opened(place, embeddings=Words())
+            said = "open it with CrabPathRetriever.from_vectorstore(store, path="
+            assert f" wraps a LangChain InMemoryVectorStore: {said}" in str(refused.value)
+    assert not list(tmp_path.glob("*/vectors"))
 
-    def test_with_the_store_it_opens(self, theirs, retriever, wrap, tmp_path):
-        """By the call that is named, and by ``vectors=``; what was learned is there."""
-        turn = turn_of(retriever)
-        retriever.memory.close()
-        again = wrap(theirs, k=6)
-        assert again.memory.explain(turn).turn.id == turn
-        assert "d4" in ids(again)
-        by_vectors = CrabPathRetriever.from_existing(tmp_path / "g", Words(), vectors=theirs)
-        with closing(by_vectors.memory):
-            assert len(ids(by_vectors)) == 4
-            assert by_vectors.refresh().unchanged == 6
 
-    def test_a_store_given_as_vectors_counts(self, tmp_path):
-        with CrabPath.open(tmp_path / "g", embeddings=Words(), vectors=in_memory()) as memory:
-            memory.add_documents(DOCUMENTS)
-        with pytest.raises(ConfigurationError, match="wraps a LangChain InMemoryVectorStore"):
-            CrabPath.open(tmp_path / "g", embeddings=Words())
+def test_memories_and_stores_that_do_not_belong_together(theirs, wrap, tmp_path):
+    """A memory of its own, and a wrong collection, which Chroma makes; what was read stays."""
+    with CrabPath.open(tmp_path / "own", embeddings=Words()) as memory:
+        memory.add_documents([NEW])
+        with pytest.raises(ConfigurationError, match="wraps no vector store"):
+            memory.refresh()
+    with pytest.raises(ConfigurationError, match="with documents and vectors of its own"):
+        wrap(theirs, path=tmp_path / "own")
+    wrap(theirs).memory.close()
+    with pytest.raises(ConfigurationError, match="holds none of the 6 documents"):
+        wrap(in_memory())
+    for place, count in (("own", 1), ("g", 6)):
+        with closing(GraphStore(tmp_path / place)) as store:
+            assert store.catalog.statistics()["nodes"] == count
 
-    def test_on_postgresql(self, theirs, wrap, postgres_url):
-        wrap(theirs, path=postgres_url).memory.close()
-        with pytest.raises(ConfigurationError, match="wraps a LangChain InMemoryVectorStore"):
-            CrabPath.open(postgres_url, embeddings=Words())
 
-    def test_a_memory_of_its_own_is_not_wrapped_over(self, theirs, wrap, tmp_path):
-        with CrabPath.open(tmp_path / "g", embeddings=Words()) as memory:
-            memory.add_documents([NEW])
-        with pytest.raises(ConfigurationError, match="with documents and vectors of its own"):
-            wrap(theirs)
-        with CrabPath.open(tmp_path / "g", embeddings=Words()) as memory:
-            assert [d.node.id for d in memory.retrieve("Zeppelins", k=9).documents] == ["d7"]
-
-    def test_a_store_with_nothing_of_the_memory_is_refused(self, retriever, wrap, tmp_path):
-        """Such as a collection by a wrong name, which Chroma makes; all that was read stays."""
-        retriever.memory.close()
-        with pytest.raises(ConfigurationError, match="holds none of the 6 documents"):
-            wrap(in_memory())
-        with closing(GraphStore(tmp_path / "g")) as store:
-            assert store.catalog.statistics()["nodes"] == 6
-
-    def test_copies_have_vectors_of_their_own(self, theirs, retriever, tmp_path):
-        """An archive, a migration, and a memory whose vectors were moved out of the store."""
-        retriever.memory.transfer.export(tmp_path / "all.crabpath")
-        retriever.memory.close()
-        with CrabPath.open(tmp_path / "copy", embeddings=Words()) as copy:
-            copy.transfer.import_archive(tmp_path / "all.crabpath")
-        migrate(tmp_path / "g", tmp_path / "other")
-        vectors = tmp_path / "g" / "vectors"
-        with CrabPath.open(tmp_path / "g", embeddings=Words(), vectors=vectors) as memory:
-            assert memory.maintenance.reindex() == 6
-        theirs.delete(["d4"])
-        for place in ("copy", "other", "g"):
-            own = CrabPathRetriever.from_existing(tmp_path / place, Words(), k=6)
-            with closing(own.memory):
-                assert "d4" in ids(own)
+def test_copies_have_vectors_of_their_own(theirs, retriever, tmp_path):
+    """An archive, a migration, and a memory whose vectors were moved out of the store."""
+    places = [tmp_path / name for name in ("copy", "other", "g")]
+    retriever.memory.transfer.export(tmp_path / "all.crabpath")
+    retriever.memory.close()
+    with CrabPath.open(places[0], embeddings=Words()) as copy:
+        copy.transfer.import_archive(tmp_path / "all.crabpath")
+    migrate(places[2], places[1])
+    with CrabPath.open(places[2], embeddings=Words(), vectors=places[2] / "vectors") as memory:
+        assert memory.maintenance.reindex() == 6
+    theirs.delete(["d4"])
+    for place in places:
+        with CrabPathRetriever.from_existing(place, Words()).memory as memory:
+            assert "d4" in [d.node.id for d in memory.retrieve(QUESTION, k=6).documents]
 
 
 SIGHTLESS = (
@@ -509,6 +440,9 @@ SIGHTLESS = (
     r"embeddings=\); it cannot list its documents \(pass them with their ids as documents=\); "
     r"it cannot search by vector \(similarity_search_by_vector is not implemented\)$"
 )
+UNNAMED = {"documents": [*DOCUMENTS, Document("Nobody.", id="")]}
+GIVEN = {"documents": [NOBODY], "embeddings": Words()}
+NO_STORE = "wraps a LangChain VectorStore, not a"
 
 
 @pytest.mark.parametrize(
@@ -516,25 +450,14 @@ SIGHTLESS = (
     [
         (Sightless(), {}, ConfigurationError, SIGHTLESS),
         (Unlisted(in_memory()), {}, ConfigurationError, r"embeddings=.*list.*documents=[^;]*$"),
-        (Late(), {"documents": [NOBODY]}, ConfigurationError, "ids.*cannot search by vector"),
-        (Nameless(), {"documents": [NOBODY]}, ConfigurationError, "returns documents without ids"),
-        (in_memory(), {"documents": [NOBODY]}, ConfigurationError, r"set Document\.id on each"),
-        (
-            in_memory(),
-            {"documents": [*DOCUMENTS, Document("Nobody.", id="")]},
-            ConfigurationError,
-            r"set Document\.id on each",
-        ),
-        (None, {}, InvalidInputError, "wraps a LangChain VectorStore, not a"),
-        ("chroma", {}, InvalidInputError, "wraps a LangChain VectorStore, not a"),
-        (object(), {}, InvalidInputError, "wraps a LangChain VectorStore, not a"),
-        (InMemoryVectorStore, {}, InvalidInputError, "wraps a LangChain VectorStore, not a"),
+        (Late(), GIVEN, ConfigurationError, "ids.*cannot search by vector"),
+        (Nameless(), GIVEN, ConfigurationError, "returns documents without ids"),
+        (in_memory(), UNNAMED, ConfigurationError, r"set Document\.id on each"),
+        *((odd, {}, InvalidInputError, NO_STORE) for odd in (None, "chroma", InMemoryVectorStore)),
     ],
 )
 def test_what_cannot_be_wrapped(wrap, tmp_path, theirs, store, given, error, sentence):
     """It is said in one sentence before anything is made, and the path can be used."""
-    if "documents" in given and isinstance(store, Unlisted):
-        given = {**given, "embeddings": Words()}
     with pytest.raises(error, match=sentence):
         wrap(store, **given)
     assert not (tmp_path / "g").exists()
@@ -553,49 +476,42 @@ def test_another_embedder_is_refused(theirs, wrap, tmp_path):
         wrap(theirs, embeddings=other)
 
 
-@pytest.fixture
-def cli(retriever, tmp_path):
-    """Runs a command on the memory, beside the process that has it; nothing is made."""
+def test_commands_need_the_graph_store_alone(retriever, tmp_path):
+    """They run beside the process that has the memory, and make nothing."""
+    place, turn = tmp_path / "g", turn_of(retriever)
+    before = {path.name for path in place.iterdir()}
 
     def run(*arguments):
-        before = {path.name for path in (tmp_path / "g").iterdir()}
-        found = CliRunner().invoke(app, [*arguments, "-s", str(tmp_path / "g")])
-        assert {path.name for path in (tmp_path / "g").iterdir()} <= before
-        return found
+        return CliRunner().invoke(app, [*arguments, "-s", str(place)])
 
-    return run
-
-
-def test_commands_need_the_graph_store_alone(cli, retriever, tmp_path):
-    turn = turn_of(retriever)
-    told = json.loads(cli("explain", turn, "--json").stdout)
-    assert told["turn"]["query"] == QUESTION
-    info = json.loads(cli("info", "--json").stdout)
+    assert json.loads(run("explain", turn, "--json").stdout)["turn"]["query"] == QUESTION
+    info = json.loads(run("info", "--json").stdout)
     where = f"{retriever.memory.index.description}, wrapped"
     assert (info["nodes"], info["vectors"]) == (6, where)
     for command in (("health",), ("feedback", turn, "--outcome", "1"), ("doctor",)):
-        assert cli(*command).exit_code == 0
-    findings = json.loads(cli("doctor", "--json").stdout)["findings"]
-    (vectors,) = [one for one in findings if one["check"] == "vectors"]
-    assert (vectors["severity"], "were not checked" in vectors["message"]) == ("info", True)
-    assert not examine(tmp_path / "g", embeddings=Words()).broken
-    query = cli("query", "Hydra")
+        assert run(*command).exit_code == 0
+    (vectors,) = [one for one in examine(place).findings if one.check == "vectors"]
+    assert (vectors.severity, "were not checked" in vectors.message) == ("info", True)
+    query = run("query", "Hydra")
     assert query.exit_code == 1
     assert "from_vectorstore(store,path=" in "".join(query.stderr.split())
+    assert {path.name for path in place.iterdir()} <= before
 
 
-def test_info_and_explain_beside_the_process_that_has_the_vectors(tmp_path):
-    """Of an embedded memory, which no other process may open."""
-    with CrabPath.open(tmp_path / "own", embeddings=Words()) as memory:
+@pytest.mark.parametrize(
+    ("kind", "call", "error", "message"),
+    [
+        (Late, lambda m: m.retrieve("x"), ConfigurationError, "Late cannot search by"),
+        (Nameless, lambda m: m.retrieve("x"), ConfigurationError, "documents without ids"),
+        (Late, lambda m: m.forget("d1"), ConfigurationError, "Late cannot delete"),
+        (Late, lambda m: m.add_documents([NEW]), StoreError, "Late failed: full"),
+    ],
+)
+def test_what_a_store_cannot_do_is_said(kind, call, error, message):
+    store = kind(in_memory())
+    store.add_documents = store.inner.add_documents
+    with CrabPath.open(embeddings=Words(), vectors=store) as memory:
         memory.add_documents(DOCUMENTS)
-        turn = memory.retrieve(QUESTION).turn.id
-    place, vectors = str(tmp_path / "own"), tmp_path / "own" / "vectors"
-
-    def run(*command):
-        return CliRunner().invoke(app, [*command, "-s", place])
-
-    with FileLock(vectors / "crabpath.lock", is_singleton=False):
-        assert "in use by another process" in run("query", "Hydra").stderr.replace("\n", " ")
-        assert json.loads(run("explain", turn, "--json").stdout)["turn"]["id"] == turn
-        info = json.loads(run("info", "--json").stdout)
-    assert (info["nodes"], info["vectors"]) == (6, f"Chroma in {vectors.resolve()}")
+        store.add_documents, store.delete, store.get_by_ids = fail, refuse_call, refuse_call
+        with pytest.raises(error, match=message):
+            call(memory)

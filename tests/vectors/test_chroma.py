@@ -5,17 +5,21 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import chromadb
 import numpy as np
 import pytest
-from chromadb.config import Settings
 from chromadb.errors import InternalError
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from proxy import Proxy
 
-from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.errors import (
     EmbeddingMismatchError,
     InvalidInputError,
@@ -23,7 +27,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.vectors.chroma import ChromaIndex, keep_filterable
+from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 X = np.array([1, 0, 0], dtype=np.float32)
 Y = np.array([0, 1, 0], dtype=np.float32)
@@ -41,31 +45,10 @@ def put(index, node_id="a", vector=X, **metadata):
     index.upsert([node_id], [vector], [""], [metadata])
 
 
-def run_elsewhere(code, path):
-    """What Python lines print in another process; ``path`` is a name there."""
-    program = f"from pathlib import Path\npath = Path({str(path)!r})\n{textwrap.dedent(code)}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
-    )
-    return done.stdout.strip() + done.stderr.strip()[-500:]
-
-
-OPEN = """
-    from crabpath_retrievers.errors import StoreLockedError
-    from crabpath_retrievers.vectors.chroma import ChromaIndex
-    try:
-        print(ChromaIndex.open_directory(path).count())
-    except StoreLockedError as error:
-        print("locked", error)
-"""
-
-
 def test_a_collection_is_created_for_cosine_with_careful_search(index):
     """Space and HNSW parameters are set when the collection is made; they cannot be later."""
-    hnsw = index._collection.configuration_json["hnsw"]
-    assert {
-        key: hnsw[key] for key in ("space", "ef_construction", "max_neighbors", "ef_search")
-    } == {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
+    careful = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
+    assert careful.items() <= index._collection.configuration_json["hnsw"].items()
 
 
 def test_a_vector_of_another_dimension_is_refused(index):
@@ -79,20 +62,23 @@ def test_a_vector_of_another_dimension_is_refused(index):
     assert index.search(X, 1) == ["a"]
 
 
-def test_a_filter_that_chroma_cannot_read_is_an_input_error(index):
-    """Malformed conditions are the caller's mistake, whatever words they contain."""
-    put(index)
-    for condition in (
+@pytest.mark.parametrize(
+    "condition",
+    [
         {"lang": "en", "year": 2024},
         {"lang": None},
         {"year": {"$gt": "many"}},
         {"dimension": {"$near": 1}},
         {"connection": {"$near": 1}},
-    ):
-        with pytest.raises(InvalidInputError, match="not a Chroma condition"):
-            index.search(X, 1, condition)
-        with pytest.raises(InvalidInputError, match="not a Chroma condition"):
-            index.filter_ids(["a"], X, condition)
+    ],
+)
+def test_a_filter_that_chroma_cannot_read_is_an_input_error(index, condition):
+    """Malformed conditions are the caller's mistake, whatever words they contain."""
+    put(index)
+    with pytest.raises(InvalidInputError, match="not a Chroma condition"):
+        index.search(X, 1, condition)
+    with pytest.raises(InvalidInputError, match="not a Chroma condition"):
+        index.filter_ids(["a"], X, condition)
 
 
 @pytest.mark.parametrize("failures", [1, 9])
@@ -115,10 +101,26 @@ def test_an_index_that_is_not_ready_is_asked_again(index, monkeypatch, failures)
             index.search(X, 1)
 
 
-def test_another_process_is_told_that_the_directory_is_in_use(index, tmp_path):
-    said = run_elsewhere(OPEN, tmp_path / "vectors")
-    assert said.startswith("locked")
-    assert "HttpClient" in said
+ELSEWHERE = """
+    import sys
+    from pathlib import Path
+    import numpy as np
+    from crabpath_retrievers.errors import StoreLockedError
+    from crabpath_retrievers.vectors.chroma import ChromaIndex
+    try:
+        index = ChromaIndex.open_directory(Path(sys.argv[1]))
+    except StoreLockedError:
+        sys.exit("locked")
+    index.upsert(["b"], [np.array([0, 1, 0], dtype=np.float32)], [""], [{}])
+    index.close()
+"""
+
+
+def write_elsewhere(path):
+    """What another process says that adds a vector, if anything."""
+    command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr.strip()
 
 
 @pytest.mark.slow
@@ -130,16 +132,9 @@ def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
     first.close()
     first.close()
     assert second.search(X, 1) == ["a"]
-    assert run_elsewhere(OPEN, tmp_path).startswith("locked")
+    assert write_elsewhere(tmp_path) == "locked"
     second.close()
-    write = """
-        import numpy as np
-        from crabpath_retrievers.vectors.chroma import ChromaIndex
-        index = ChromaIndex.open_directory(path)
-        index.upsert(["b"], [np.array([0, 1, 0], dtype=np.float32)], [""], [{}])
-        index.close()
-    """
-    assert run_elsewhere(write, tmp_path) == ""
+    assert write_elsewhere(tmp_path) == ""
     again = ChromaIndex.open_directory(tmp_path)
     assert again.search(Y, 1) == ["b"]
     again.close()
@@ -147,7 +142,7 @@ def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
 
 def test_an_existing_collection_in_another_space_is_refused(tmp_path):
     """Chroma would keep Euclidean distance; the way on is named, and the lock is released."""
-    client = chromadb.PersistentClient(str(tmp_path), Settings(anonymized_telemetry=False))
+    client = chromadb.PersistentClient(str(tmp_path), chromadb.Settings(anonymized_telemetry=False))
     client.create_collection("crabpath", embedding_function=None)
     for _ in range(2):
         with pytest.raises(InvalidInputError, match=r"'l2'.*'cosine'.*another collection name"):
@@ -155,81 +150,57 @@ def test_an_existing_collection_in_another_space_is_refused(tmp_path):
     ChromaIndex.open_directory(tmp_path, "other").close()
 
 
+def check_shared(first, second):
+    """Whether two indexes of one collection see each other's writes at once."""
+    for node_id, vector in (("a", X), ("b", Y)):
+        put(first, node_id, vector)
+        assert second.search(Y, 1) == [node_id]
+
+
 def test_another_spelling_of_the_directory_is_the_same_one(tmp_path, monkeypatch):
-    """A relative and an absolute path in one process see each other's writes at once."""
     monkeypatch.chdir(tmp_path)
     indexes = [ChromaIndex.open_directory(path) for path in (tmp_path / "v", Path("v"))]
-    for node_id, vector in (("a", X), ("b", Y)):
-        put(indexes[0], node_id, vector)
-        assert indexes[1].search(Y, 1) == [node_id]
+    check_shared(*indexes)
     for opened in indexes:
         opened.close()
 
 
 def test_closing_leaves_other_chroma_clients_alone(index, tmp_path):
     """A program's own client over another directory still shares one system after our close."""
-    put(index)
     own = chromadb.PersistentClient(path=str(tmp_path / "own"))
     mine = own.create_collection("mine", embedding_function=None)
-    mine.add(ids=["1"], embeddings=X[None])
     index.close()
     again = chromadb.PersistentClient(path=str(tmp_path / "own")).get_collection("mine")
-    assert again.query(query_embeddings=Y[None])["ids"] == [["1"]]
-    mine.add(ids=["2"], embeddings=Y[None])
-    assert again.query(query_embeddings=Y[None], n_results=1)["ids"] == [["2"]]
+    mine.add(ids=["1"], embeddings=Y[None])
+    assert again.query(query_embeddings=Y[None], n_results=1)["ids"] == [["1"]]
     with pytest.raises(StoreError, match="is closed: open"):
         index.search(X, 1)
 
 
-@pytest.mark.slow
-def test_a_server_that_is_down_is_reported_as_unavailable(tmp_path, server):
-    own = type(server)(tmp_path)
-    client = own.client()
-    index = ChromaIndex.from_client(client)
-    put(index)
-    own.stop()
-    for call in (
-        lambda: index.search(X, 1),
-        lambda: put(index, "b"),
-        lambda: index.delete(["a"]),
-        lambda: ChromaIndex.from_client(client, "other"),
-    ):
-        with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
-            call()
-    own.disconnect()
-
-
 def test_what_one_client_of_a_server_writes_another_sees(server, monkeypatch):
     """And a connection that breaks asks whether the server runs."""
-    indexes = [ChromaIndex.from_client(server.client(), "shared") for _ in range(2)]
-    for node_id, vector in (("a", X), ("b", Y)):
-        put(indexes[0], node_id, vector)
-        assert indexes[1].search(Y, 1) == [node_id]
+    index, other = (ChromaIndex.from_client(server.client(), "shared") for _ in range(2))
+    check_shared(index, other)
 
     def fail(**_asked):
         raise ConnectionError
 
-    monkeypatch.setattr(indexes[0]._records, "query", fail)
+    monkeypatch.setattr(index._records, "query", fail)
     with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
-        indexes[0].search(X, 1)
+        index.search(X, 1)
 
 
-def test_metadata_for_filters_is_what_chroma_takes(awkward):
+def test_metadata_for_filters_is_what_chroma_takes(index):
     """Text, numbers, flags and lists of one type stay; all else would make Chroma fail."""
     good = {"text": "a", "number": 1.5, "flag": True, "list": ["a", "b"], "edge": -(2**63)}
-    assert keep_filterable({**good, **awkward}) == good
-
-
-def test_metadata_that_chroma_rejects_is_kept_in_the_store(tmp_path):
-    """A document comes back with all its metadata, though only a part can be filtered by."""
-    metadata = {"nested": {"deep": [1, None]}, "none": None, "mixed": [1, "a"], "lang": "en"}
-    with CrabPathRetriever.from_documents(
-        [Document("Crabs walk sideways.", id="crabs", metadata={**metadata, "$": 1})],
-        DeterministicFakeEmbedding(size=8),
-        path=tmp_path,
-    ).memory as memory:
-        (found,) = memory.retrieve("crabs", filter={"lang": "en"}).documents
-    assert found.node.metadata == {**metadata, "$": 1}
+    values = {"nested": {"a": 1}, "none": None, "mixed": [1, "a"], "whole and real": [1, 1.0]}
+    numbers = {"huge": 2**70, "beyond": 2**63, "endless": float("inf"), "nan": float("nan")}
+    lists = {"empty": [], "huge list": [2**63], "nan list": [float("nan")]}
+    keys = {"": 1, "#tag": 1, "$cost": 1, "chroma:document": "a"}
+    put(index, "a", **good, **values, **numbers, **lists, **keys)
+    put(index, "b", Y)
+    assert index._collection.get(ids=["a"])["metadatas"] == [good]
+    assert index.search(X, 2, {"flag": True}) == ["a"]
 
 
 def test_the_directory_is_private_to_the_user_and_no_file(tmp_path):
@@ -243,3 +214,44 @@ def test_the_directory_is_private_to_the_user_and_no_file(tmp_path):
     (tmp_path / "taken").write_text("x")
     with pytest.raises(StoreReadOnlyError, match="not a directory"):
         ChromaIndex.open_directory(tmp_path / "taken")
+
+
+@contextmanager
+def expect_within(seconds: float) -> Iterator[None]:
+    """What is inside takes no longer."""
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_client", [False, True])
+def test_a_server_that_is_silent_or_away(server, tmp_path, by_client):
+    """It is given up after the time limit, and used again when it answers."""
+    proxy = Proxy(("127.0.0.1", server.port))
+    embeddings, settings = DeterministicFakeEmbedding(size=16), Settings(time_limit=0.5)
+    url = f"http://127.0.0.1:{proxy.port}/t{uuid.uuid4().hex}"
+    client = chromadb.HttpClient(host="127.0.0.1", port=proxy.port) if by_client else None
+    given = {"vectors": client or url, "embeddings": embeddings, "settings": settings}
+    unavailable = pytest.raises(StoreUnavailableError, match=r"is the (Chroma )?server running")
+    with CrabPath.open(tmp_path, **given) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        turn = memory.retrieve("sky").turn.id
+        proxy.silent.set()
+        with expect_within(3.0), unavailable:
+            memory.retrieve("sky")
+        with expect_within(3.0):
+            assert memory.record(Feedback(turn, 1.0)).status in {"applied", "waiting"}
+        proxy.silent.clear()
+        assert memory.retrieve("sky").documents
+        proxy.silent.set()
+        with expect_within(3.0):
+            memory.close()
+    with expect_within(4.0), unavailable:
+        CrabPath.open(tmp_path / "new", **given)
+    proxy.cut()
+    with unavailable:
+        CrabPath.open(tmp_path / "new", **given)
+    if client is not None:
+        client._server._session.close()
+        client._admin_client._server._session.close()

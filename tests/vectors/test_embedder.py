@@ -1,7 +1,9 @@
 """The embedder: found offline, checked, always unit vectors, and the same one for a memory."""
 
+import asyncio
 import importlib.util
 import sys
+import threading
 
 import minilm
 import numpy as np
@@ -20,12 +22,14 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.vectors import embedder
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
+    QueryBatcher,
     find_packaged_weights,
-    require_same_embedder,
     to_unit_vector,
 )
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
+CRABS = Document("Crabs walk sideways.", id="crabs")
+LOBSTERS = Document("Lobsters too.", id="lobsters")
 
 
 class Fixed(Embeddings):
@@ -46,13 +50,20 @@ class Fixed(Embeddings):
         return self.vector
 
 
-def test_the_packaged_weights_are_found_without_executing_their_package():
-    before = set(sys.modules)
+class Short(Fixed):
+    """Skips the last of several texts."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.vector for _ in texts[1:] or texts]
+
+
+def test_the_packaged_weights_are_found_without_executing_their_package(monkeypatch):
     found = find_packaged_weights()
     assert found is not None
     assert (found / "model.safetensors").is_file()
-    assert set(sys.modules) == before
     assert embedder._WEIGHTS_PACKAGE not in sys.modules
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert find_packaged_weights() is None
 
 
 @pytest.mark.parametrize("content", [b"other weights", None])
@@ -68,17 +79,12 @@ def test_weights_that_are_not_the_official_file_are_refused(tmp_path, monkeypatc
         find_packaged_weights()
 
 
-def test_without_the_package_there_are_no_packaged_weights(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert find_packaged_weights() is None
-
-
 def test_a_missing_local_extra_names_both_ways_out(monkeypatch):
     monkeypatch.setattr(embedder, "load_default_embeddings", minilm.load)
     monkeypatch.setitem(sys.modules, "langchain_huggingface", None)
     with CrabPath.open() as memory:
         with pytest.raises(MissingExtraError, match=r"embeddings=\.\.\.") as error:
-            memory.add_documents([Document("text")])
+            memory.add_documents([CRABS])
         assert isinstance(error.value, ImportError)
         assert "pip install 'crabpath-retrievers[local]'" in str(error.value)
 
@@ -86,8 +92,7 @@ def test_a_missing_local_extra_names_both_ways_out(monkeypatch):
 def test_the_default_embedder_gives_unit_vectors_that_mean_something(embeddings):
     """MiniLM has 384 dimensions, and puts a paraphrase nearer than another subject."""
     dog, puppy, tax = Embedder(embeddings).documents(["A dog.", "A puppy.", "Income tax law."])
-    assert dog.shape == (384,)
-    assert dog.dtype == np.float32
+    assert (dog.shape, dog.dtype) == ((384,), np.float32)
     assert dog @ puppy > 0.5 > dog @ tax
 
 
@@ -114,15 +119,6 @@ def test_what_is_no_embedding_is_refused(vector):
         to_unit_vector(vector)
 
 
-def test_an_embedder_that_skips_a_text_is_refused():
-    class Short(Fixed):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return [self.vector]
-
-    with pytest.raises(InvalidInputError, match="1 vectors for 2 texts"):
-        Embedder(Short(1, 0)).documents(["a", "b"])
-
-
 @settings(max_examples=50)
 @given(st.lists(SINGLE, min_size=1, max_size=8).filter(any))
 def test_unit_keeps_direction_and_has_length_one(numbers):
@@ -134,30 +130,74 @@ def test_unit_keeps_direction_and_has_length_one(numbers):
     assert result == pytest.approx(exact / np.linalg.norm(exact), abs=1e-6)
 
 
-def test_require_same_tells_dimension_from_meaning():
-    x, y = to_unit_vector([1, 0]), to_unit_vector([0, 1])
-    with pytest.raises(EmbeddingMismatchError, match="2 dimensions, not 3"):
-        require_same_embedder(x, to_unit_vector([1, 0, 0]), stored_model="a", model="b")
-    with pytest.raises(EmbeddingMismatchError, match="'a'; the embedder given is 'b'"):
-        require_same_embedder(x, y, stored_model="a", model="b")
-    # cosine of (1, 0) and (1, 0.1) is 1/√1.01 = .995, within the tolerance of .99
-    require_same_embedder(x, to_unit_vector([1, 0.1]), stored_model="a", model="b")
-
-
 def test_a_memory_refuses_another_embedder(tmp_path):
     """Reading and writing both fail, and nothing is lost."""
-    crabs = Document("Crabs walk sideways.", id="crabs")
-    with CrabPath.open(tmp_path, embeddings=Fixed(float("nan"))) as memory:
-        with pytest.raises(InvalidInputError, match="finite"):
-            memory.add_documents([crabs])
-        assert (memory.info()["nodes"], memory.info()["embedder"]) == (0, None)
+    for unusable, message in ((Fixed(float("nan")), "finite"), (Short(1, 0), "1 vectors for 2")):
+        with CrabPath.open(tmp_path / "new", embeddings=unusable) as memory:
+            with pytest.raises(InvalidInputError, match=message):
+                memory.add_documents([CRABS, LOBSTERS])
+            assert memory.info()["nodes"] == 0
+    with CrabPath.open(tmp_path, embeddings=Fixed(1, 0)) as memory:
+        memory.retrieve("crabs")  # binds an empty memory to no embedder
     with CrabPath.open(tmp_path, embeddings=Fixed(1, 0, 0)) as memory:
-        memory.add_documents([crabs])
-    for other in (Fixed(0, 1, 0), Fixed(1, 0)):
+        memory.add_documents([CRABS])
+    for other, message in (
+        (Fixed(0, 1, 0), "built with model 'fixed-model'; the embedder given is 'fixed-model'"),
+        (Fixed(1, 0), "built with 3 dimensions, not 2: open it with the embedder"),
+    ):
         with CrabPath.open(tmp_path, embeddings=other) as memory:
-            with pytest.raises(EmbeddingMismatchError, match="open it with the embedder"):
+            with pytest.raises(EmbeddingMismatchError, match=message):
                 memory.retrieve("crabs")
-            with pytest.raises(EmbeddingMismatchError):
-                memory.add_documents([Document("Lobsters too.", id="lobsters")])
-    with CrabPath.open(tmp_path, embeddings=Fixed(1, 0, 0)) as memory:
+            with pytest.raises(EmbeddingMismatchError, match=message):
+                memory.add_documents([LOBSTERS])
+    # cosine of (1, 0) and (1, 0.1) is 1/√1.01 = .995, within the tolerance of .99
+    with CrabPath.open(tmp_path, embeddings=Fixed(1, 0.1, 0)) as memory:
         assert [d.node.id for d in memory.retrieve("crabs").documents] == ["crabs"]
+
+
+class Model:
+    """Embeds a text as its length; the first call waits until it may go on."""
+
+    def __init__(self):
+        self.batches, self.threads = [], set()
+        self.go_on = threading.Event()
+
+    def __call__(self, texts):
+        """One vector per text; an empty one cannot be embedded."""
+        self.go_on.wait(5)
+        self.batches.append(list(texts))
+        self.threads.add(threading.get_ident())
+        if "" in texts:
+            raise InvalidInputError
+        return [np.array([len(text)], dtype=np.float32) for text in texts]
+
+
+async def test_queries_that_wait_are_embedded_together():
+    """Each gets its own vector; a bad text does not spoil the others, one given up is left out."""
+    model = Model()
+    batcher = QueryBatcher(model, 3)
+    texts = ["a", "bb", "gone", "ccc", "", "eeeee"]
+    tasks = [asyncio.ensure_future(batcher.embed(text)) for text in texts]
+    await asyncio.sleep(0.05)
+    tasks[2].cancel()
+    await asyncio.sleep(0.05)
+    model.go_on.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [found[n].tolist() for n in (0, 1, 3, 5)] == [[1], [2], [3], [5]]
+    assert isinstance(found[4], InvalidInputError)
+    assert model.batches == [["a"], ["bb", "ccc"], ["", "eeeee"], [""], ["eeeee"]]
+    assert len(model.threads) == 1
+    assert threading.get_ident() not in model.threads
+    # Every event loop may wait.
+    assert (await asyncio.to_thread(asyncio.run, batcher.embed("dddd"))).tolist() == [4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [True, False])
+async def test_the_local_model_gives_the_same_vectors_in_batches(given, embeddings, monkeypatch):
+    monkeypatch.setattr(embedder, "load_default_embeddings", minilm.load)
+    local = Embedder(embeddings if given else None)
+    texts = [f"What is the capital of country number {i}?" for i in range(12)]
+    together = await asyncio.gather(*[local.aquery(text) for text in texts])
+    for text, vector in zip(texts, together, strict=True):
+        assert float(vector @ local.query(text)) == pytest.approx(1.0, abs=1e-5)

@@ -11,13 +11,11 @@ from crabpath_retrievers.vectors.chroma import open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import (
     QUARANTINE_PREFIX,
-    CollectionContents,
     find_damage,
     read_collections,
 )
 
 _MAX_SHOWN = 3
-_NO_VECTORS = CollectionContents(None, set())
 
 
 def is_directory(vectors: Any) -> bool:
@@ -61,7 +59,7 @@ def check_files(path: Path, advice: str) -> Iterator[Finding]:
         yield Finding("vectors", "info", message, "delete it: nothing reads it")
 
 
-def load_collections(vectors: Any) -> tuple[dict[str, CollectionContents], str]:
+def load_collections(vectors: Any) -> tuple[dict[str, set[str]], str]:
     """Load the collections of a directory, client or URL, and the name of the main collection.
 
     Raises:
@@ -75,11 +73,11 @@ def load_collections(vectors: Any) -> tuple[dict[str, CollectionContents], str]:
     return _load_from_client(vectors, DEFAULT_COLLECTION), DEFAULT_COLLECTION
 
 
-def _load_from_client(client: Any, name: str) -> dict[str, CollectionContents]:
+def _load_from_client(client: Any, name: str) -> dict[str, set[str]]:
     try:
         known = [one.name for one in client.list_collections()]
         return {
-            one: CollectionContents(None, set(client.get_collection(one).get(include=[])["ids"]))
+            one: set(client.get_collection(one).get(include=[])["ids"])
             for one in known
             if one == name or one.startswith(f"{name}-")
         }
@@ -105,32 +103,30 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
             fix = f"check the path; if it is right, {advice}" if own else "check the URL"
             yield Finding("vectors", "error", message, fix)
         return
-    yield from _compare_documents(
-        store, known.get(name, _NO_VECTORS), f"the collection {name!r}", advice
-    )
+    yield from _compare_documents(store, known.get(name, set()), f"the collection {name!r}", advice)
     companions = {
-        one.removeprefix(f"{name}-"): of.ids
-        for one, of in known.items()
+        one.removeprefix(f"{name}-"): ids
+        for one, ids in known.items()
         if one.startswith((f"{name}-episodes-", f"{name}-notes-"))
     }
     yield from _compare_companions(store, companions, advice)
 
 
 def _compare_documents(
-    store: ReadOnlyStore, found: CollectionContents, where: str, advice: str
+    store: ReadOnlyStore, found: set[str], where: str, advice: str
 ) -> Iterator[Finding]:
     ids = {chunk.id for chunk in store.checks.chunks()}
     staged, trash = store.checks.get_staged_ids(), set(store.catalog.get_index_deletions())
-    missing = sorted(ids - found.ids)
-    surplus = sorted(found.ids - (ids | trash | set().union(*staged.values())))
-    if ids and not ids & found.ids and surplus:
+    missing = sorted(ids - found)
+    surplus = sorted(found - (ids | trash | set().union(*staged.values())))
+    if ids and not ids & found and surplus:
         yield _make_mismatch(
             f"{where} holds {len(surplus)} vectors, but none of the {len(ids)} chunks"
         )
         return
     if missing:
         message = f"{len(missing)} chunks are missing in the vector index: {_format_ids(missing)}"
-        if not found.ids:
+        if not found:
             message += f"; {where} is empty or missing"
             advice = f"check where the vectors are; if that is right, {advice}"
         yield Finding("vectors", "error", message, advice)

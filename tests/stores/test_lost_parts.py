@@ -1,15 +1,31 @@
-"""An index that does not hold what the database does, and a database that does not."""
+"""Parts of a memory that are lost, of another memory, locked, or gone while it is used."""
 
+import json
 import shutil
 
 import chromadb
 import numpy as np
 import pytest
+import sqlalchemy as sa
+from filelock import FileLock
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
+from proxy import Proxy
+from typer.testing import CliRunner
 
-from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError, StoreError
+from crabpath_retrievers import (
+    ConfigurationError,
+    CrabPath,
+    InvalidInputError,
+    Settings,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.config import IngestSettings
+from crabpath_retrievers.errors import StoreLockedError
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -71,14 +87,13 @@ def test_an_interrupted_filling_goes_on(path, monkeypatch):
 
     def fail_later(*given):
         if next(left, None) is None:
-            msg = "killed"
-            raise StoreError(msg)
+            raise StoreUnavailableError
         upsert(*given)
 
     with monkeypatch.context() as patched:
         patched.setattr("crabpath_retrievers.ingest.pipeline._INDEX_BATCH", 64)
         patched.setattr(ChromaIndex, "upsert", fail_later)
-        with pytest.raises(StoreError, match="killed"):
+        with pytest.raises(StoreUnavailableError):
             opened(path)
     with opened(path) as memory:
         assert memory.index.count() == 200
@@ -161,3 +176,85 @@ def test_what_belongs_to_others_stays(tmp_path, monkeypatch):
         monkeypatch.setattr(memory.index, "search", lambda *g: asked.append(g) or search(*g))
         memory.retrieve("Passage 2", k=2)
         assert len(asked) == 1
+
+
+def test_a_directory_that_another_process_has(path):
+    """It is refused, with the way out; info and explain need the graph store alone."""
+    with opened(path) as memory:
+        turn = memory.retrieve("Passage 2").turn.id
+    with FileLock(path / "vectors" / "crabpath.lock", is_singleton=False):
+        with pytest.raises(StoreLockedError, match=r"in use by another process.*HttpClient"):
+            opened(path)
+        info, explanation = (
+            json.loads(CliRunner().invoke(app, [*command, "--json", "-s", str(path)]).stdout)
+            for command in (["info"], ["explain", turn])
+        )
+    assert (info["nodes"], info["vectors"]) == (200, f"Chroma in {path.resolve() / 'vectors'}")
+    assert explanation["turn"]["id"] == turn
+
+
+class Cutting(DeterministicFakeEmbedding):
+    """Takes the database away before it embeds a batch that holds passage 30."""
+
+    proxy: object = None
+
+    def embed_documents(self, texts):
+        if self.proxy is not None and "Passage 30" in texts:
+            self.proxy.cut()
+        return super().embed_documents(texts)
+
+
+async def test_a_database_that_goes_and_comes_back(postgres_url, tmp_path):
+    """What was acknowledged is kept; the same call later adds the rest; questions fail clearly."""
+    with pytest.raises(ConfigurationError, match="needs vectors=: a directory, the URL of"):
+        opened(postgres_url)
+    away = pytest.raises(StoreUnavailableError, match="is the database running")
+    url = sa.make_url(postgres_url)
+    proxy = Proxy((url.host or "127.0.0.1", url.port or 5432))
+    far = url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+    settings = Settings(ingest=IngestSettings(batch_size=16))
+    embeddings = Cutting(size=16, proxy=proxy)
+    given = {"vectors": tmp_path / "v", "settings": settings, "embeddings": embeddings}
+    proxy.cut()
+    with away:
+        CrabPath.open(far, **given)
+    proxy.mend()
+    with CrabPath.open(far, **given) as memory:
+        with away:
+            memory.add_documents(pages(0, 40))
+        with away:
+            memory.retrieve("passage")
+        with away:
+            await memory.aio.retrieve("passage")
+        proxy.mend()
+        # Batches of 16 hold d0…d15 and d16…d31; the second was cut.
+        assert memory.info()["nodes"] == memory.index.count() == 16
+        embeddings.proxy = None
+        assert memory.add_documents(pages(0, 40)).added == 24
+        assert memory.info()["nodes"] == memory.index.count() == 40
+        assert not memory.store.catalog.has_unfinished_ingest()
+        assert len(memory.retrieve("passage", k=40).documents) == 40
+        assert memory.info()["turns"] == 1
+    proxy.cut()
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "error", "sentence"),
+    [
+        ("", {}, ConfigurationError, "the path is empty: pass a directory"),
+        ("notes.txt", {}, StoreReadOnlyError, "is not a directory: choose another path"),
+        ("m", {"vectors": 5}, ConfigurationError, "vectors cannot be a int: pass a directory"),
+        ("mysql://localhost/x", {"vectors": "v"}, ConfigurationError, "mysql is not supported"),
+        (None, {"vectors": 5}, ConfigurationError, "vectors cannot be"),
+    ],
+)
+def test_what_cannot_be_opened(tmp_path, monkeypatch, path, given, error, sentence):
+    """It is refused with what to do; files keep their contents, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(error, match=sentence):
+        CrabPath.open(path, **given)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not list(tmp_path.glob("crabpath-*"))
+    opened(tmp_path / "m").close()
