@@ -5,19 +5,23 @@ import json
 import pytest
 from host_answers import CORRECTION, ids, texts
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from langgraph_crabpath import CrabPathMiddleware, crabpath_feedback, crabpath_retrieve
+from langgraph_crabpath import (
+    CrabPathMiddleware,
+    crabpath_feedback,
+    crabpath_retrieve,
+    create_crabpath_tool,
+)
 
 
-def graph(state, retriever, **options):
+def graph(state, retriever):
     """A graph of one node, which names itself."""
     builder = StateGraph(state)
     builder.add_node(crabpath_retrieve(retriever))
     builder.set_entry_point("crabpath_retrieve")
-    return builder.compile(**options)
+    return builder.compile()
 
 
 async def test_finds_what_the_retriever_finds(retriever, question, called, state):
@@ -43,13 +47,6 @@ def test_every_key_of_the_state_can_have_another_name(retriever, question):
     result = node.invoke({"q": question, "question": "something else"})
     assert set(result) == {"found", "t"}
     assert ids(result["found"]) == ids(retriever.invoke(question, k=1))
-
-
-async def test_survives_a_checkpoint(retriever, question, called, dict_state):
-    built = graph(dict_state, retriever, checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "1"}}
-    result = await called(built, {"question": question}, config)
-    assert built.get_state(config).values == result
 
 
 async def test_streams_every_hop_and_then_the_result_of_the_state(retriever, question, dict_state):
@@ -101,7 +98,7 @@ async def test_refuses_what_is_no_question(retriever, called, state, sentence):
 
 
 def test_refuses_arguments_when_the_graph_is_built(retriever):
-    for make in (crabpath_retrieve, crabpath_feedback, CrabPathMiddleware):
+    for make in (crabpath_retrieve, crabpath_feedback, CrabPathMiddleware, create_crabpath_tool):
         with pytest.raises(InvalidInputError, match="pass a CrabPathRetriever, not a CrabPath"):
             make(retriever.memory)
     with pytest.raises(InvalidInputError, match=r"unknown options \['querry_key'\].*query_key"):

@@ -1,12 +1,10 @@
 """Retrieval as a tool of an agent, and documents as a model reads them."""
 
-import pytest
 from host_answers import ids
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
-from crabpath_retrievers import InvalidInputError
 from langgraph_crabpath import create_crabpath_tool, format_documents
 
 ANN = {"configurable": {"user_id": "ann"}}
@@ -63,11 +61,6 @@ async def test_tells_the_model_about_an_empty_query(retriever, called):
     message = await called(create_crabpath_tool(retriever), call("  "))
     assert message.status == "error"
     assert message.content == "the query is empty: pass a question or some words"
-
-
-def test_refuses_what_is_no_retriever():
-    with pytest.raises(InvalidInputError, match="pass a CrabPathRetriever, not a str"):
-        create_crabpath_tool("memory")
 
 
 async def test_works_in_an_agent(retriever, question, called, chat_server, model):
