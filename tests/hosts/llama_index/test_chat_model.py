@@ -7,7 +7,7 @@ import openai
 import pytest
 from blockbuster import blockbuster_ctx
 from chat_server import too_many
-from host_answers import ids, turn_of
+from host_answers import turn_of
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from llama_index.core.llms import (
@@ -21,7 +21,6 @@ from llama_index.core.llms import (
 from llama_models import HttpLLM
 from pydantic import BaseModel, Field
 
-from crabpath_retrievers import ChatModelRouter, RouterSettings
 from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexChatModel
 from llama_index.retrievers.crabpath.messages import from_response
 
@@ -172,14 +171,3 @@ async def test_it_routes(place, embeddings, chat_server, question, closing, func
         assert turn.llm_output_tokens > 5
     assert all(bool(request.get("tools")) == functions for request in chat_server.requests)
     assert all(request["max_tokens"] == 180 for request in chat_server.requests)
-
-
-async def test_where_it_fails_the_answer_is_that_without_a_model(
-    place, embeddings, shared, llm, chat_server, question, closing
-):
-    chat_server.says = too_many()
-    router = ChatModelRouter(LlamaIndexChatModel(llm=llm), RouterSettings(max_retries=0))
-    retriever = closing(CrabPathRetriever.from_existing(place, embeddings, router=router))
-    for nodes in (retriever.retrieve(question), await retriever.aretrieve(question)):
-        assert ids(nodes) == ids(shared.retrieve(question))
-        assert read_turn(retriever, nodes).llm_failures == 1

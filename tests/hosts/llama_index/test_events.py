@@ -100,23 +100,6 @@ async def test_a_correction_changes_the_next_retrieval(retriever, engine, handle
     assert "They were not." in texts((await engine.aquery(question)).source_nodes)
 
 
-def test_the_answer_says_which_documents_were_used(retriever, question):
-    """A response's own words are its answer: what they rest on is credited."""
-    nodes = retriever.retrieve(question)
-    used = next(item for item in nodes if item.metadata["title"] == "Ed Wood")
-
-    class Quoting(MockLLM):
-        def complete(self, *_args, **_kwargs):
-            return super().complete(used.text)
-
-    engine = RetrieverQueryEngine.from_args(retriever, llm=Quoting())
-    retriever.record(engine.query(question), 1.0)
-    found = {n.node_id: n.metadata["crabpath"]["features"] for n in retriever.retrieve(question)}
-    again = {node: features.get("again", 0.0) for node, features in found.items()}
-    assert max(again, key=again.__getitem__) == used.node_id
-    assert sorted(again.values())[-2] < again[used.node_id]
-
-
 @pytest.mark.parametrize(
     ("result", "wanted"),
     [({"score": 0.75}, 0.5), ({"passing": False, "score": 0.9}, -1.0), ({"passing": True}, 1.0)],
@@ -127,6 +110,7 @@ def test_an_evaluation_is_an_outcome(retriever, engine, question, result, wanted
     learned = read_learned(retriever)
     assert receipt.status == "applied"
     assert (learned.outcome, learned.source) == (pytest.approx(wanted), "teacher")
+    assert question in learned.answer  # what the response says
 
 
 def test_the_policy_says_what_an_evaluation_is_worth(retriever, engine, handle, question):
@@ -156,12 +140,14 @@ async def test_silent_success_teaches_if_it_is_wanted(retriever, engine, handle,
 
 @pytest.mark.parametrize("by", ["handler", "retriever"])
 def test_what_a_person_says_replaces_it(retriever, engine, handle, question, by):
-    """What was learned by itself is taken back first; it does not use up the turn."""
+    """What was learned by itself is taken back first, but not for another namespace."""
     with handle(SILENT) as handler:
         response = engine.query(question)
         (turn,) = turns_of(response)
-        assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"
         host = handler if by == "handler" else retriever
+        (refused,) = host.record(response, -1.0, correction=CORRECTION, namespace="ann")
+        assert (refused.status, "'ann'" in refused.note) == ("refused", True)
+        assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"
         (receipt,) = host.record(response, -1.0, correction=CORRECTION, feedback_id="said")
     assert receipt == ("said", "applied", None)
     assert read_consumed(retriever, turn) == "said"
@@ -279,22 +265,6 @@ def test_the_turn_of_a_reranker_is_found(index, question, closing):
     assert handler.record("q", -1.0)[0].status == "applied"
 
 
-def test_feedback_about_the_turn_of_another_namespace_is_refused(
-    retriever, engine, handle, question
-):
-    """By the retriever of one's own namespace, and by a handler that gets the namespace."""
-    response = engine.query(question)
-    with handle(SILENT) as handler:
-        other = engine.query(question)
-        refused = handler.record(other, -1.0, correction=CORRECTION, namespace="ann")
-        refused += retriever.for_namespace("ann").record(response, -1.0, correction=CORRECTION)
-    assert [receipt.status for receipt in refused] == ["refused", "refused"]
-    assert all("'ann'" in receipt.note for receipt in refused)
-    (turn,) = turns_of(other)
-    assert read_consumed(retriever, turn) == f"event:silent_success:{turn}"  # not taken back
-    assert CORRECTION not in texts(retriever.retrieve(question))
-
-
 @pytest.mark.parametrize(
     ("response", "outcome", "message"),
     [
@@ -324,12 +294,6 @@ def test_what_another_tool_says_names_no_turn(retriever, question):
     assert turns_of(response) == turns_of(mine)
     assert len(retriever.record(response, 1.0)) == 1
     assert turns_of([said]) == turns_of(said) == [said]
-
-
-def test_an_unknown_name_is_refused(handle):
-    (receipt,) = handle().record("never", 1.0)
-    assert receipt.status == "refused"
-    assert "no turn 'never'" in receipt.note
 
 
 def test_several_turns_under_one_feedback_id_are_kept_apart(retriever, question):
@@ -377,7 +341,6 @@ def test_old_runs_are_forgotten_and_open_ones_do_not_pile_up():
         runs.enter(f"s{number}", None)
         runs.add_turns(runs.of(f"s{number}"), [f"t{number}"], [])
         assert runs.leave(f"s{number}").turns == {f"t{number}": None}
-    assert runs.find("t0") is None
-    assert runs.find("t9") is runs.find("s9")
+    assert (runs.find("t0"), runs.find("t9")) == (None, runs.find("s9"))
     assert not runs._roots
     assert not runs._runs

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from host_answers import ids, texts, turn_of
+from host_answers import ids, texts
 from llama_index.core import Document, Settings, SimpleDirectoryReader
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
@@ -22,16 +22,6 @@ SPLITTER = SentenceSplitter(
     tokenizer=str.split,
     chunking_tokenizer_fn=lambda text: text.splitlines(keepends=True),
 )
-
-
-def test_returns_what_the_memory_returns(shared, documents, question):
-    nodes = shared.retrieve(question)
-    wanted = shared.memory.retrieve(question, k=4).documents
-    assert ids(nodes) == [document.node.id for document in wanted]
-    assert [item.score for item in nodes] == pytest.approx([d.score for d in wanted])
-    assert {"Scott Derrickson", "Ed Wood"} <= {item.metadata["title"] for item in nodes}
-    given = {document.id_ for document in documents}
-    assert {item.node.ref_doc_id for item in nodes} <= given
 
 
 def test_nodes_tell_how_they_were_found_and_no_model_reads_it(shared, question):
@@ -188,7 +178,10 @@ def test_an_existing_memory_is_opened(place, shared, embed_model, tmp_path, ques
 
 
 async def test_the_model_is_used_natively(embed_model, closing):
-    """Queries by its query method or coroutine; its name is the memory's."""
+    """Queries by its query method or coroutine, texts in batches; its name is the memory's."""
+    adapted = LlamaIndexEmbeddings(embed_model)
+    assert adapted.model_name == CountingEmbedding.class_name()
+    assert await adapted.aembed_documents(["a"]) == adapted.embed_documents(["a"])
     embed_model.model_name = "mini"
     documents = [Document(text="Apples are red.")]
     made = closing(CrabPathRetriever.from_documents(documents, embed_model))
@@ -198,24 +191,6 @@ async def test_the_model_is_used_natively(embed_model, closing):
     await made.aretrieve("two")
     assert embed_model.asked == ["one", "async two"]
     assert made.memory.info()["embedder"] == "mini"
-
-
-async def test_the_adapted_model_embeds_asynchronously(embed_model):
-    """All four methods of LangChain's interface give the same vectors."""
-    adapted = LlamaIndexEmbeddings(embed_model)
-    one = adapted.embed_documents(["a", "b"])
-    assert await adapted.aembed_documents(["a", "b"]) == one
-    assert adapted.embed_query("a") == await adapted.aembed_query("a") == one[0]
-    assert adapted.model_name == CountingEmbedding.class_name()
-
-
-def test_nodes_that_were_found_once_are_nodes_again(shared, embed_model, question, closing):
-    found = shared.retrieve(question)
-    made = closing(CrabPathRetriever.from_nodes([item.node for item in found], embed_model))
-    held = made.memory.get(ids(found))
-    assert len(held) == len(found)
-    assert not any("crabpath" in document.metadata for document in held)
-    assert turn_of(made.retrieve(question)) != turn_of(found)
 
 
 def test_documents_and_nodes_are_added_later(embed_model, closing):

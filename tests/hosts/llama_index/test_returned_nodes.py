@@ -75,6 +75,7 @@ def test_langchain_retrieves_the_same_from_one_memory(retriever, question):
     nodes, documents = retriever.retrieve(question), chain.invoke(question)
     assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
     assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
+    assert {"Scott Derrickson", "Ed Wood"} <= {n.metadata["title"] for n in nodes}
     assert all(n.node.ref_doc_id == n.node_id for n in nodes)
 
 
