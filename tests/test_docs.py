@@ -1,6 +1,7 @@
 """What the pages of docs/ tell a user to write, runs as it stands there."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.documents import Document
@@ -9,82 +10,74 @@ from markdown_it import MarkdownIt
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.fixture
-def written(request):
+def check_closed_loop(it):
+    assert "Refunds go back" in it.context
+    assert it.receipt.status == "applied"
+    assert it.answer.turn.task_type == "refund"
+
+
+def check_sync(it):
+    assert it.section.fate == "edited"
+    assert it.section.similarity > 0.92
+    assert it.after.id == it.before
+    assert "push" in it.after.content
+    assert it.memory.info()["sources"] == 2
+
+
+def check_migration(it):
+    assert it.undone.status == "undone"
+    assert (it.imported.namespace, it.imported.missing) == ("alice", 0)
+
+
+def check_wrapping(it):
+    assert (sorted(it.before), it.after) == (["hydra", "tests"], ["tests"])
+    assert (it.report.added, it.report.removed, it.report.unchanged) == (1, 1, 1)
+    assert sorted(it.refreshed) == ["petra", "tests"]
+    assert it.memory.info()["nodes"] == 2
+
+
+def check_regions(it):
+    assert it.here in it.of_each.values()
+    assert len(it.of_each) == 64
+    chances = {score.action: score.success for score in it.best}
+    assert chances["refund"] > chances["cancel"]
+    assert it.worth
+
+
+def check_health(it):
+    assert it.fired.sampled == 1
+    assert it.before == [it.report]
+    assert "orphan_nodes" not in it.ill
+
+
+def check_maintenance(it):
+    assert (it.report.dry_run, it.report.run) == (True, "")
+    assert it.memory.info()["nodes"] == 1
+
+
+def check_ab(it):
+    arm = it.trial.arm(it.session)
+    assert it.answer.turn.namespace == it.trial.namespaces("ann")[arm]
+    assert it.found[0].metadata["crabpath"]["namespace"] == it.trial.namespaces("ann")[arm]
+    assert (it.checkpoint, it.report.verdict) == (None, "too little data")
+    assert getattr(it.report, arm).success_rate == 1.0
+
+
+def check_autotuner(it):
+    assert (it.report.dry_run, it.report.run) == (True, "")
+    assert it.knobs.half_life == 500.0
+    assert it.memory.maintenance.knobs() == it.settings.knobs
+
+
+CHECKS = [check for name, check in globals().items() if name.startswith("check_")]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_a_page_runs_as_it_stands(check):
+    page = DOCS / f"{check.__name__.removeprefix('check_')}.md"
     given = {"documents": [Document(f"Booking number {n} was paid.") for n in range(64)]}
-    for token in MarkdownIt().parse((DOCS / request.param).read_text()):
+    for token in MarkdownIt().parse(page.read_text()):
         if token.type == "fence" and token.info == "python":
             exec(token.content, given)  # noqa: S102  a page of this very repository
-    yield given
-    given["memory"].close()
-
-
-@pytest.mark.parametrize("written", ["closed_loop.md"], indirect=True)
-def test_the_closed_loop(written):
-    assert "Refunds go back" in written["context"]
-    assert written["receipt"].status == "applied"
-    assert written["answer"].turn.task_type == "refund"
-
-
-@pytest.mark.parametrize("written", ["sync.md"], indirect=True)
-def test_sync(written):
-    assert written["section"].fate == "edited"
-    assert written["section"].similarity > 0.92
-    assert written["after"].id == written["before"]
-    assert "push" in written["after"].content
-    assert written["memory"].info()["sources"] == 2
-
-
-@pytest.mark.parametrize("written", ["migration.md"], indirect=True)
-def test_migration(written):
-    assert written["undone"].status == "undone"
-    assert (written["imported"].namespace, written["imported"].missing) == ("alice", 0)
-
-
-@pytest.mark.parametrize("written", ["wrapping.md"], indirect=True)
-def test_wrapping(written):
-    assert sorted(written["before"]) == ["hydra", "tests"]
-    assert written["after"] == ["tests"]
-    report = written["report"]
-    assert (report.added, report.removed, report.unchanged) == (1, 1, 1)
-    assert sorted(written["refreshed"]) == ["petra", "tests"]
-    assert written["memory"].info()["nodes"] == 2
-
-
-@pytest.mark.parametrize("written", ["regions.md"], indirect=True)
-def test_regions(written):
-    assert written["here"] in written["of_each"].values()
-    assert len(written["of_each"]) == 64
-    chances = {score.action: score.success for score in written["best"]}
-    assert chances["refund"] > chances["cancel"]
-    assert written["worth"]
-
-
-@pytest.mark.parametrize("written", ["health.md"], indirect=True)
-def test_health(written):
-    assert written["fired"].sampled == 1
-    assert written["before"] == [written["report"]]
-    assert "orphan_nodes" not in written["ill"]
-
-
-@pytest.mark.parametrize("written", ["maintenance.md"], indirect=True)
-def test_maintenance(written):
-    assert (written["report"].dry_run, written["report"].run) == (True, "")
-    assert written["memory"].info()["nodes"] == 1
-
-
-@pytest.mark.parametrize("written", ["ab.md"], indirect=True)
-def test_ab(written):
-    trial, report = written["trial"], written["report"]
-    arm = trial.arm(written["session"])
-    assert written["answer"].turn.namespace == trial.namespaces("ann")[arm]
-    assert written["found"][0].metadata["crabpath"]["namespace"] == trial.namespaces("ann")[arm]
-    assert (written["checkpoint"], report.verdict) == (None, "too little data")
-    assert getattr(report, arm).success_rate == 1.0
-
-
-@pytest.mark.parametrize("written", ["autotuner.md"], indirect=True)
-def test_the_autotuner(written):
-    assert (written["report"].dry_run, written["report"].run) == (True, "")
-    assert written["knobs"].half_life == 500.0
-    assert written["memory"].maintenance.knobs() == written["settings"].knobs
+    with given["memory"]:
+        check(SimpleNamespace(**given))

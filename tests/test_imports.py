@@ -34,10 +34,7 @@ def test_importing_is_fast_and_needs_no_framework():
         "from crabpath_retrievers import OutcomePolicy, Rule; OutcomePolicy(score=Rule(1, 'self'))"
     )
     assert not (HEAVY | {"langchain_core"}) & imported(policy)[1]
-
-
-def test_using_the_library_imports_no_other_host():
-    """The classes themselves need neither torch nor Chroma nor the optional frameworks."""
+    # The classes themselves need neither torch nor Chroma nor the optional frameworks.
     assert not HEAVY & imported("from crabpath_retrievers import CrabPath, CrabPathRetriever")[1]
 
 
@@ -46,9 +43,6 @@ def test_public_names_exist_and_are_listed():
     for name in crabpath_retrievers.__all__:
         assert getattr(crabpath_retrievers, name).__name__ == name
     assert set(crabpath_retrievers.__all__) <= set(dir(crabpath_retrievers))
-
-
-def test_unknown_name():
     with pytest.raises(AttributeError, match="has no attribute 'CrabPaht'"):
         _ = crabpath_retrievers.CrabPaht
 

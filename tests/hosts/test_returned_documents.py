@@ -7,7 +7,6 @@ import pickle
 
 import pytest
 from host_answers import block_of, turn_of
-from langchain_chroma import Chroma
 from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
@@ -125,31 +124,19 @@ def test_metadata_of_its_own_survives():
     other.memory.close()
 
 
-def answer(retriever):
-    """What a chain makes of the documents, each formatted with its metadata."""
+def test_a_prompt_with_metadata_takes_a_correction(retriever):
+    """The note says where it comes from; what it cannot know is empty, also if it comes alone."""
+    turn = turn_of(retriever.invoke(QUESTION))
+    assert retriever.record(turn, -1.0, correction=RIGHT).status == "applied"
     model = FakeListChatModel(responses=["yes"])
     prompt = ChatPromptTemplate.from_template("{context}\n{input}")
     stuff = create_stuff_documents_chain(model, prompt, document_prompt=PROMPT)
-    return create_retrieval_chain(retriever, stuff).invoke({"input": QUESTION})["context"]
-
-
-def correct(retriever):
-    turn = turn_of(retriever.invoke(QUESTION))
-    assert retriever.record(turn, -1.0, correction=RIGHT).status == "applied"
-
-
-def test_a_prompt_with_metadata_takes_a_correction(retriever):
-    """The note says where it comes from; what it cannot know is empty, also if it comes alone."""
-    correct(retriever)
+    found = create_retrieval_chain(retriever, stuff).invoke({"input": QUESTION})["context"]
     (alone,) = retriever.invoke(RIGHT, k=1)
-    for note in (alone, next(d for d in answer(retriever) if d.page_content == RIGHT)):
+    known = {"source": "crabpath:correction", "title": "Correction", "note": "correction"}
+    for note in (alone, next(d for d in found if d.page_content == RIGHT)):
         assert note.page_content == RIGHT
-        assert {
-            "source": "crabpath:correction",
-            "title": "Correction",
-            "page": "",
-            "note": "correction",
-        }.items() <= note.metadata.items()
+        assert {**known, "page": ""}.items() <= note.metadata.items()
         assert note.metadata["score"] == note.metadata["crabpath"]["score"]
 
 
@@ -173,17 +160,6 @@ def test_notes_have_the_keys_of_the_documents(location, kind, title):
         assert "page" not in retriever.invoke(RIGHT)[0].metadata
         memory.forget("z")
         assert retriever.invoke(RIGHT)[0].metadata["page"] == ""
-
-
-def test_notes_fit_a_wrapped_store():
-    store = Chroma("notes", EMBEDDINGS)
-    store.add_documents(PAGES)
-    retriever = CrabPathRetriever.from_vectorstore(store)
-    correct(retriever)
-    note = next(d for d in answer(retriever) if d.page_content == RIGHT)
-    assert note.metadata["page"] == ""
-    retriever.memory.close()
-    store.delete_collection()
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\x00"])

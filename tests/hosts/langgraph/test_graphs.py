@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from blockbuster import blockbuster_ctx
 from host_answers import CORRECTION, block_of, count_feedback, read_feedback, texts, turn_of
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from crabpath_retrievers import CrabPathRetriever, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
@@ -38,14 +36,6 @@ def test_the_configuration_names_every_application():
     assert named == {name: f"./{name}.py:graph" for name in NAMES}
     assert {path.stem for path in GRAPHS.glob("*.py")} == set(NAMES)
     assert all(callable(load(name).graph) for name in NAMES)
-
-
-@pytest.mark.slow
-def test_langgraph_finds_the_configuration_valid():
-    command = [sys.executable, "-m", "langgraph_cli", "validate", "-c", GRAPHS / "langgraph.json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "is valid. (4 graphs found)" in done.stdout
 
 
 async def test_rag_learns_from_its_own_grade(retriever, question, chat_server, model):
@@ -84,16 +74,6 @@ async def test_the_agent_remembers_and_learns(retriever, question, chat_server, 
     said = {**asked, "crabpath_feedback": CORRECTION}
     second = await graph.ainvoke(said, CONFIG, context=ANN)
     assert CORRECTION in texts(second["crabpath_documents"])
-
-
-async def test_human_feedback_waits_and_learns(retriever, question, chat_server, model):
-    chat_server.says = "No."
-    graph = load("human_feedback").build(retriever, model, InMemorySaver())
-    waiting = await graph.ainvoke({"question": question}, CONFIG, context=ANN)
-    assert waiting["__interrupt__"][0].value["answer"] == "No."
-    result = await graph.ainvoke(Command(resume=CORRECTION), CONFIG, context=ANN)
-    assert result["feedback"]["status"] == "applied"
-    assert CORRECTION in texts(retriever.invoke(question, namespace="ann"))
 
 
 async def test_maintenance_learns_from_what_waits(place, embeddings, question):

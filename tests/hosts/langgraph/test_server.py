@@ -24,18 +24,8 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
-BLOCKS = """
-import time
-from langgraph.graph import StateGraph
 
-async def wait(state):
-    time.sleep(0.1)
-    return {"waited": True}
 
-graph = StateGraph(dict)
-graph.add_node("wait", wait)
-graph.set_entry_point("wait")
-"""
 KNOWS = """
 from langgraph_sdk import Auth
 
@@ -60,11 +50,9 @@ def free_port():
 
 
 def copied(folder, **more):
-    """The applications in a folder of their own, and one more that blocks the event loop."""
+    """The applications in a folder of their own."""
     shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    (folder / "blocks.py").write_text(BLOCKS, encoding="utf-8")
     config = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
-    config["graphs"]["blocks"] = "./blocks.py:graph"
     (folder / "who.py").write_text(KNOWS, encoding="utf-8")
     (folder / "langgraph.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
     return folder
@@ -157,9 +145,6 @@ def test_every_application_runs_under_the_development_server(tmp_path, passages,
             (assistant,) = client.assistants.search(graph_id=name)
             schemas = client.assistants.get_schemas(assistant["assistant_id"])
             assert schemas["input_schema"]["properties"]
-
-        # The watch is awake: what blocks does fail here.
-        assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
 
 
 def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat_server):

@@ -1,10 +1,8 @@
 """Nothing blocks the event loop, however many ask."""
 
-import asyncio
-
 import pytest
 from blockbuster import blockbuster_ctx
-from host_answers import block_of, ids, turn_of
+from host_answers import ids
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
@@ -47,11 +45,3 @@ async def test_events_do_not_block(engine, watched, question):
         response = await engine.aquery(question)
         (receipt,) = await handler.arecord(response, 1.0)
     assert receipt.status == "applied"
-
-
-async def test_many_at_once_have_their_own_turn_and_namespace(watched, question):
-    asked = [watched.for_namespace(f"n{number % 5}").aretrieve(question) for number in range(60)]
-    answers = await asyncio.gather(*asked)
-    assert len({turn_of(nodes) for nodes in answers}) == 60
-    assert all(len(nodes) == 4 for nodes in answers)
-    assert [block_of(nodes)["namespace"] for nodes in answers] == [f"n{n % 5}" for n in range(60)]
