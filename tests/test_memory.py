@@ -1,6 +1,7 @@
 """The life of a memory: opening, sharing, closing."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,20 @@ def test_memories_of_one_process(tmp_path):
         assert len(first.retrieve("passage", k=10).documents) == 6
         first.add_documents([Document("Passage number 6.", id="d6")])
         assert len(first.retrieve("passage", k=10).documents) == 7
+
+
+def test_many_threads(tmp_path):
+    """Threads may add and ask at once; every document arrives once."""
+    with opened(tmp_path) as memory:
+
+        def work(number):
+            memory.add_documents([Document(f"Thread {number}.", id=f"t{number}")])
+            memory.retrieve(f"Thread {number}.")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        assert memory.info()["nodes"] == memory.index.count() == 13
+        assert memory.info()["turns"] == 8
 
 
 @pytest.mark.parametrize("place", ["{}/other", "sqlite:///{}/graph.sqlite"])

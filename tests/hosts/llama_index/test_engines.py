@@ -3,14 +3,10 @@
 import pytest
 from host_answers import ids
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.llms import MockLLM
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 
-from llama_index.retrievers.crabpath import CrabPathRetriever, turns_of
+from llama_index.retrievers.crabpath import turns_of
 
 ANSWER = "Yes, Scott Derrickson and Ed Wood were both American."
 
@@ -32,40 +28,20 @@ def test_query_engine(engine, shared, chat_server, question):
     assert "turn_id" not in sent
 
 
-@pytest.mark.parametrize("mode", ["reciprocal_rerank", "relative_score", "simple"])
-async def test_fusion_returns_each_node_once(index, question, mode, closing):
-    own, theirs = closing(CrabPathRetriever.from_index(index)), index.as_retriever()
-    fused = QueryFusionRetriever(
-        [own, theirs], llm=MockLLM(), num_queries=1, mode=mode, similarity_top_k=8, use_async=False
-    )
-    wanted = {*ids(own.retrieve(question)), *ids(theirs.retrieve(question))}
-    for nodes in (fused.retrieve(question), await fused.aretrieve(question)):
-        assert sorted(ids(nodes)) == sorted(wanted)
-
-
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-@pytest.mark.parametrize("kind", ["engine", "retriever"])
+@pytest.mark.parametrize("kind", [QueryEngineTool, RetrieverTool])
 async def test_function_agent(shared, engine, llm, chat_server, question, kind):
-    tools = {
-        "engine": QueryEngineTool.from_defaults(engine, name="passages", description="Passages."),
-        "retriever": RetrieverTool.from_defaults(shared, name="passages", description="Passages."),
-    }
+    """The turn behind an answer is found in what the tools gave."""
+    source = engine if kind is QueryEngineTool else shared
+    tool = kind.from_defaults(source, name="passages", description="Passages.")
 
     def says(body):
         asked = [message for message in body["messages"] if message["role"] == "tool"]
         return ANSWER if asked or not body.get("tools") else {"input": question}
 
     chat_server.says = says
-    agent = FunctionAgent(tools=[tools[kind]], llm=llm, streaming=False)
+    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
     output = await agent.run(question)
     assert output.response.content == ANSWER
     (turn,) = turns_of(output)
     assert shared.memory.explain(turn).turn.query.strip().endswith(question)
-
-
-def test_chat_engine(shared, question):
-    memory = ChatMemoryBuffer.from_defaults(llm=MockLLM())
-    chat = ContextChatEngine.from_defaults(shared, llm=MockLLM(), memory=memory)
-    response = chat.chat(question)
-    assert ids(response.source_nodes) == ids(shared.retrieve(question))
-    assert len(turns_of(response)) == 1

@@ -70,21 +70,15 @@ def test_a_blank_namespace_is_the_default_one(shared, question):
         assert block_of(made.retrieve(question))["namespace"] == "default"
 
 
-def test_langchain_retrieves_the_same_from_one_memory(retriever, question):
+@pytest.mark.parametrize("teacher", ["llama_index", "langchain"])
+def test_langchain_retrieves_and_teaches_the_same(retriever, question, teacher):
+    """A correction has the metadata that all documents have."""
     chain = LangChainRetriever(memory=retriever.memory, k=4)
     nodes, documents = retriever.retrieve(question), chain.invoke(question)
     assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
     assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
     assert {"Scott Derrickson", "Ed Wood"} <= {n.metadata["title"] for n in nodes}
     assert all(n.node.ref_doc_id == n.node_id for n in nodes)
-
-
-@pytest.mark.parametrize("teacher", ["llama_index", "langchain"])
-def test_what_one_host_teaches_both_retrieve(retriever, question, teacher):
-    """A correction has the metadata that all documents have."""
-    chain = LangChainRetriever(memory=retriever.memory, k=4)
-    nodes = retriever.retrieve(question)
-    assert CORRECTION not in texts(nodes)
     if teacher == "langchain":
         chain.record(turn_of(nodes), -1.0, correction=CORRECTION)
     else:
