@@ -67,14 +67,6 @@ def test_silence_teaches_a_little_by_a_policy_and_nothing_by_default(
     assert feedback.answer == ANSWER
 
 
-def test_inputs_of_any_kind_are_followed(retriever, handler):
-    """Arrays can be compared with nothing."""
-    run_id = uuid.uuid4()
-    chain = RunnableLambda(lambda _: retriever.invoke(QUESTION))
-    chain.invoke({"input": np.zeros(2)}, {"callbacks": [handler], "run_id": run_id})
-    assert [receipt.status for receipt in handler.score(1, run_id=run_id)] == ["applied"]
-
-
 @pytest.mark.parametrize(
     ("error", "repair", "outcomes"),
     [
@@ -135,6 +127,11 @@ def several_questions(retriever):
     return RunnableLambda(MultiQueryRetriever.from_llm(retriever=retriever, llm=model).invoke)
 
 
+def of_any_input(retriever):
+    """Arrays can be compared with nothing."""
+    return (lambda _: {"input": np.zeros(2)}) | RunnableLambda(lambda _: retriever.invoke(QUESTION))
+
+
 def ensemble(retriever):
     """Documents of the inner turn come back from the outer retriever."""
     return RunnableLambda(EnsembleRetriever(retrievers=[retriever], weights=[1.0]).invoke)
@@ -147,7 +144,7 @@ def two_at_once(retriever):
 
 
 @pytest.mark.parametrize(
-    ("make", "turns"), [(several_questions, 2), (ensemble, 1), (two_at_once, 2)]
+    ("make", "turns"), [(several_questions, 2), (ensemble, 1), (two_at_once, 2), (of_any_input, 1)]
 )
 def test_every_retrieval_under_one_root_is_learned_from_once(
     retriever, handler, recorded, make, turns
@@ -157,12 +154,6 @@ def test_every_retrieval_under_one_root_is_learned_from_once(
     receipts = handler.score(0.0, run_id=run_id, source="human")
     assert [receipt.status for receipt in receipts] == recorded.statuses == ["applied"] * turns
     assert len(set(recorded.turns)) == turns
-
-
-def test_a_batch_has_one_root_per_input(retriever, silent, recorded):
-    rag(retriever).batch(QUESTIONS[:2], {"callbacks": [silent]})
-    assert recorded.statuses == ["applied", "applied"]
-    assert len(set(recorded.turns)) == 2
 
 
 async def pull(parts, stream, limit):

@@ -1,14 +1,14 @@
 """Adapters use public names, and say what to install; the library needs no host."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "adapters").rglob("*.py"))
+ADAPTERS = Path(__file__).parents[2] / "adapters"
 IMPORT = """
 import sys
 sys.modules[{module!r}] = None
@@ -27,14 +27,13 @@ print(sorted({"langgraph", "langchain", "llama_index.core"} & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_adapters_import_public_names_only(path):
+def test_adapters_import_public_names_only():
     """From ``crabpath_retrievers`` and ``crabpath_retrievers.integration``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in ADAPTERS.rglob("*.py")]
+    imports = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     modules = {node.module for node in imports if node.module is not None}
     internal = {name for name in modules if name.split(".")[0] == "crabpath_retrievers"}
-    assert internal <= {"crabpath_retrievers", "crabpath_retrievers.integration"}
+    assert internal == {"crabpath_retrievers", "crabpath_retrievers.integration"}
 
 
 def run(code):
@@ -45,22 +44,14 @@ def run(code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "adapter", "message", "extra"),
+    ("module", "adapter", "message"),
     [
-        ("langgraph", "langgraph_crabpath", "langgraph_crabpath needs lang", "langgraph"),
-        ("langchain", "langgraph_crabpath", "langgraph_crabpath needs lang", "langgraph"),
-        (
-            "llama_index.core",
-            "llama_index.retrievers.crabpath",
-            "LlamaIndex is not installed",
-            "llama-index",
-        ),
+        ("langchain", "langgraph_crabpath", r"needs lang[a-z.]*: .*\[langgraph\]"),
+        ("llama_index.core", "llama_index.retrievers.crabpath", "LlamaIndex is not .*llama-index"),
     ],
 )
-def test_the_message_names_the_command(module, adapter, message, extra):
-    said = run(IMPORT.format(module=module, adapter=adapter))
-    assert said.startswith(f"True {message}")
-    assert said.endswith(f"pip install 'crabpath-retrievers[{extra}]'\n")
+def test_the_message_names_the_command(module, adapter, message):
+    assert re.search(f"^True .*{message}", run(IMPORT.format(module=module, adapter=adapter)))
 
 
 @pytest.mark.slow

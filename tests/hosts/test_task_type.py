@@ -45,22 +45,16 @@ def task_of(memory):
     )
 
 
-async def test_langchain_has_it_as_field_and_for_a_call(memory, question, task_of):
+async def test_retrievers_have_it_as_field_and_for_a_call(memory, question, task_of):
     assert task_of(CrabPathRetriever(memory=memory).invoke(question)) is None
     refunds = CrabPathRetriever(memory=memory, task_type="refund")
     assert task_of(refunds.invoke(question)) == "refund"
-    assert task_of(refunds.invoke(question, task_type="cancel")) == "cancel"
     assert task_of(await refunds.ainvoke(question, task_type="cancel")) == "cancel"
-
-
-async def test_llama_index_has_it_as_argument_and_for_a_while(memory, question, task_of):
-    assert task_of(LlamaIndexRetriever(memory).retrieve(question)) is None
-    refunds = LlamaIndexRetriever(memory, task_type="refund")
-    assert task_of(refunds.retrieve(question)) == "refund"
-    cancels = refunds.for_task("cancel")
+    others = LlamaIndexRetriever(memory, task_type="refund")
+    nodes = others.retrieve(question)
+    assert task_of(nodes) == "refund"
+    cancels = others.for_task("cancel").for_namespace("ann")
     assert task_of(await cancels.aretrieve(question)) == "cancel"
-    assert (refunds.task_type, cancels.for_namespace("ann").task_type) == ("refund", "cancel")
-    nodes = refunds.retrieve(question)
     for item in nodes:
         item.node.metadata.pop("crabpath")
     reranker = CrabPathReranker(memory=memory, task_type="order")

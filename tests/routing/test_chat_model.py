@@ -99,12 +99,14 @@ def test_nothing_is_asked_where_all_is_clear(chat_server, router_of, request_of)
     found = tuple((pointer.target, 0.9) for pointer in request.choices[0].edges)
     for clear in (request, replace(request, entries=found)):
         routed = router_of().route(clear)
-        assert (chat_server.requests, routed.usage) == ([], ModelUsage())
+        assert routed.usage == ModelUsage()
         assert get_followed(routed) == [one.followed for one in ask_policy(request)]
+    again = request_of((0.7, 0.55), calls=1)
+    router_of().route(again)
+    assert chat_server.requests == []
     chat_server.says = make_answer([2])
-    for calls, asked in (("turn", 0), ("hop", 1)):
-        router_of(RouterSettings(ask_per=calls)).route(request_of((0.7, 0.55), calls=1))
-        assert len(chat_server.requests) == asked
+    router_of(RouterSettings(ask_per="hop")).route(again)
+    assert len(chat_server.requests) == 1
 
 
 def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, pointer_of):
@@ -122,18 +124,18 @@ def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, 
     assert (get_followed(routed), routed.dropped) == ([(1,)], {1})
 
 
-BAD = [
-    pytest.param(make_answer([7, 0, -1], stop=False), id="numbers never offered"),
-    pytest.param({"follow": ["all"], "drop": [], "stop": False, "reason": ""}, id="no numbers"),
-    pytest.param("I would read the first one.", id="prose"),
-    pytest.param(Response("<html>", content_type="text/html"), id="no JSON at all"),
-    pytest.param(Response('{"choices": []}', content_type="application/json"), id="no choices"),
-    pytest.param(too_many(), id="too many requests"),
-    pytest.param(Response("{}", status=401), id="no key"),
-]
+BAD = {
+    "numbers never offered": make_answer([7, 0, -1], stop=False),
+    "no numbers": {"follow": ["all"], "drop": [], "stop": False, "reason": ""},
+    "prose": "I would read the first one.",
+    "no JSON at all": Response("<html>", content_type="text/html"),
+    "no choices": Response('{"choices": []}', content_type="application/json"),
+    "too many requests": too_many(),
+    "no key": Response("{}", status=401),
+}
 
 
-@pytest.mark.parametrize("answer", BAD)
+@pytest.mark.parametrize("answer", BAD.values(), ids=BAD)
 async def test_a_bad_answer_leaves_it_to_the_policy(chat_server, router_of, three, answer):
     """Sync and async; the turn says so."""
     chat_server.says = answer
@@ -176,19 +178,18 @@ async def test_what_may_pass_is_asked_again(chat_server, router_of, three, async
         assert get_followed(routed) == ([(1,)] if failures == 2 else [(0,)])
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_slow_model_is_not_waited_for(chat_server, router_of, three, asynchronous):
+async def test_a_slow_model_is_not_waited_for(chat_server, router_of, three):
     """The policy decides when the time is over; the event loop stays free."""
     chat_server.says = late(1.5)
     router = router_of(RouterSettings(timeout=0.3, max_retries=0))
     begun = time.perf_counter()
-    if asynchronous:
-        routed, _ = await asyncio.gather(router.aroute(three), asyncio.sleep(0.2))
-    else:
-        routed = router.route(three)
+    routed, other, _ = await asyncio.gather(
+        router.aroute(three), asyncio.to_thread(router.route, three), asyncio.sleep(0.2)
+    )
     assert time.perf_counter() - begun < 1.2
-    assert get_followed(routed) == [one.followed for one in ask_policy(three)]
-    assert "no answer within 0.3 s" in routed.notes[0]
+    for one in (routed, other):
+        assert get_followed(one) == [decision.followed for decision in ask_policy(three)]
+        assert "no answer within 0.3 s" in one.notes[0]
 
 
 def test_after_three_failures_in_a_row_the_model_is_left_alone(
@@ -212,23 +213,19 @@ def test_after_three_failures_in_a_row_the_model_is_left_alone(
 
 
 async def test_of_many_turns_one_tries_again(chat_server, router_of, three):
-    """While it tries, the others go on."""
-    chat_server.says = "prose"
+    """While it tries, the others go on; a cancelled turn is no failure and no success."""
     router = router_of(RouterSettings(recovery_seconds=0.2, max_retries=0, max_failures=1))
+    chat_server.says = late(0.5)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(router.aroute(three), 0.1)
+    assert router.state == "closed"
+    chat_server.says = "prose"
     router.route(three)
     await asyncio.sleep(0.3)
     chat_server.requests.clear()
     chat_server.says = late(0.3, SECOND)
     await asyncio.gather(*[router.aroute(three) for _ in range(5)])
     assert len(chat_server.requests) == 1
-
-
-async def test_a_cancelled_turn_is_no_failure_and_no_success(chat_server, router_of, three):
-    chat_server.says = late(0.5)
-    router = router_of(RouterSettings(max_failures=1))
-    with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(router.aroute(three), 0.1)
-    assert router.state == "closed"
 
 
 def test_tokens_and_cost_are_counted(chat_server, router_of, three):

@@ -1,30 +1,3 @@
 """The tables of a store by the names that tests use: renaming a table touches this file alone."""
 
-from crabpath_retrievers.storage import schema
-
-addresses = schema.addresses
-consumed_turns = schema.consumed_turns
-contents = schema.contents
-edges = schema.edges
-episodes = schema.episodes
-feedback = schema.feedback
-feedback_effects = schema.feedback_effects
-health_reports = schema.health_reports
-index_deletions = schema.index_deletions
-journal = schema.journal
-meta = schema.meta
-metadata = schema.metadata
-names = schema.names
-namespaces = schema.namespaces
-nodes = schema.nodes
-notes = schema.notes
-overlay = schema.overlay
-pair_counts = schema.pair_counts
-references = schema.references
-snapshots = schema.snapshots
-staging = schema.staging
-terms = schema.terms
-transitions = schema.transitions
-turns = schema.turns
-usage = schema.usage
-weight_changes = schema.weight_changes
+from crabpath_retrievers.storage.schema import *  # noqa: F403

@@ -4,15 +4,23 @@ import json
 
 import numpy as np
 import pytest
+from blockbuster import blockbuster_ctx
 from host_answers import ids, texts
 from llama_index.core import Document, Settings, SimpleDirectoryReader
+from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
 from llama_models import CountingEmbedding
 
-from crabpath_retrievers import NotFoundError
+from crabpath_retrievers import NotFoundError, OutcomePolicy, Rule
 from crabpath_retrievers.vectors import embedder
-from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexEmbeddings
+from llama_index.retrievers.crabpath import (
+    CrabPathEventHandler,
+    CrabPathReranker,
+    CrabPathRetriever,
+    LlamaIndexEmbeddings,
+)
 
 # LlamaIndex's own tokenizers take seconds to load.
 SPLITTER = SentenceSplitter(
@@ -189,3 +197,22 @@ def test_documents_and_nodes_are_added_later(embed_model, closing):
     assert set(ids(made.retrieve("colours"))) == {"a", "b", "c"}
     made.similarity_top_k = 1
     assert ids(made.retrieve("What is blue?")) == ["b"]
+
+
+async def test_nothing_blocks_the_event_loop(retriever, question):
+    """Retrieval by text, by other texts, by an embedding; feedback; reranking; events."""
+    engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())  # it reads files
+    silent = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+    with blockbuster_ctx(), CrabPathEventHandler(retriever.memory, silent) as handler:
+        nodes = await retriever.aretrieve(question)
+        await retriever.aretrieve(QueryBundle(question, custom_embedding_strs=["Ed Wood"]))
+        await retriever.aretrieve(QueryBundle(question, embedding=[1.0] * 384))
+        (receipt,) = await retriever.arecord(nodes, 1.0)
+        assert receipt.status == "applied"
+        for item in nodes:
+            del item.node.metadata["crabpath"]
+        reranker = CrabPathReranker(memory=retriever.memory)
+        ranked = await reranker.apostprocess_nodes(nodes, query_str=question)
+        assert set(ids(ranked)) == set(ids(nodes))
+        (receipt,) = await handler.arecord(await engine.aquery(question), 1.0)
+        assert receipt.status == "applied"
