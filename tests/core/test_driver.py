@@ -1,11 +1,13 @@
 """The two drivers of one computation."""
 
 import asyncio
+import contextvars
 import threading
 
 import pytest
 
 from crabpath_retrievers.core.driver import arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 
 
 def add_up(*functions):
@@ -51,24 +53,6 @@ async def test_both_drivers_compute(make, results):
         await arun(add_up(fail(KeyError())))
 
 
-async def test_what_blocks_in_a_row_runs_in_one_thread_beside_the_event_loop():
-    """Going to a thread and back costs more than most operations; what lies between runs there."""
-    seen, here = [], threading.get_ident()
-
-    def steps():
-        for _ in range(3):
-            seen.append((yield from perform(threading.get_ident)))
-            seen.append(threading.get_ident())
-        yield from perform_sync_or_async(lambda: None, native)
-        seen.append(threading.get_ident())
-
-    await arun(steps())
-    *before, after = seen
-    assert len(set(before)) == 1
-    assert after == here != before[0]
-    assert run(perform(threading.get_ident)) == here
-
-
 async def test_cancelling_while_a_thread_works_ends_the_computation_there():
     """What it does at that moment is finished, then it cleans up, and nothing further is done."""
     begun, go_on, cleaned, done = threading.Event(), threading.Event(), threading.Event(), []
@@ -107,3 +91,20 @@ async def test_cancelling_ends_the_computation_where_it_waits():
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(arun(steps()), 0.01)
     assert cleaned == [True]
+
+
+NAME = contextvars.ContextVar("NAME", default="nobody")
+
+
+@pytest.mark.parametrize("seconds", [5.0, None])
+async def test_work_in_a_thread_of_its_own_has_its_errors_and_the_context_of_the_caller(seconds):
+    """A time limit of the work itself is its own error; traces of the host are in the context."""
+
+    def fail_late():
+        msg = "the socket"
+        raise TimeoutError(msg)
+
+    with pytest.raises(TimeoutError, match=r"^the socket$"):
+        await arun_with_timeout(fail_late, seconds)
+    NAME.set("ada")
+    assert run_with_timeout(NAME.get, 5) == "ada"

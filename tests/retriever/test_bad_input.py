@@ -90,17 +90,12 @@ def test_an_unusual_question_is_answered_and_recorded(retriever, query, options)
     assert retriever.memory.info()["namespaces"] == {block["namespace"]: 1}
 
 
-def test_single_texts_are_one_value(retriever):
-    """One id or tag may be given as plain text; it is not taken for a list of characters."""
-    for given, hinted in (("c", ["c"]), ("abc", [])):
-        turn = retriever.memory.retrieve("sky", seed_ids=given, boost_tags=given).turn
-        assert turn.seeds
-        assert [seed.node for seed in turn.seeds if seed.hinted] == hinted
-
-
-def test_namespace_of_odd_characters(retriever):
-    """What no database stores is left out of a namespace, when asking, explaining, forgetting."""
+def test_odd_arguments_have_a_meaning(retriever):
+    """What no database stores is left out of a namespace; a single id or tag is one value."""
     memory, odd = retriever.memory, "ada\x00\ud83d"
+    for given, hinted in (("c", ["c"]), ("abc", [])):
+        seeds = memory.retrieve("sky", seed_ids=given, boost_tags=given, record=False).turn.seeds
+        assert [seed.node for seed in seeds if seed.hinted] == hinted
     turn = memory.retrieve("sky", namespace=odd).turn
     assert turn.namespace == "ada?"
     assert memory.explain(turn.id, namespace=odd).turn == turn

@@ -14,7 +14,6 @@ from crabpath_retrievers.routing.policy import (
     RouterChoice,
     RoutingRequest,
     SoftmaxRouter,
-    action_probabilities,
 )
 
 # The OpenClawBrain paper §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
@@ -50,23 +49,18 @@ def test_probabilities_are_those_of_the_document():
 @pytest.mark.parametrize(
     ("given", "options", "followed", "stopped"),
     [
-        pytest.param(
-            make_choice((0.3, -0.2, 0.5)), {}, (2, 0), True, id="what beats STOP, best first"
-        ),
         # r + w = .9 and .5 + .3 = .8 against STOP at .85.
-        pytest.param(
+        (
             make_choice((0.1, 0.5), relevance=(0.8, 0.3)),
             {"settings": PolicySettings(temperature=0.2, stop_score=0.85)},
             (0,),
             True,
-            id="relevance and weight add up",
         ),
-        pytest.param(make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True, id="a learned STOP"),
-        pytest.param(
-            make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False, id="a weaker STOP"
-        ),
-        pytest.param(make_choice(WEIGHTS), {"budget": 1}, (0,), False, id="the budget is not STOP"),
+        (make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True),
+        (make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False),
+        (make_choice(WEIGHTS), {"budget": 1}, (0,), False),
     ],
+    ids=["relevance and weight add up", "a learned STOP", "a weaker STOP", "budget is not STOP"],
 )
 def test_what_the_greedy_policy_follows(given, options, followed, stopped):
     decision = decide(given, **options)
@@ -92,13 +86,6 @@ def test_routes_are_drawn_without_replacement_until_stop():
             assert abs(samples[followed] / 20_000 - probability) <= 4 * error, followed
 
 
-def test_sampling_repeats_with_its_seed():
-    request = RoutingRequest("q", (make_choice(WEIGHTS),) * 50, 6)
-    routers = [SoftmaxRouter(ONE, np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    runs = [[d.followed for d in router.route(request).decisions] for router in routers]
-    assert runs[0] == runs[1] != runs[2]
-
-
 @given(
     st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=12),
     st.floats(-2, 2),
@@ -118,12 +105,3 @@ def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
     assert list(followed) == sorted(followed, reverse=True)
     assert len(followed) == len(set(decision.followed)) <= budget
     assert len(followed) >= min(budget, np.count_nonzero(scores > stop + 1e-9))
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.floats(-1e6, 1e6))
-def test_softmax_is_stable_and_ignores_a_common_shift(logits, shift):
-    sizes = np.array([len(logits)])
-    plain = action_probabilities(np.array(logits), sizes)
-    assert plain.sum() == pytest.approx(1)
-    shifted = action_probabilities(np.array(logits) + shift, sizes)
-    assert shifted == pytest.approx(plain, abs=1e-6)

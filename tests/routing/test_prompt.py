@@ -119,22 +119,23 @@ def test_experience_is_one_line_of_four_actions_at_most(request_of):
         assert "Experience" not in split(make_prompt(request, most=offered))[0]
 
 
-def test_the_model_counts_where_it_can(request_of):
-    """LangChain's own default would load the tokenizer of GPT-2 from the network."""
-    letters = make_token_counter(FakeListChatModel(responses=[""], custom_get_token_ids=list))
-    made = make_prompt(request_of([0.7] * 12, text=LONG), count=letters, budget=3000)
-    assert made.tokens == sum(len(m.content) for m in made.messages) <= 3000
-    assert make_token_counter(FakeListChatModel(responses=[""])) is estimate_tokens
+def test_the_model_counts_where_it_can(request_of, caplog):
+    """A counter that fails is given up, with one warning; from then on tokens are estimated.
 
-
-def test_a_counter_that_fails_is_given_up(caplog):
-    """Once, with one warning; from then on tokens are estimated."""
+    LangChain's own default would load the tokenizer of GPT-2 from the network.
+    """
     calls = []
 
     def fail(text):
         calls.append(text)
         raise ConnectionError
 
-    count = make_token_counter(FakeListChatModel(responses=[""], custom_get_token_ids=fail))
-    assert count("x" * 35) == count("x" * 35) == 10
+    default, letters, failing = [
+        make_token_counter(FakeListChatModel(responses=[""], custom_get_token_ids=count))
+        for count in (None, list, fail)
+    ]
+    made = make_prompt(request_of([0.7] * 12, text=LONG), count=letters, budget=3000)
+    assert made.tokens == sum(len(m.content) for m in made.messages) <= 3000
+    assert default is estimate_tokens
+    assert failing("x" * 35) == failing("x" * 35) == 10
     assert len(calls) == len(caplog.records) == 1
