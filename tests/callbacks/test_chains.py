@@ -192,7 +192,7 @@ def test_a_generator_whose_end_is_not_seen_does_not_count(retriever, either, rec
         yield from ("Both", " are", " American.")
 
     stream = RunnableGenerator(answer).stream(QUESTION, {"callbacks": [either]})
-    assert [next(stream), next(stream)] == ["Both", " are"]
+    assert next(stream) == "Both"
     stream.close()
     assert recorded == []
 

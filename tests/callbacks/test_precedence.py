@@ -140,8 +140,6 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, 
     ("call", "error", "sentence"),
     [
         (lambda h: h.correct("No.", run_id="?"), NotFoundError, "no run, .* '.' .* give the run"),
-        (lambda h: h.score(1, thread_id="t"), NotFoundError, "'t'"),
-        (lambda h: h.correct("No."), InvalidInputError, "one of run_id, thread_id and turn_id"),
         (lambda h: h.correct("No.", run_id="r", thread_id="t"), InvalidInputError, "exactly one"),
         (lambda h: h.correct(" ", run_id="r"), InvalidInputError, "a correction must be a text"),
         (lambda h: h.score(7, run_id="r"), InvalidInputError, "a number from 0 to 1, not 7"),
@@ -155,8 +153,6 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, 
         ),
         (lambda _: Rule(2.0, "human"), InvalidInputError, "must be a number of at least -1"),
         (lambda _: Rule(1.0, "me"), InvalidInputError, "one of human, .*not 'me'"),
-        (lambda _: OutcomePolicy(tool_error=-1.0), InvalidInputError, "tool_error must be Rule"),
-        (lambda _: OutcomePolicy(feedback_keys="x"), InvalidInputError, "must be a tuple of texts"),
     ],
 )
 def test_bad_input_gets_a_sentence(handler, call, error, sentence):
@@ -176,11 +172,6 @@ def test_a_senseless_event_never_breaks_a_chain(retriever, handler, recorded, ca
 def test_a_store_that_fails_never_breaks_a_chain(silence, recorded, caplog):
     retriever = CrabPathRetriever.from_texts(["Both."], DeterministicFakeEmbedding(size=8))
     handler = CrabPathCallbackHandler(retriever, silence, on_receipt=recorded)
-
-    def close(given):
-        retriever.memory.close()
-        return given
-
-    run(retriever, handler, RunnableLambda(close))
+    run(retriever, handler, RunnableLambda(lambda _: retriever.memory.close() or "Yes."))
     assert recorded == []
     assert "this memory was closed" in caplog.text

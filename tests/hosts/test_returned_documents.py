@@ -68,7 +68,9 @@ def test_equality_is_that_of_id_and_text(found):
     assert first[0] != first[0].page_content
 
 
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 def test_copies_are_equal_and_complete(found):
+    """Also what LangChain writes down and reads again: a plain document."""
     one = found[0][0]
     copies = [copy.copy(one), copy.deepcopy(one), one.model_copy()]
     dumped = [pickle.dumps(one, protocol) for protocol in range(2, 6)]
@@ -76,14 +78,8 @@ def test_copies_are_equal_and_complete(found):
     for item in copies:
         assert (type(item), item, item.metadata) == (type(one), one, one.metadata)
     assert one.model_copy(update={"id": "other"}) != one
-
-
-@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
-def test_langchain_writes_down_a_document_and_reads_it_again(found):
-    one = found[0][0]
     plain = Document(**one.model_dump())
-    assert dumpd(one) == dumpd(plain)
-    assert repr(one) == repr(plain)
+    assert (dumpd(one), repr(one)) == (dumpd(plain), repr(plain))
     again = loads(dumps(one), allowed_objects="core")
     assert (type(again), dict(again)) == (Document, dict(one))
     assert json.loads(json.dumps(one.metadata, allow_nan=False)) == one.metadata

@@ -96,7 +96,11 @@ async def test_maintenance_learns_from_what_waits(place, embeddings, question):
 async def test_a_server_opens_memory_and_model_once(
     place, embeddings, monkeypatch, question, chat_server
 ):
-    """Off the event loop; every graph of the process shares them."""
+    """Off the event loop; every graph of the process shares them. It makes no memory."""
+    monkeypatch.setenv("CRABPATH_STORE", str(place / "nowhere"))
+    with pytest.raises(NotFoundError, match=r"there is no memory at .*nowhere"):
+        await load("maintenance").graph()
+    assert not (place / "nowhere").exists()
     monkeypatch.setattr(embedder, "load_default_embeddings", lambda: embeddings)
     monkeypatch.setenv("CRABPATH_STORE", str(place))
     monkeypatch.setenv("CRABPATH_MODEL", "openai:local")
@@ -111,10 +115,3 @@ async def test_a_server_opens_memory_and_model_once(
     assert (model.model_name, str(model.root_client.base_url)) == ("local", f"{chat_server.url}/")
     assert block_of(await retriever.ainvoke(question))
     retriever.memory.close()
-
-
-async def test_a_server_makes_no_memory_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("CRABPATH_STORE", str(tmp_path / "nowhere"))
-    with pytest.raises(NotFoundError, match=r"there is no memory at .*nowhere"):
-        await load("maintenance").graph()
-    assert not (tmp_path / "nowhere").exists()
