@@ -38,32 +38,23 @@ def pages():
         for number, step in enumerate(STEPS)
     ]
     links = " ".join(f"[[{page.metadata['title']}]]" for page in made)
-    hub = Document(
-        id="hub", page_content=f"All about releases. {links}", metadata={"title": "Releases"}
-    )
-    return [hub, *made]
-
-
-def measure_right_shares(memory):
-    """Share of right steps among the first five documents, by round; told which were right."""
-    shares = []
-    for _ in range(ROUNDS):
-        right = 0
-        for question in QUESTIONS:
-            answer = memory.retrieve(question, k=5)
-            used = [d.node.id for d in answer.documents if d.node.id.startswith("current")]
-            right += len(used)
-            outcome = 1.0 if used else -1.0
-            memory.record(Feedback(answer.turn.id, outcome, used=used))
-        shares.append(right / (5 * len(QUESTIONS)))
-    return shares
+    return [Document(f"All about releases. {links}", metadata={"title": "Releases"}), *made]
 
 
 @pytest.mark.parametrize("model", ["simulated:0.3", "simulated:1", None])
 def test_wrong_steps_disappear(pages, embeddings, model):
+    """Share of right steps among the first five documents, by round; told which were right."""
     router = None if model is None else ChatModelRouter(load_chat_model(model))
+    shares = []
     with CrabPath.open(embeddings=embeddings, router=router) as memory:
         memory.add_documents(pages)
-        shares = measure_right_shares(memory)
+        for _ in range(ROUNDS):
+            right = 0
+            for question in QUESTIONS:
+                answer = memory.retrieve(question, k=5)
+                used = [d.node.id for d in answer.documents if d.node.id.startswith("current")]
+                right += len(used)
+                memory.record(Feedback(answer.turn.id, 1.0 if used else -1.0, used=used))
+            shares.append(right / (5 * len(QUESTIONS)))
     assert shares[0] < 0.8
     assert shares[-1] > 0.9

@@ -115,13 +115,10 @@ def test_structured_output_of_other_shapes(three, structured, followed):
 
 
 def test_leaving_all_to_experience_is_an_answer(three):
-    """As the instructions say: it is no failure, and never opens the circuit."""
+    """As the instructions say: it is no failure."""
     text = '{"follow": [], "drop": [], "stop": false, "reason": "unsure"}'
-    router = ChatModelRouter(OddModel(message=AIMessage(text)))
-    for _ in range(4):
-        routed = router.route(three)
-    assert (routed.notes, routed.usage.failures, router.state) == (("unsure",), 0, "closed")
-    assert routed.decisions[0].followed == (0,)
+    routed = route(OddModel(message=AIMessage(text)), three)
+    assert (routed.notes, routed.usage.failures) == (("unsure",), 0)
 
 
 def test_the_turn_says_what_to_change(three):

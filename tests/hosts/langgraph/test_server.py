@@ -42,27 +42,15 @@ OFFLINE = {
 }
 
 
-def free_port():
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def copied(folder, **more):
-    """The applications in a folder of their own."""
-    shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    config = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
-    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
-    (folder / "langgraph.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
-    return folder
-
-
 @contextmanager
 def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
-    """The address of a server over the applications and a memory of the passages."""
-    memory, log, port = tmp_path / "memory", tmp_path / "server.log", free_port()
+    """The address of a server over copies of the applications and a memory of the passages."""
+    memory, log, folder = tmp_path / "memory", tmp_path / "server.log", tmp_path / "graphs"
     CrabPathRetriever.from_documents(passages, minilm.shared(), path=memory).memory.close()
+    shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
+    applications = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
+    (folder / "langgraph.json").write_text(json.dumps(applications | config), encoding="utf-8")
     environment = {
         **os.environ,
         **OFFLINE,
@@ -70,7 +58,8 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
         "OPENAI_BASE_URL": chat_server.url,
         "OPENAI_API_KEY": "x",
     }
-    folder = copied(tmp_path / "graphs", **config)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
     options = ["--no-browser", "--no-reload", "--port", str(port)]
     command = [sys.executable, "-m", "langgraph_cli", "dev", *options]
     with (
@@ -78,8 +67,7 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
         subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out) as server,
     ):
         try:
-            address = f"http://127.0.0.1:{port}"
-            until = time.monotonic() + 120
+            address, until = f"http://127.0.0.1:{port}", time.monotonic() + 120
             while not answers(address):
                 assert server.poll() is None, log.read_text(encoding="utf-8")
                 assert time.monotonic() < until, log.read_text(encoding="utf-8")

@@ -169,7 +169,6 @@ def test_what_a_person_says_replaces_it(retriever, engine, handle, question, by)
     [
         (SILENT, RuntimeError, -0.3),
         (NO_ERRORS, RuntimeError, None),
-        (SILENT, ConnectionRefusedError, None),
         (OutcomePolicy(not_about_documents=()), ConnectionRefusedError, -0.3),
     ],
 )
@@ -195,9 +194,7 @@ async def test_a_query_that_was_stopped_says_nothing(retriever, handle, question
     assert read_learned(retriever) is None
 
 
-def bad_request():
-    """HTTP 400, as for a prompt that is too long."""
-    return Response('{"error": {"message": "too long"}}', 400, mimetype="application/json")
+BAD_REQUEST = Response('{"error": {"message": "too long"}}', 400, mimetype="application/json")
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
@@ -208,7 +205,7 @@ def bad_request():
         (CORRECTION, RuntimeError, -0.2),
         (CORRECTION, ConnectionError, 0.2),
         (too_many(), openai.RateLimitError, None),
-        (bad_request(), openai.BadRequestError, -0.3),
+        (BAD_REQUEST, openai.BadRequestError, -0.3),
     ],
     ids=["answers", "tool fails", "tool is not reached", "model is busy", "model fails"],
 )
