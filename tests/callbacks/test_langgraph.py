@@ -1,14 +1,9 @@
 """Graphs of LangGraph: threads, interrupts, tools, agents."""
 
-import uuid
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.callbacks import dispatch_custom_event
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolCall
-from langchain_core.tools import create_retriever_tool
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph, add_messages
@@ -161,23 +156,3 @@ def test_a_breakpoint_without_exception_is_heard_by_a_graph_handler(
     assert recorded == []
     app.invoke(None, config(handler))
     assert recorded.statuses == ["applied"]
-
-
-class Model(GenericFakeChatModel):
-    def bind_tools(self, tools, **_):
-        return self
-
-
-async def test_an_agent_is_followed(retriever, silent, recorded):
-    """create_agent calls the retriever as a tool; its last message is the answer."""
-    search = create_retriever_tool(retriever, "search", "Searches passages.")
-    call = ToolCall(name="search", args={"query": QUESTION}, id="1", type="tool_call")
-    said = iter([AIMessage("", tool_calls=[call]), AIMessage("Both are American.")])
-    agent = create_agent(Model(messages=said), [search])
-    run_id = uuid.uuid4()
-    asked = {"messages": [("user", QUESTION)]}
-    await agent.ainvoke(asked, {"callbacks": [silent], "run_id": run_id})
-    ((feedback, receipt),) = recorded
-    assert (feedback.answer, receipt.status) == ("Both are American.", "applied")
-    (later,) = await silent.acorrect("They share a nationality.", run_id=run_id)
-    assert later.status == "applied"

@@ -73,12 +73,12 @@ def test_within_a_run_the_most_specific_counts(retriever, silent, recorded, even
     assert recorded[0][0].outcome == outcome
 
 
-def test_a_score_takes_the_place_of_silence(retriever, silent, recorded, status):
+async def test_a_score_takes_the_place_of_silence(retriever, silent, recorded, status):
     """What silence taught is undone; later the score is replaced by a correction, never back."""
     run_id = run(retriever, silent)
     assert [r.status for r in silent.score(0.0, run_id=run_id, source="human")] == ["applied"]
-    assert [r.status for r in silent.correct("No.", run_id=run_id)] == ["applied"]
-    (late,) = silent.score(1.0, key="late" * 1000, run_id=run_id)
+    assert [r.status for r in await silent.acorrect("No.", run_id=run_id)] == ["applied"]
+    (late,) = await silent.ascore(1.0, key="late" * 1000, run_id=run_id)
     assert (late.status, "consumed by feedback" in late.note) == ("refused", True)
     found = [status(feedback.feedback_id) for feedback, _ in recorded]
     assert found == ["undone", "undone", "applied", "refused"]

@@ -1,4 +1,4 @@
-"""CrabPath in LangChain: its standard tests, constructions, configuration, concurrency, traces."""
+"""CrabPath in LangChain: its standard tests, configuration, concurrency, traces."""
 
 import asyncio
 import json
@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
-from host_answers import QUESTION, block_of, ids, texts, turn_of
-from langchain_classic.chains import create_history_aware_retriever, create_retrieval_chain
-from langchain_classic.chains.combine_documents import create_stuff_documents_chain
-from langchain_classic.retrievers import EnsembleRetriever, MultiQueryRetriever
+from host_answers import QUESTION, block_of, ids, turn_of
+from langchain_classic.retrievers import EnsembleRetriever
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_core.tools import create_retriever_tool
+from langchain_core.runnables import ConfigurableField
 from langchain_core.tracers.context import collect_runs
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
@@ -54,52 +48,9 @@ class TestCrabPathRetriever(RetrieversIntegrationTests):
         return QUESTION
 
 
-def make_chain(retriever):
-    prompt = ChatPromptTemplate.from_template("{context}\n\n{input}")
-    combine = create_stuff_documents_chain(FakeListChatModel(responses=["yes"]), prompt)
-    return create_retrieval_chain(retriever, combine) | (lambda result: result["context"])
-
-
-def make_history_aware(retriever):
-    """Asks the question that the model made of the history."""
-    prompt = ChatPromptTemplate.from_messages(
-        [("placeholder", "{chat_history}"), ("user", "{input}")]
-    )
-    model = FakeListChatModel(responses=[QUESTION])
-    return create_history_aware_retriever(model, retriever, prompt)
-
-
-def make_ensemble(retriever):
-    """The id stands in the metadata: two equal rankings merge into that one."""
+def test_an_ensemble_merges_by_the_id_in_the_metadata(retriever):
     both = EnsembleRetriever(retrievers=[retriever, retriever], weights=[0.5, 0.5], id_key="id")
-    return RunnableLambda(lambda given: given["input"]) | both
-
-
-@pytest.mark.parametrize("make", [make_chain, make_history_aware, make_ensemble])
-async def test_a_construction_returns_what_the_retriever_returns(retriever, make):
-    built = make(retriever)
-    given = {"input": QUESTION, "chat_history": [HumanMessage("Who is he?"), AIMessage("Ed.")]}
-    for found in (built.invoke(given), await built.ainvoke(given)):
-        assert ids(found) == ids(retriever.invoke(QUESTION))
-
-
-def test_is_asked_several_questions(retriever):
-    model = FakeListChatModel(responses=["\n".join(QUESTIONS[1:])])
-    found = MultiQueryRetriever.from_llm(retriever=retriever, llm=model).invoke("anything")
-    wanted = retriever.invoke(QUESTIONS[1]) + retriever.invoke(QUESTIONS[2])
-    assert sorted(texts(found)) == sorted(set(texts(wanted)))
-
-
-async def test_is_a_tool(retriever):
-    """The model gets the texts; the artifact of the message carries the documents themselves."""
-    tool = create_retriever_tool(
-        retriever, "search", "Searches passages.", response_format="content_and_artifact"
-    )
-    call = {"type": "tool_call", "name": "search", "id": "1", "args": {"query": QUESTION}}
-    for message in (tool.invoke(call), await tool.ainvoke(call)):
-        assert message.content == "\n\n".join(texts(retriever.invoke(QUESTION)))
-        assert ids(message.artifact) == ids(retriever.invoke(QUESTION))
-        assert turn_of(message.artifact)
+    assert ids(both.invoke(QUESTION)) == ids(retriever.invoke(QUESTION))
 
 
 async def test_a_hundred_at_once_block_nobody_and_get_their_own_answers(retriever):

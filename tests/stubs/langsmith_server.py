@@ -35,7 +35,6 @@ class LangSmithServer:
             ("GET", "/feedback"): self._listed,
             ("POST", "/feedback"): self._given,
             ("POST", "/runs/query"): self._queried,
-            ("POST", "/runs/batch"): self._traced,
         }
         for (method, path), answer in routes.items():
             handler = self._checked(answer)
@@ -116,13 +115,6 @@ class LangSmithServer:
         last = first + self.page
         after = str(last) if last < len(found) else None
         return {"runs": found[first:last], "cursors": {"next": after}}
-
-    def _traced(self, request: Request) -> Any:
-        body = json.loads(request.get_data())
-        for run in (*body.get("post", ()), *body.get("patch", ())):
-            known = self.runs.setdefault(run["id"], {})
-            known.update({name: value for name, value in run.items() if value is not None})
-        return _json({}, 202)
 
 
 def _json(body: Any, status: int = 200) -> Response:

@@ -4,9 +4,8 @@ import json
 
 import pytest
 from host_answers import CORRECTION, ids, texts
-from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import StateGraph
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
@@ -162,18 +161,3 @@ async def test_tells_the_model_about_an_empty_query(retriever, called):
     message = await called(create_crabpath_tool(retriever), call("  "))
     assert message.status == "error"
     assert message.content == "the query is empty: pass a question or some words"
-
-
-async def test_works_in_an_agent(retriever, question, called, chat_server, model):
-    """A real client calls it over the wire, for the user of the run, and its hops are streamed."""
-    chat_server.says = lambda body: (
-        {"query": question} if body["messages"][-1]["role"] == "user" else "Yes, both."
-    )
-    agent = create_agent(model, [create_crabpath_tool(retriever)])
-    result = await called(agent, {"messages": [{"role": "user", "content": "Same?"}]}, ANN)
-    (message,) = [m for m in result["messages"] if isinstance(m, ToolMessage)]
-    assert ids(message.artifact) == ids(retriever.invoke(question))
-    assert {d.metadata["crabpath"]["namespace"] for d in message.artifact} == {"ann"}
-    assert chat_server.requests[1]["messages"][-1]["content"] == message.content
-    stream = agent.stream({"messages": [("user", "Same?")]}, ANN, stream_mode="custom")
-    assert [event["type"] for event in stream][-1] == "crabpath_retrieved"

@@ -27,13 +27,6 @@ async def test_queries_and_options(shared, bundle, options, error, message):
         await made.aretrieve(bundle)
 
 
-def test_what_is_no_memory_and_an_unknown_argument(shared):
-    with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
-        CrabPathRetriever(shared)
-    with pytest.raises(TypeError, match="top_k"):
-        CrabPathRetriever(shared.memory, top_k=3)
-
-
 NODE, TWICE = TextNode(text="x"), [TextNode(id_="a", text="x"), TextNode(id_="a", text="y")]
 SHORT = TextNode(text="x", embedding=[1.0, 2.0])
 
@@ -73,8 +66,12 @@ def test_blank_pages_are_left_out(embed_model, caplog):
     made.memory.close()
 
 
-def test_other_models(documents, embed_model, place):
-    """What is none; one that the memory was not built with, though of the same dimension."""
+def test_other_models_and_memories(shared, documents, embed_model, place):
+    """What is none; a model that the memory was not built with, though of the same dimension."""
+    with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
+        CrabPathRetriever(shared)
+    with pytest.raises(TypeError, match="top_k"):
+        CrabPathRetriever(shared.memory, top_k=3)
     with pytest.raises(InvalidInputError, match="embed_model cannot be a int"):
         CrabPathRetriever.from_documents(documents, 3)
 

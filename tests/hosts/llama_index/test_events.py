@@ -223,7 +223,9 @@ async def test_an_agent_run_is_one_run(
     agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
     with handle(SILENT) as handler:
         if last is CORRECTION:
-            assert str(await agent.run(question)) == CORRECTION
+            output = await agent.run(question)
+            assert str(output) == CORRECTION
+            assert len(turns_of(output)) == (0 if tool_fails else 1)
         else:
             with pytest.raises(fault):
                 await agent.run(question)
@@ -334,26 +336,3 @@ def test_old_runs_are_forgotten_and_open_ones_do_not_pile_up():
     assert (runs.find("t0"), runs.find("t9")) == (None, runs.find("s9"))
     assert not runs._roots
     assert not runs._runs
-
-
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-async def test_the_turn_behind_the_answer_of_an_agent_is_found(
-    retriever, llm, chat_server, question
-):
-    """In what its tools gave; the model read the texts, and not the turns."""
-    answers = RetrieverQueryEngine.from_args(retriever, llm=llm)
-    for kind, source in ((QueryEngineTool, answers), (RetrieverTool, retriever)):
-        tool = kind.from_defaults(source, name="passages", description="Passages.")
-        chat_server.says = lambda body: (
-            {"input": question}
-            if body.get("tools") and body["messages"][-1]["role"] == "user"
-            else CORRECTION
-        )
-        agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
-        output = await agent.run(question)
-        assert output.response.content == CORRECTION
-        (turn,) = turns_of(output)
-        assert retriever.memory.explain(turn).turn.query.strip().endswith(question)
-    sent = str([body["messages"] for body in chat_server.requests])
-    assert texts(retriever.retrieve(question))[0][:60] in sent
-    assert "turn_id" not in sent

@@ -61,20 +61,15 @@ def test_a_note_among_sentence_windows_is_read(embeddings, question, closing):
     assert "file_name" not in shown
 
 
-def test_a_blank_namespace_is_the_default_one(shared, question):
-    """A host that does not know who asks gives one."""
-    for made in (
-        CrabPathRetriever(shared.memory, namespace=" "),
-        CrabPathRetriever(shared.memory, namespace="ann").for_namespace(""),
-    ):
-        assert block_of(made.retrieve(question))["namespace"] == "default"
-
-
 @pytest.mark.parametrize("teacher", ["llama_index", "langchain"])
 def test_langchain_retrieves_and_teaches_the_same(retriever, question, teacher):
     """A correction has the metadata that all documents have."""
     chain = LangChainRetriever(memory=retriever.memory, k=4)
+    retriever = CrabPathRetriever(retriever.memory, namespace=" ")  # the default one
     nodes, documents = retriever.retrieve(question), chain.invoke(question)
+    hers = retriever.for_namespace("ann")
+    assert block_of(hers.retrieve(question))["namespace"] == "ann"
+    assert block_of(hers.for_namespace("").retrieve(question))["namespace"] == "default"
     assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
     assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
     assert {"Scott Derrickson", "Ed Wood"} <= {n.metadata["title"] for n in nodes}
