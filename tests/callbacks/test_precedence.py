@@ -68,7 +68,7 @@ def test_within_a_run_the_most_specific_counts(retriever, silent, recorded, even
     off = OutcomePolicy(tool_error=Rule(-1.0, "harvested", on=False))
     run(retriever, CrabPathCallbackHandler(retriever, off, on_receipt=recorded), tries)
     assert recorded == []
-    run(retriever, silent, tries, says(*events))
+    run(retriever, silent, tries, says({"score": 0}, name="of another"), says(*events))
     assert (recorded.kinds, recorded.statuses) == ([kind], ["applied"])
     assert recorded[0][0].outcome == outcome
 

@@ -26,7 +26,9 @@ OFF = OutcomePolicy(
 
 @tool
 def divide(a: float, b: float) -> float:
-    """Divide a by b."""
+    """Divide a by b, where a is 0 on another machine."""
+    if a == 0:
+        raise ConnectionRefusedError
     if b == 0:
         msg = "no number is divided by 0"
         raise ToolException(msg)
@@ -34,13 +36,6 @@ def divide(a: float, b: float) -> float:
 
 
 divide.handle_tool_error = True
-
-
-@tool
-def unreachable(a: float, b: float) -> float:
-    """Divide a by b on another machine."""
-    msg = f"nobody there for {a} / {b}"
-    raise ConnectionRefusedError(msg)
 
 
 @tool
@@ -58,8 +53,11 @@ class Agent:
     """An agent with the memory, that keeps its threads; awaited with what a user says."""
 
     def __init__(self, call, question, retriever, model, *tools, beside=(), **options):
+        kept = {"response_format": options.pop("response_format", None)}
         middleware = [CrabPathMiddleware(retriever, **options), *beside]
-        self.graph = create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver())
+        self.graph = create_agent(
+            model, tools, middleware=middleware, checkpointer=InMemorySaver(), **kept
+        )
         self._call, self._question = call, question
 
     async def __call__(self, said=None, *, config=CONFIG, **more):
@@ -109,22 +107,21 @@ async def test_the_model_reads_the_documents_of_the_last_question(
 
 
 @pytest.mark.parametrize(
-    ("used", "policy", "wanted"),
+    ("numbers", "policy", "wanted"),
     [
         (None, SILENT, [(0.2, "harvested")]),
-        (divide, OutcomePolicy(), [(-0.2, "harvested")]),
-        (divide, OFF, []),
-        (divide, STRICT, [(-0.5, "self")]),
-        (unreachable, STRICT, [(0.2, "harvested")]),
+        ((1, 0), OutcomePolicy(), [(-0.2, "harvested")]),
+        ((1, 0), OFF, []),
+        ((1, 0), STRICT, [(-0.5, "self")]),
+        ((0, 1), STRICT, [(0.2, "harvested")]),
     ],
 )
 async def test_the_policy_says_what_the_end_of_a_run_teaches(
-    make, outcomes, chat_server, used, policy, wanted
+    make, outcomes, chat_server, numbers, policy, wanted
 ):
     """A failed connection says nothing about documents, though the agent reads of it in words."""
-    chat_server.says = calls_tool(a=1, b=0) if used else "Done."
-    tools = [used] if used else []
-    agent = make(*tools, policy=policy, beside=[ToolRetryMiddleware(max_retries=0)])
+    chat_server.says = calls_tool(a=numbers[0], b=numbers[1]) if numbers else "Done."
+    agent = make(divide, policy=policy, beside=[ToolRetryMiddleware(max_retries=0)])
     receipts = (await agent())["crabpath_receipts"]
     assert outcomes(receipts) == wanted
     assert {receipt["status"] for receipt in receipts} <= {"applied"}
@@ -156,17 +153,16 @@ async def test_rules_for_what_a_user_says(make, outcomes, retriever):
     assert sum(count_feedback(retriever).values()) == 2
 
 
-async def test_structured_output_is_the_answer(called, question, retriever, chat_server, model):
-    class Said(BaseModel):
-        """The answer."""
+class Said(BaseModel):
+    """The answer."""
 
-        answer: str
+    answer: str
 
+
+async def test_structured_output_is_the_answer(make, retriever, chat_server):
     chat_server.says = {"answer": "Both were American."}
-    middleware = [CrabPathMiddleware(retriever, policy=SILENT)]
-    built = create_agent(model, [], middleware=middleware, response_format=ToolStrategy(Said))
-    result = await called(built, {"messages": [("user", question)]})
-    (receipt,) = result["crabpath_receipts"]
+    agent = make(policy=SILENT, response_format=ToolStrategy(Said))
+    (receipt,) = (await agent())["crabpath_receipts"]
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "Both were American."
 
 

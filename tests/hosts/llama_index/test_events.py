@@ -1,7 +1,6 @@
 """Outcomes of queries as feedback: what people say, and what LlamaIndex reports by itself."""
 
 import asyncio
-import threading
 
 import openai
 import pytest
@@ -77,11 +76,6 @@ def read_learned(retriever):
     store = retriever.memory.store
     (last,) = store.turns.window("default", until=2e9 * 2, turns=1, seconds=1e12)
     return last.consumed and store.learned.get_feedback(last.consumed).feedback
-
-
-def read_outcome(retriever):
-    learned = read_learned(retriever)
-    return learned and learned.outcome
 
 
 async def test_a_correction_changes_the_next_retrieval(retriever, engine, handle, question):
@@ -178,7 +172,8 @@ def test_an_error_after_retrieval(retriever, handle, question, policy, fault, wa
     with handle(policy), pytest.raises(fault):
         engine.query(question)
     assert retriever.memory.info()["turns"] == 1
-    assert read_outcome(retriever) == wanted
+    learned = read_learned(retriever)
+    assert (learned and learned.outcome) == wanted
 
 
 async def test_a_query_that_was_stopped_says_nothing(retriever, handle, question):
@@ -231,8 +226,9 @@ async def test_an_agent_run_is_one_run(
                 await agent.run(question)
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    assert read_outcome(retriever) == wanted
-    assert wanted != 0.2 or read_learned(retriever).answer == CORRECTION
+    learned = read_learned(retriever)
+    assert (learned and learned.outcome) == wanted
+    assert wanted != 0.2 or learned.answer == CORRECTION
 
 
 def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, handle, question):
@@ -316,12 +312,8 @@ async def test_runs_of_threads_and_tasks_do_not_mix(engine, handle, question):
             found[name] = turns_of(await engine.aquery(f"{question} {name}"))
 
     with handle() as handler:
-        threads = [threading.Thread(target=asyncio.run, args=(ask(f"t{n}"),)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        await asyncio.gather(*(ask(f"q{n}") for n in range(6)))
-        for thread in threads:
-            await asyncio.to_thread(thread.join)
+        threads = [asyncio.to_thread(asyncio.run, ask(f"t{n}")) for n in range(6)]
+        await asyncio.gather(*threads, *(ask(f"q{n}") for n in range(6)))
         runs = {name: list(handler._runs.find(name).turns) for name in found}
     assert runs == found
     assert len({turn for turns in found.values() for turn in turns}) == 12

@@ -15,21 +15,26 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
 OWN = TextNode(id_="own", text="Ed Wood was an American filmmaker.")
 
 
+COLLECTION = chromadb.EphemeralClient().get_or_create_collection("theirs")
+
+
 class ChromaStore(BasePydanticVectorStore):
     """Texts and vectors in a collection of Chroma, as LlamaIndex's own integration keeps them."""
 
     stores_text: bool = True
     lists: bool = True
+    shown: bool = True
     held: dict = Field(default_factory=dict)
 
     @property
     def client(self):
-        return chromadb.EphemeralClient().get_or_create_collection("theirs")
+        """The collection; None, as of stores that nobody knows, unless it is shown."""
+        return COLLECTION if self.shown else None
 
     def add(self, nodes, **_kwargs):
         plain = [node.model_copy(update={"embedding": None}) for node in nodes]
         self.held.update({node.node_id: node for node in plain})
-        self.client.upsert([*self.held], [node.embedding for node in nodes])
+        COLLECTION.upsert([*self.held], [node.embedding for node in nodes])
         return [*self.held]
 
     def get_nodes(self, node_ids=None, filters=None):
@@ -99,14 +104,15 @@ async def test_what_the_index_no_longer_holds(index, question, from_docstore, cl
     assert (again.added, again.removed, again.unchanged) == (0, 0, 10)
 
 
-def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question, closing):
-    """Vectors of Chroma are used as they are."""
+@pytest.mark.parametrize("shown", [True, False])
+def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question, closing, shown):
+    """Vectors of Chroma are used as they are; those of others are made again."""
     nodes = [TextNode(id_=document.id_, text=document.text) for document in documents]
-    index = index_in(ChromaStore(), nodes, embed_model)
+    index = index_in(ChromaStore(shown=shown), nodes, embed_model)
     assert not index.docstore.docs
     embed_model.asked.clear()
     made = closing(CrabPathRetriever.from_index(index, similarity_top_k=10))
-    assert len(embed_model.asked) == 1
+    assert len(embed_model.asked) == (1 if shown else 11)
     assert set(ids(made.retrieve(question))) == {document.id_ for document in documents}
 
 
