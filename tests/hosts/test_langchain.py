@@ -112,3 +112,11 @@ def test_a_run_id_finds_the_turn(retriever):
     assert (turn.id, turn.run_id) == (turn_of(found), str(run))
     assert retriever.memory.explain(str(run)).turn == turn
     assert retriever.memory.explain(runs.traced_runs[1].id).turn.query == QUESTIONS[1]
+
+
+async def test_the_type_of_the_task_is_a_field_and_an_option(retriever):
+    memory = retriever.memory
+    refunds = CrabPathRetriever(memory=memory, task_type="refund")
+    found = refunds.invoke(QUESTION), await refunds.ainvoke(QUESTION, task_type="cancel")
+    types = [memory.explain(turn_of(documents)).turn.task_type for documents in found]
+    assert types == ["refund", "cancel"]

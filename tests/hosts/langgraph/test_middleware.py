@@ -213,9 +213,10 @@ async def test_feedback_reaches_the_turns_of_the_tool(make, retriever, question,
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
     )
-    agent = make(create_crabpath_tool(retriever))
+    agent = make(create_crabpath_tool(retriever, task_type="search"), task_type="answer")
     turns = (await agent())["crabpath_turns"]
-    assert len(turns) == 2
+    types = [retriever.memory.explain(turn).turn.task_type for turn in turns]
+    assert types == ["answer", "search"]
     result = await agent("Thanks", crabpath_feedback="up")
     found = [(receipt["turn_id"], receipt["status"]) for receipt in result["crabpath_receipts"]]
     assert found == [(turn, "applied") for turn in turns]

@@ -10,7 +10,7 @@ from host_answers import block_of, turn_of
 from langgraph.graph import StateGraph
 from typing_extensions import TypedDict
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError
 from langgraph_crabpath import crabpath_feedback, crabpath_retrieve
 
 AUTHENTICATED = SimpleNamespace(identity="ann")
@@ -124,3 +124,31 @@ async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
         )
     assert [block_of(result["documents"])["namespace"] for result in results] == users
     assert len({result["turn_id"] for result in results}) == len(users)
+
+
+@dataclass
+class TaskContext:
+    task_type: str | None
+
+
+async def test_the_type_of_the_task_is_the_first_of_option_context_configurable_and_field(
+    retriever, question
+):
+    memory = retriever.memory
+    refunds = CrabPathRetriever(memory=memory, task_type="field")
+    config, context = {"configurable": {"task_type": "configurable"}}, TaskContext("context")
+
+    async def task(graph, **given):
+        turn = (await graph.ainvoke({"question": question}, **given))["turn_id"]
+        return memory.explain(turn).turn.task_type
+
+    assert await task(build(retriever, TaskContext)) is None
+    plain = build(refunds, TaskContext)
+    assert await task(plain) == "field"
+    assert await task(plain, config=config) == "configurable"
+    assert await task(plain, config=config, context=context) == "context"
+    fixed = build(refunds, TaskContext, task_type="option")
+    assert await task(fixed, config=config, context=context) == "option"
+    chosen = build(refunds, task_type=lambda _, config: config["configurable"].get("kind"))
+    assert await task(chosen, config={"configurable": {"kind": "cancel"}}) == "cancel"
+    assert await task(chosen) == "field"

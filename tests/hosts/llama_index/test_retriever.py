@@ -46,28 +46,32 @@ def test_nodes_tell_how_they_were_found_and_no_model_reads_it(shared, question):
         assert f"title: {node.metadata['title']}" in read
 
 
-async def test_an_embedding_of_the_bundle_is_used(place, embed_model, question, closing):
-    """In place of the text, which is not embedded then; it need not have length 1."""
+async def test_a_bundle_may_bring_its_embedding_or_other_texts(
+    place, embed_model, embeddings, question, closing
+):
+    """In place of the text, which is not embedded then; an embedding need not have length 1.
+
+    Of custom_embedding_strs, as HyDE gives them, the mean of their vectors counts.
+    """
     made = closing(CrabPathRetriever.from_existing(place, embed_model, similarity_top_k=10))
-    vector = (7 * np.array(embed_model._get_query_embedding("Adam Collis"))).tolist()
     made.retrieve("the first query makes sure of the model")
-    embed_model.asked.clear()
-    bundle = QueryBundle(question, embedding=vector)
-    for nodes in (made.retrieve(bundle), await made.aretrieve(bundle)):
-        near = {n.metadata["title"]: n.metadata["crabpath"]["features"] for n in nodes}
-        assert max(near, key=lambda title: near[title].get("similarity", -1)) == "Adam Collis"
-    assert embed_model.asked == []
-
-
-async def test_other_texts_are_embedded_in_its_place(shared, question, embeddings):
-    """custom_embedding_strs, as HyDE gives them: the mean of their vectors."""
     given = ["Adam Collis", "Adam Collis is an actor"]
-    bundle = QueryBundle(question, custom_embedding_strs=given)
-    mean = np.mean([embeddings.embed_query(text) for text in given], axis=0).tolist()
-    wanted = shared.retrieve(QueryBundle(question, embedding=mean))
-    for nodes in (shared.retrieve(bundle), await shared.aretrieve(bundle)):
+    mean = np.mean([embeddings.embed_query(text) for text in given], axis=0)
+    embed_model.asked.clear()
+    bundle = QueryBundle(question, embedding=(7 * mean).tolist())
+    wanted = made.retrieve(bundle)
+    assert embed_model.asked == []
+    near = {n.metadata["title"]: n.metadata["crabpath"]["features"] for n in wanted}
+    assert max(near, key=lambda title: near[title].get("similarity", -1)) == "Adam Collis"
+    others = QueryBundle(question, custom_embedding_strs=given)
+    for nodes in (
+        await made.aretrieve(bundle),
+        made.retrieve(others),
+        await made.aretrieve(others),
+    ):
         assert ids(nodes) == ids(wanted)
         assert [n.score for n in nodes] == pytest.approx([n.score for n in wanted], abs=1e-3)
+    assert question not in embed_model.asked
 
 
 @pytest.mark.parametrize("cleanup", [None, "incremental"])

@@ -82,3 +82,15 @@ def test_langchain_retrieves_and_teaches_the_same(retriever, question, teacher):
         note = found[texts(found).index(CORRECTION)]
         assert note.metadata["source"] == "crabpath:correction"
         assert note.metadata["title"] == "Correction"
+
+
+async def test_the_type_of_the_task_is_in_the_record_of_the_turn(retriever, question):
+    refunds = CrabPathRetriever(retriever.memory, task_type="refund")
+    nodes = refunds.retrieve(question)
+    cancels = refunds.for_task("cancel").for_namespace("ann")
+    plain = [NodeWithScore(node=TextNode(id_=node.node_id, text=node.text)) for node in nodes]
+    reranker = CrabPathReranker(memory=retriever.memory, task_type="order")
+    ranked = reranker.postprocess_nodes(plain, query_str=question)
+    found = nodes, await cancels.aretrieve(question), ranked
+    types = [retriever.memory.explain(turn_of(each)).turn.task_type for each in found]
+    assert types == ["refund", "cancel", "order"]
