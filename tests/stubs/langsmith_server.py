@@ -8,14 +8,6 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 API_KEY = "key-of-the-tests"
-_INGEST = {
-    "use_multipart_endpoint": False,
-    "size_limit": 100,
-    "size_limit_bytes": 20_971_520,
-    "scale_up_qsize_trigger": 1000,
-    "scale_up_nthreads_limit": 16,
-    "scale_down_nempty_trigger": 4,
-}
 
 
 class LangSmithServer:
@@ -77,7 +69,7 @@ class LangSmithServer:
         return handle
 
     def _info(self, _: Request) -> Any:
-        return {"version": "0.12.0", "batch_ingest_config": _INGEST}
+        return {"version": "0.12.0"}
 
     def _sessions(self, request: Request) -> Any:
         if request.args.get("name") != self.project:
