@@ -34,6 +34,7 @@ from crabpath_retrievers.memory.documents import (
     get_documents,
     read_sources,
     refresh_wrapped,
+    require_progress,
     to_unit_vectors,
 )
 from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
@@ -201,10 +202,7 @@ class CrabPath(Component):
                 another dimension.
             StoreError: A store failed; the next ingest finishes what was interrupted.
         """
-        if progress is not None and not callable(progress):
-            shown = format_value(progress)
-            msg = f"progress must be a function of the number of documents, not {shown}"
-            raise InvalidInputError(msg)
+        require_progress(progress)
         checked, embeddings = require_list("documents", documents), to_unit_vectors(vectors)
         names = None if ids is None else require_list("ids", ids)
         chunking = self._make_chunking(splitter, embeddings, split=split)
