@@ -116,49 +116,40 @@ __all__ = [
 ]
 
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
-_LAZY = {
-    "Answer": "crabpath_retrievers.retrieval.pipeline",
-    "AsyncCrabPath": "crabpath_retrievers.crabpath",
-    "BayesianHit": "crabpath_retrievers.typed_search.search",
-    "GraphHit": "crabpath_retrievers.typed_search.search",
-    "CausalHit": "crabpath_retrievers.typed_search.search",
-    "ChatModelRouter": "crabpath_retrievers.routing.chat_model.router",
-    "CrabPath": "crabpath_retrievers.crabpath",
-    "CrabPathRetriever": "crabpath_retrievers.retriever",
-    "Explanation": "crabpath_retrievers.retrieval.explain",
-    "ExportResult": "crabpath_retrievers.transfer.export",
-    "Feedback": "crabpath_retrievers.core.feedback",
-    "FeedbackRecord": "crabpath_retrievers.storage.read.history",
-    "HealthReport": "crabpath_retrievers.maintenance.health.report",
-    "ImportResult": "crabpath_retrievers.core.changes.archive",
-    "Influence": "crabpath_retrievers.typed_search.granger",
-    "IngestReport": "crabpath_retrievers.ingest.pipeline",
-    "Knobs": "crabpath_retrievers.config.autotune",
-    "MaintenanceReport": "crabpath_retrievers.maintenance",
-    "MemoryGraph": "crabpath_retrievers.memory.graph",
-    "MemoryInfo": "crabpath_retrievers.vectors.opening",
-    "MemoryLearning": "crabpath_retrievers.memory.learning",
-    "MemoryMaintenance": "crabpath_retrievers.memory.maintenance",
-    "MemoryNamespaces": "crabpath_retrievers.memory.namespaces",
-    "MemoryRegions": "crabpath_retrievers.memory.regions",
-    "MemoryTransfer": "crabpath_retrievers.memory.transfer",
-    "Neighbour": "crabpath_retrievers.typed_search.follow",
-    "OutcomePolicy": "crabpath_retrievers.config.outcome_policy",
-    "ReachedNode": "crabpath_retrievers.typed_search.follow",
-    "Receipt": "crabpath_retrievers.core.feedback",
-    "RegionMDP": "crabpath_retrievers.memory.regions",
-    "ReplayReport": "crabpath_retrievers.memory.learning",
-    "RetrievedDocument": "crabpath_retrievers.retrieval.pipeline",
-    "RouterSettings": "crabpath_retrievers.routing.chat_model.settings",
-    "Rule": "crabpath_retrievers.config.outcome_policy",
-    "Snapshot": "crabpath_retrievers.storage.read.history",
-    "SyncPlan": "crabpath_retrievers.ingest.sync",
-    "LearningTally": "crabpath_retrievers.learning.queue",
-    "TuneReport": "crabpath_retrievers.maintenance.autotune",
-    "Turn": "crabpath_retrievers.core.turn",
-    "Settings": "crabpath_retrievers.config",
-    "migrate": "crabpath_retrievers.stores.migrate",
+_MODULES = {
+    "config": "Settings",
+    "config.autotune": "Knobs",
+    "config.outcome_policy": "OutcomePolicy Rule",
+    "core.changes.archive": "ImportResult",
+    "core.feedback": "Feedback Receipt",
+    "core.turn": "Turn",
+    "crabpath": "AsyncCrabPath CrabPath",
+    "ingest.pipeline": "IngestReport",
+    "ingest.sync": "SyncPlan",
+    "learning.queue": "LearningTally",
+    "maintenance": "MaintenanceReport",
+    "maintenance.autotune": "TuneReport",
+    "maintenance.health.report": "HealthReport",
+    "memory.graph": "MemoryGraph",
+    "memory.learning": "MemoryLearning ReplayReport",
+    "memory.maintenance": "MemoryMaintenance",
+    "memory.namespaces": "MemoryNamespaces",
+    "memory.regions": "MemoryRegions RegionMDP",
+    "memory.transfer": "MemoryTransfer",
+    "retrieval.explain": "Explanation",
+    "retrieval.pipeline": "Answer RetrievedDocument",
+    "retriever": "CrabPathRetriever",
+    "routing.chat_model.router": "ChatModelRouter",
+    "routing.chat_model.settings": "RouterSettings",
+    "storage.read.history": "FeedbackRecord Snapshot",
+    "stores.migrate": "migrate",
+    "transfer.export": "ExportResult",
+    "typed_search.follow": "Neighbour ReachedNode",
+    "typed_search.granger": "Influence",
+    "typed_search.search": "BayesianHit CausalHit GraphHit",
+    "vectors.opening": "MemoryInfo",
 }
+_LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __dir__() -> list[str]:
@@ -167,6 +158,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

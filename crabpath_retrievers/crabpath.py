@@ -4,16 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
-from langchain_core.language_models import BaseChatModel
 from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, run
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
@@ -28,7 +25,6 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
@@ -38,6 +34,7 @@ from crabpath_retrievers.memory.documents import (
     get_documents,
     read_sources,
     refresh_wrapped,
+    require_progress,
     to_unit_vectors,
 )
 from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
@@ -54,11 +51,10 @@ from crabpath_retrievers.memory.notes import (
     save_note,
 )
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
-from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.memory.services import Component, OpeningOptions, Services
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
-from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.vectors.opening import MemoryInfo, describe
 
 if TYPE_CHECKING:
@@ -98,18 +94,7 @@ class CrabPath(Component):
         self.transfer = MemoryTransfer(services)
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path | None = None,
-        *,
-        embeddings: Embeddings | None = None,
-        vectors: Any = None,
-        settings: Settings | None = None,
-        router: Router | BaseChatModel | None = None,
-        linkers: Sequence[Linker] | None = None,
-        create: bool = True,
-        reindex: bool = False,
-    ) -> Self:
+    def open(cls, path: str | Path | None = None, **options: Unpack[OpeningOptions]) -> Self:
         """Open a memory, or create it.
 
         An embedded index that is damaged or has lost vectors is filled again from the graph store.
@@ -117,18 +102,8 @@ class CrabPath(Component):
         Args:
             path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
                 is required; None for a temporary memory that is deleted when it is closed.
-            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
-            vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
-                directory; the URL of a Chroma server (``http://host:8000``, with a path for another
-                collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
-                ``VectorIndex``.
-            settings: Settings of the mechanisms, and how long a call may wait for servers.
-            router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any
-                ``Router``; None for the softmax policy.
-            linkers: Create edges from the text; None for the built-in ones.
-            create: False refuses to create a memory where there is none.
-            reindex: True rebuilds the vector index from the graph store first: for an index that
-                is new, or a server that has lost its data; see :meth:`MemoryMaintenance.reindex`.
+            options: ``embeddings``, ``vectors``, ``settings``, ``router``, ``linkers``, ``create``
+                and ``reindex``, see :class:`~crabpath_retrievers.memory.services.OpeningOptions`.
 
         Raises:
             NotFoundError: There is no memory, and ``create`` is False.
@@ -141,17 +116,7 @@ class CrabPath(Component):
                 vectors are not.
             StoreError: The database was lost, and the vectors beside it were not.
         """
-        services = Services.open(
-            path,
-            embeddings=embeddings,
-            vectors=vectors,
-            settings=settings,
-            router=router,
-            linkers=linkers,
-            create=create,
-            reindex=reindex,
-        )
-        return cls(services)
+        return cls(Services.open(path, **options))
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
@@ -237,10 +202,7 @@ class CrabPath(Component):
                 another dimension.
             StoreError: A store failed; the next ingest finishes what was interrupted.
         """
-        if progress is not None and not callable(progress):
-            shown = format_value(progress)
-            msg = f"progress must be a function of the number of documents, not {shown}"
-            raise InvalidInputError(msg)
+        require_progress(progress)
         checked, embeddings = require_list("documents", documents), to_unit_vectors(vectors)
         names = None if ids is None else require_list("ids", ids)
         chunking = self._make_chunking(splitter, embeddings, split=split)
@@ -374,8 +336,8 @@ class CrabPath(Component):
 
     def info(self) -> MemoryInfo:
         """What the memory holds, and where."""
-        self._services.require_open()
-        return describe(self.store, self.index.description)
+        services = self._services
+        return describe(services.store, services.index.description)
 
     # Queries.
 
@@ -392,7 +354,6 @@ class CrabPath(Component):
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
         """
-        self._services.require_open()
         return run(self._services.retrieval.steps(text, options))
 
     @apply_time_limit
@@ -431,11 +392,11 @@ class CrabPath(Component):
             StoreError: It could not be saved; :class:`StoreUnavailableError` also where a server is
                 silent for ``settings.time_limit`` seconds.
         """
-        self._services.require_open()
+        services = self._services
         if not isinstance(feedback, Feedback):
             msg = f"record takes a Feedback(turn_id, outcome), not {format_value(feedback)}"
             raise InvalidInputError(msg)
-        return self._services.recorder.record(feedback)
+        return services.recorder.record(feedback)
 
     @apply_time_limit
     def teach(
@@ -561,7 +522,7 @@ class CrabPath(Component):
         return self._services.history.undo(feedback_id, turn_id, namespace)
 
 
-class AsyncCrabPath(AsyncView[CrabPath]):
+class AsyncCrabPath(AsyncView[CrabPath], Component):
     """``memory.aio``: the methods of :class:`CrabPath` and its components, awaited.
 
     They run in worker threads; a query awaits its router natively.
@@ -569,8 +530,8 @@ class AsyncCrabPath(AsyncView[CrabPath]):
 
     def __init__(self, blocking: CrabPath, services: Services) -> None:
         """The asynchronous view of ``blocking``, which has these services."""
-        super().__init__(blocking)
-        self._services = services
+        AsyncView.__init__(self, blocking)
+        Component.__init__(self, services)
         self.namespaces = AsyncMemoryNamespaces(blocking.namespaces)
         self.regions = AsyncMemoryRegions(blocking.regions)
         self.graph = AsyncMemoryGraph(blocking.graph)
@@ -593,6 +554,6 @@ class AsyncCrabPath(AsyncView[CrabPath]):
 
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
-        with limit_waiting(self._services.settings.time_limit):
-            self._services.require_open()
-            return await arun(self._services.retrieval.steps(text, options))
+        services = self._services
+        with limit_waiting(services.settings.time_limit):
+            return await arun(services.retrieval.steps(text, options))

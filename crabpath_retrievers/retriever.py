@@ -27,7 +27,7 @@ from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
 
 Filter = dict[str, Any]
@@ -394,25 +394,24 @@ def _close_on_error(memory: CrabPath) -> Iterator[None]:
 
 def to_documents(answer: Answer) -> list[Document]:
     """An answer as LangChain documents."""
-    return [_document(item, answer) for item in answer.documents]
-
-
-def _document(item: RetrievedDocument, answer: Answer) -> Document:
-    returned = item.returned
-    block = {
-        "turn_id": answer.turn.id,
-        "namespace": answer.turn.namespace,
-        "id": item.node.id,
-        "score": item.score,
-        "source": item.node.source,
-        "origin": returned.origin,
-        "tier": returned.path[-1].tier if returned.path else None,
-        "path": [
-            {"source": e.source, "target": e.target, "kind": e.kind, "weight": e.weight}
-            for e in returned.path
-        ],
-        "features": dict(returned.features),
-    }
-    # The id is also outside of the block, where EnsembleRetriever(id_key="id") reads it.
-    metadata = add_answer_metadata(item.node.metadata, block)
-    return CrabPathDocument(id=item.node.id, page_content=item.node.content, metadata=metadata)
+    documents: list[Document] = []
+    for item in answer.documents:
+        node, returned = item.node, item.returned
+        block = {
+            "turn_id": answer.turn.id,
+            "namespace": answer.turn.namespace,
+            "id": node.id,
+            "score": item.score,
+            "source": node.source,
+            "origin": returned.origin,
+            "tier": returned.path[-1].tier if returned.path else None,
+            "path": [
+                {"source": e.source, "target": e.target, "kind": e.kind, "weight": e.weight}
+                for e in returned.path
+            ],
+            "features": dict(returned.features),
+        }
+        # The id is also outside of the block, where EnsembleRetriever(id_key="id") reads it.
+        metadata = add_answer_metadata(node.metadata, block)
+        documents.append(CrabPathDocument(id=node.id, page_content=node.content, metadata=metadata))
+    return documents

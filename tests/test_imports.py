@@ -1,14 +1,18 @@
-"""Importing the package is cheap, and its public names are all there."""
+"""Importing is cheap and needs no host; public names are there; adapters use those alone."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import crabpath_retrievers
 from crabpath_retrievers import errors
 
+ADAPTERS = Path(__file__).parents[1] / "adapters"
 HEAVY = {"torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers"}
 MEASURE = """
 import json, sys, time
@@ -16,12 +20,31 @@ start = time.process_time()
 {program}
 print(json.dumps([time.process_time() - start, sorted(sys.modules)]))
 """
+WITHOUT = """
+import sys
+sys.modules[{module!r}] = None
+from crabpath_retrievers import MissingExtraError
+try:
+    import {adapter}
+except MissingExtraError as error:
+    print(isinstance(error, ImportError), error)
+"""
+USE = """
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers import CrabPathRetriever
+CrabPathRetriever.from_texts(["a"], DeterministicFakeEmbedding(size=8)).invoke("a")
+"""
+
+
+def run(program):
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def imported(program):
     """Seconds and modules of an import in a fresh interpreter."""
-    command = [sys.executable, "-c", MEASURE.format(program=program)]
-    seconds, modules = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    seconds, modules = json.loads(run(MEASURE.format(program=program)))
     return seconds, set(modules)
 
 
@@ -34,10 +57,7 @@ def test_importing_is_fast_and_needs_no_framework():
         "from crabpath_retrievers import OutcomePolicy, Rule; OutcomePolicy(score=Rule(1, 'self'))"
     )
     assert not (HEAVY | {"langchain_core"}) & imported(policy)[1]
-
-
-def test_using_the_library_imports_no_other_host():
-    """The classes themselves need neither torch nor Chroma nor the optional frameworks."""
+    # The classes themselves need neither torch nor Chroma nor the optional frameworks.
     assert not HEAVY & imported("from crabpath_retrievers import CrabPath, CrabPathRetriever")[1]
 
 
@@ -46,9 +66,6 @@ def test_public_names_exist_and_are_listed():
     for name in crabpath_retrievers.__all__:
         assert getattr(crabpath_retrievers, name).__name__ == name
     assert set(crabpath_retrievers.__all__) <= set(dir(crabpath_retrievers))
-
-
-def test_unknown_name():
     with pytest.raises(AttributeError, match="has no attribute 'CrabPaht'"):
         _ = crabpath_retrievers.CrabPaht
 
@@ -59,3 +76,30 @@ def test_errors_form_a_tree():
     assert set(found) <= set(crabpath_retrievers.__all__)
     assert all(issubclass(error, crabpath_retrievers.CrabPathError) for error in found.values())
     assert len(found) > 1
+
+
+def test_adapters_import_public_names_only():
+    """From ``crabpath_retrievers`` and ``crabpath_retrievers.integration``."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in ADAPTERS.rglob("*.py")]
+    imports = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    modules = {node.module for node in imports if node.module is not None}
+    internal = {name for name in modules if name.split(".")[0] == "crabpath_retrievers"}
+    assert internal == {"crabpath_retrievers", "crabpath_retrievers.integration"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "adapter", "message"),
+    [
+        ("langchain", "langgraph_crabpath", r"needs lang[a-z.]*: .*\[langgraph\]"),
+        ("llama_index.core", "llama_index.retrievers.crabpath", "LlamaIndex is not .*llama-index"),
+    ],
+)
+def test_the_message_names_the_command(module, adapter, message):
+    assert re.search(f"^True .*{message}", run(WITHOUT.format(module=module, adapter=adapter)))
+
+
+@pytest.mark.slow
+def test_the_library_imports_no_host():
+    """Neither at import nor when a memory is opened and asked."""
+    assert not {"langgraph", "langchain", "llama_index.core"} & imported(USE)[1]

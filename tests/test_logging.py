@@ -39,7 +39,7 @@ def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, caplog):
         turn = memory.retrieve("one?").turn
         memory.record(Feedback(turn.id, 1.0))
         memory.maintenance.run(["fade"])
-    opened, ingested, learned, maintained = messages(caplog, logging.INFO)
+    opened, ingested, learned, maintained = messages(caplog, logging.INFO)  # none for a turn
     assert opened.startswith("opened sqlite")
     assert "with 0 chunks" in opened
     assert ingested.startswith("ingest of 2 chunks: 2 added, 0 updated, 0 removed, 0 unchanged")
@@ -48,42 +48,23 @@ def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, caplog):
     assert all(message.endswith(" ms") for message in messages(caplog, logging.INFO))
 
 
-def test_a_turn_is_told_at_debug_only(memory, caplog):
-    """A server may log INFO without a line per question."""
-    with caplog.at_level(logging.DEBUG, logger="crabpath_retrievers"):
-        turn = memory.retrieve("thing 1?").turn
-    assert not messages(caplog, logging.INFO)
-    assert any(turn.id in message for message in messages(caplog, logging.DEBUG))
-
-
-@pytest.mark.parametrize("turn_id", ["no such turn", "\x1b[2J"])
-def test_refused_feedback_is_warned_of(memory, caplog, turn_id):
-    """Whoever ignores the receipt still learns of it."""
-    receipt = CrabPathRetriever(memory=memory).record(turn_id, 1.0)
-    assert receipt.status == "refused"
-    (message,) = messages(caplog, logging.WARNING)
-    assert receipt.note is not None
-    assert repr(turn_id) in message
-    assert receipt.note in message
-
-
-def test_unknown_ids_are_warned_of(memory, caplog):
-    """Feedback that is applied in part says which part is not."""
+def test_what_is_not_learned_is_warned_of(memory, caplog):
+    """Whoever ignores the receipt still learns of it; also of the part that is not applied."""
+    receipt = CrabPathRetriever(memory=memory).record("\x1b[2J", 1.0)
     turn = memory.retrieve("thing 1?").turn
     assert memory.record(Feedback(turn.id, 1.0, used=["unheard of"])).status == "applied"
-    (message,) = messages(caplog, logging.WARNING)
-    assert "unheard of" in message
+    refused, partly = messages(caplog, logging.WARNING)
+    assert receipt.status == "refused"
+    assert repr("\x1b[2J") in refused
+    assert receipt.note in refused
+    assert "unheard of" in partly
 
 
-def test_other_libraries_do_not_flood_a_log_at_debug(request, caplog):
-    """Parsing and locking stay quiet."""
+def test_other_libraries_do_not_flood_a_log_at_debug(tmp_path, request, caplog, monkeypatch):
+    """Parsing and locking stay quiet, unless the application has set their level."""
     caplog.set_level(logging.DEBUG)
     request.getfixturevalue("memory")
     assert not [r for r in caplog.records if r.name.split(".")[0] in {"filelock", "markdown_it"}]
-
-
-def test_a_level_that_the_application_set_stays(tmp_path, monkeypatch):
-    """Loggers belong to the application first."""
     monkeypatch.setattr(logging.getLogger("filelock"), "level", logging.DEBUG)
-    CrabPath.open(tmp_path / "memory", embeddings=FAKE).close()
+    CrabPath.open(tmp_path / "other", embeddings=FAKE).close()
     assert logging.getLogger("filelock").level == logging.DEBUG

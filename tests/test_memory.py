@@ -1,8 +1,6 @@
 """The life of a memory: opening, sharing, closing."""
 
 import gc
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,19 +47,6 @@ def test_a_temporary_memory_goes_when_it_is_closed_or_dropped():
     assert not place.exists()
 
 
-@pytest.mark.slow
-def test_a_temporary_memory_goes_when_the_process_ends():
-    program = (
-        "from crabpath_retrievers import CrabPath\n"
-        "memory = CrabPath.open()\n"
-        "print(memory.store.name.removeprefix('sqlite:///'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert not Path(done.stdout.strip()).parent.exists()
-
-
 def test_a_memory_with_a_path_stays(tmp_path, monkeypatch):
     """A tilde stands for the home directory, as in a shell; info says what is held and where."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -85,21 +70,17 @@ async def test_use_after_close(tmp_path):
     for use in (
         lambda: memory.retrieve("passage"),
         lambda: memory.add_documents(DOCUMENTS),
-        lambda: memory.refresh([]),
         lambda: memory.forget("d1"),
         lambda: memory.explain("x"),
-        lambda: memory.teach("a"),
-        lambda: memory.learning.anchor("a"),
         lambda: memory.graph.neighbors("a"),
         memory.info,
         lambda: CrabPathRetriever(memory=memory).invoke("passage"),
     ):
         with pytest.raises(StoreUnavailableError, match="this memory was closed: open it again"):
             use()
-    with pytest.raises(StoreUnavailableError, match="this memory was closed"):
-        await memory.aio.retrieve("passage")
-    with pytest.raises(StoreUnavailableError, match="this memory was closed"):
-        await memory.aio.learning.anchor("a")
+    for awaited in (memory.aio.retrieve("passage"), memory.aio.learning.anchor("a")):
+        with pytest.raises(StoreUnavailableError, match="this memory was closed"):
+            await awaited
     with opened(tmp_path) as again:
         assert again.info()["nodes"] == 5  # what `opened` added
 

@@ -1,14 +1,19 @@
 """CrabPath in LangGraph: nodes, agent middleware and a retrieval tool."""
 
-from langgraph_crabpath.extra import require_langgraph_extra
+from crabpath_retrievers import MissingExtraError
 
-require_langgraph_extra()
+try:
+    import langchain.agents.middleware  # noqa: F401  only to say which extra is missing
+    import langgraph.graph  # noqa: F401
+except ImportError as error:
+    msg = f"langgraph_crabpath needs {error.name}: pip install 'crabpath-retrievers[langgraph]'"
+    raise MissingExtraError(msg) from error
 
-from langgraph_crabpath.context import format_documents  # noqa: E402  the extra comes first
-from langgraph_crabpath.feedback_node import FeedbackNode, crabpath_feedback  # noqa: E402
-from langgraph_crabpath.middleware import CrabPathMiddleware  # noqa: E402
-from langgraph_crabpath.retrieve_node import RetrieveNode, crabpath_retrieve  # noqa: E402
-from langgraph_crabpath.tool import create_crabpath_tool  # noqa: E402
+from langgraph_crabpath.context import format_documents
+from langgraph_crabpath.feedback_node import FeedbackNode, crabpath_feedback
+from langgraph_crabpath.middleware import CrabPathMiddleware
+from langgraph_crabpath.retrieve_node import RetrieveNode, crabpath_retrieve
+from langgraph_crabpath.tool import create_crabpath_tool
 
 __all__ = [
     "CrabPathMiddleware",

@@ -1,10 +1,6 @@
-"""Retrieves for a graph, in the right namespace, with events in its stream.
-
-Events of a retrieval in the custom stream of a graph: plain, JSON-safe data.
-"""
+"""Retrieves for a graph, in the right namespace, with plain, JSON-safe events in its stream."""
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,30 +22,6 @@ from langgraph_crabpath.scope import (
     resolve_namespace,
     resolve_task_type,
 )
-
-
-def make_hop_event(hop: Hop) -> dict[str, Any]:
-    """Make the event of one hop of the walk."""
-    return {
-        "type": "crabpath_hop",
-        "hop": hop.number,
-        "frontier": list(hop.frontier),
-        "followed": [asdict(edge) for edge in hop.followed],
-        "decided_by": hop.decided_by,
-    }
-
-
-def make_retrieved_event(
-    turn_id: str, namespace: str, documents: Sequence[Document]
-) -> dict[str, Any]:
-    """Make the event of the retrieved documents."""
-    found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
-    return {
-        "type": "crabpath_retrieved",
-        "turn_id": turn_id,
-        "namespace": namespace,
-        "documents": found,
-    }
 
 
 class RecallResult(NamedTuple):
@@ -86,15 +58,26 @@ class Recall:
             **({} if task is None else {"task_type": task}),
             "namespace": namespace,
             "run_id": run_id,
-            "on_hop": lambda hop: write(make_hop_event(hop)),
+            "on_hop": lambda hop: write({"type": "crabpath_hop", **_describe_hop(hop)}),
         }
         documents: list[Document] = yield from perform_sync_or_async(
             lambda: self.retriever.invoke(question, config, **given),
             lambda: self.retriever.ainvoke(question, config, **given),
         )
         turn_id = find_turn_id(documents) or str(run_id)
-        write(make_retrieved_event(turn_id, namespace, documents))
+        found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
+        about = {"turn_id": turn_id, "namespace": namespace, "documents": found}
+        write({"type": "crabpath_retrieved", **about})
         return RecallResult(turn_id, documents)
+
+
+def _describe_hop(hop: Hop) -> dict[str, Any]:
+    return {
+        "hop": hop.number,
+        "frontier": list(hop.frontier),
+        "followed": [asdict(edge) for edge in hop.followed],
+        "decided_by": hop.decided_by,
+    }
 
 
 def find_turn_id(documents: Any) -> str | None:

@@ -132,6 +132,18 @@ def _forget_namespace(services: Services, namespace: str) -> None:
     services.delete_namespace_vectors(clock)
 
 
+def require_progress(progress: object) -> None:
+    """Refuse what cannot show progress.
+
+    Raises:
+        InvalidInputError: It is neither None nor a function.
+    """
+    if progress is not None and not callable(progress):
+        shown = format_value(progress)
+        msg = f"progress must be a function of the number of documents, not {shown}"
+        raise InvalidInputError(msg)
+
+
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
     """Unit vectors by id.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
@@ -62,6 +62,29 @@ _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
 
 
+class OpeningOptions(TypedDict, total=False):
+    """Options of :meth:`CrabPath.open`; all may be left out."""
+
+    embeddings: Embeddings | None
+    """Any LangChain embedder; None for all-MiniLM-L6-v2."""
+    vectors: Any
+    """Where vectors are searched: None for an embedded Chroma in the directory; a directory; the
+    URL of a Chroma server (``http://host:8000``, with a path for another collection than
+    ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``."""
+    settings: Settings | None
+    """Settings of the mechanisms, and how long a call may wait for servers."""
+    router: Router | BaseChatModel | None
+    """Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any ``Router``;
+    None for the softmax policy."""
+    linkers: Sequence[Linker] | None
+    """Create edges from the text; None for the built-in ones."""
+    create: bool
+    """False refuses to create a memory where there is none."""
+    reindex: bool
+    """True rebuilds the vector index from the graph store first: for an index that is new, or a
+    server that has lost its data; see :meth:`MemoryMaintenance.reindex`."""
+
+
 class Services:
     """The stores of a memory, and the services that read and write them.
 
@@ -83,7 +106,6 @@ class Services:
         settings: Settings,
         router: Router | None = None,
         linkers: Sequence[Linker] | None = None,
-        ranker: Ranker | None = None,
         reindex: bool = False,
     ) -> None:
         """Build the services over two open stores; see :meth:`open` for the arguments."""
@@ -96,29 +118,14 @@ class Services:
         self.ingest = Ingest(store, index, embedder, tuple(linkers), settings.ingest.batch_size)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
-        self.ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
+        self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
         self.typed_graphs = TypedGraphs(store, self.regions, settings.learning)
         models = NamespaceModels(
             store, self.episodes, self.notes, self.regions, self.ranker, settings
         )
-        self.retrieval = RetrievalPipeline(
-            store,
-            index,
-            embedder,
-            self.identity,
-            self.ranker,
-            models,
-            SeedSearch(store, index, settings, models),
-            router or SoftmaxRouter(settings.policy),
-            settings,
-        )
-        learner = FeedbackLearner(
-            store, self.episodes, self.notes, self.regions, models.prior, settings
-        )
-        self.recorder = Recorder(
-            store, learner, self.identity.embed_text, Autotuner(store, settings).run_if_due
-        )
+        self.retrieval = self._make_retrieval(models, router or SoftmaxRouter(settings.policy))
+        self.recorder = self._make_recorder(models)
         self.history = LearningHistory(store, self.episodes, self.notes, models.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
@@ -127,14 +134,41 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        index.refill = self.reindexing.fill
+        self._finish_what_was_interrupted(reindex=reindex)
+
+    def _make_retrieval(self, models: NamespaceModels, router: Router) -> RetrievalPipeline:
+        store, index, settings = self.store, self.index, self.settings
+        search = SeedSearch(store, index, settings, models)
+        return RetrievalPipeline(
+            store,
+            index,
+            self.embedder,
+            self.identity,
+            self.ranker,
+            models,
+            search,
+            router,
+            settings,
+        )
+
+    def _make_recorder(self, models: NamespaceModels) -> Recorder:
+        store, settings = self.store, self.settings
+        learner = FeedbackLearner(
+            store, self.episodes, self.notes, self.regions, models.prior, settings
+        )
+        tune = Autotuner(store, settings).run_if_due
+        return Recorder(store, learner, self.identity.embed_text, tune)
+
+    def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
+        """Fill the index, finish an ingest, and learn from feedback that waits."""
+        self.index.refill = self.reindexing.fill
         if reindex:
             self.reindexing.reindex_all()
         else:
             self.reindexing.check()
         self.ingest.recover()
-        if settings.learning.apply == "external":
-            publish_settings(store, settings)
+        if self.settings.learning.apply == "external":
+            publish_settings(self.store, self.settings)
         self.recorder.resume()
 
     @classmethod
@@ -159,22 +193,10 @@ class Services:
         require_flags(create=create, reindex=reindex)
         checked_linkers = None if linkers is None else require_list("linkers", linkers)
         chosen_router = None if router is None else _router_of(router)
-        place = None if path is None else place_of(path)
-        if not create:
-            require_existing(place)
-        if place is not None and vectors is None:
-            require_graph(place)
+        place = _require_place(path, vectors, create=create)
+        limit = settings.time_limit
         with ExitStack() as undo:
-            if place is None:
-                place = tempfile.mkdtemp(prefix="crabpath-")
-                undo.callback(shutil.rmtree, place, ignore_errors=True)
-            limit = settings.time_limit
-            store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
-            with limit_waiting(limit):
-                meta = store.catalog.meta()
-                if vectors is None:
-                    require_vectors(meta, store.name if "://" in place else place)
-                index = undo.enter_context(closing(open_index(vectors, place)))
+            store, index, meta = _open_stores(place, vectors, limit, undo)
             services = cls(
                 store,
                 index,
@@ -184,8 +206,8 @@ class Services:
                 linkers=checked_linkers,
                 reindex=reindex,
             )
-            empty = int(meta.get("nodes", 0)) == 0
-            if empty or reindex or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
+            wraps = wrapped_store(meta) and isinstance(index, VectorStoreIndex)
+            if reindex or wraps or int(meta.get("nodes", 0)) == 0:
                 services.save_vectors_place(meta)
             # From here on one finalizer closes everything, the temporary directory included.
             services._release.detach()
@@ -200,15 +222,10 @@ class Services:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
         self._release()
 
-    def require_open(self) -> None:
-        """Refuse to work on a memory that was closed.
-
-        Raises:
-            StoreUnavailableError: It was closed.
-        """
-        if not self._release.alive:
-            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
-            raise StoreUnavailableError(msg)
+    @property
+    def is_open(self) -> bool:
+        """Whether they were not closed."""
+        return self._release.alive
 
     def scope(self, namespace: str) -> NamespaceView:
         """What one namespace sees of the memory."""
@@ -272,8 +289,35 @@ class Component:
         Raises:
             StoreUnavailableError: It was closed.
         """
-        self._all_services.require_open()
+        if not self._all_services.is_open:
+            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
+            raise StoreUnavailableError(msg)
         return self._all_services
+
+
+def _require_place(path: str | Path | None, vectors: Any, *, create: bool) -> str | None:
+    """The place of a memory; None for a temporary one."""
+    place = None if path is None else place_of(path)
+    if not create:
+        require_existing(place)
+    if place is not None and vectors is None:
+        require_graph(place)
+    return place
+
+
+def _open_stores(
+    place: str | None, vectors: Any, time_limit: float, undo: ExitStack
+) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
+    """Graph store, vector index and facts of a memory; ``undo`` closes them."""
+    if place is None:
+        place = tempfile.mkdtemp(prefix="crabpath-")
+        undo.callback(shutil.rmtree, place, ignore_errors=True)
+    store = undo.enter_context(closing(GraphStore(place, time_limit=time_limit)))
+    with limit_waiting(time_limit):
+        meta = store.catalog.meta()
+        if vectors is None:
+            require_vectors(meta, store.name if "://" in place else place)
+        return store, undo.enter_context(closing(open_index(vectors, place))), meta
 
 
 def _close_within(seconds: float, stack: ExitStack) -> None:

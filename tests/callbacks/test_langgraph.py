@@ -1,18 +1,12 @@
 """Graphs of LangGraph: threads, interrupts, tools, agents."""
 
-import uuid
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.callbacks import dispatch_custom_event
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolCall
-from langchain_core.tools import create_retriever_tool, tool
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph, add_messages
-from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, RetryPolicy, interrupt
 from typing_extensions import TypedDict
 
@@ -67,31 +61,21 @@ def turn_of(state):
     return state["documents"][0].metadata["crabpath"]["turn_id"]
 
 
-def test_an_interrupt_is_neither_success_nor_failure(graph, silent, recorded):
-    """The root ends while a person is asked: no run stays open."""
-    graph(answer, ask).invoke({"question": QUESTION}, config(silent))
-    assert recorded == []
-    assert len(silent._listener.runs) == 0
+def test_a_resumed_run_is_tied_to_what_its_thread_retrieved_last(
+    graph, retriever, silent, recorded
+):
+    """It has another root run id and retrieves nothing; its end counts, the interrupt does not.
 
-
-@pytest.mark.parametrize("others", [[], ["theirs"]])
-def test_a_resumed_run_is_tied_to_what_its_thread_retrieved(graph, silent, recorded, others):
-    """The resumed run has another root run id and retrieves nothing; its end counts."""
+    A new question of the thread does not adopt the interrupted one.
+    """
     app = graph(answer, ask)
+    app.invoke({"question": "Who was Ed Wood?"}, config(silent, "ours"))
     state = app.invoke({"question": QUESTION}, config(silent, "ours"))
-    for thread in others:
-        app.invoke({"question": QUESTION}, config(silent, thread))
+    app.invoke({"question": QUESTION}, config(silent, "theirs"))
+    assert (recorded, len(silent._listener.runs)) == ([], 0)
     app.invoke(Command(resume="yes"), config(silent, "ours"))
     assert (recorded.turns, recorded.statuses) == ([turn_of(state)], ["applied"])
-
-
-def test_a_new_question_does_not_adopt_an_interrupted_one(graph, retriever, silent, recorded):
-    app = graph(answer, ask)
-    app.invoke({"question": QUESTION}, config(silent))
-    app.invoke({"question": "Who was Ed Wood?"}, config(silent))
-    app.invoke(Command(resume="yes"), config(silent))
-    (turn_id,) = recorded.turns
-    assert retriever.memory.explain(turn_id).turn.query == "Who was Ed Wood?"
+    assert retriever.memory.explain(recorded.turns[0]).turn.query == QUESTION
 
 
 def test_a_resumed_run_in_another_process_reads_the_state(
@@ -131,16 +115,6 @@ def test_a_retried_node_counts_once(retriever, silent, recorded):
     assert recorded.turns == seen[1:]
 
 
-def test_a_person_corrects_by_thread(graph, retriever, handler):
-    app = graph(answer, ask)
-    app.invoke({"question": QUESTION}, config(handler, "conversation"))
-    right = "Derrickson and Wood are both from the United States."
-    (receipt,) = handler.correct(right, thread_id="conversation")
-    assert receipt.status == "applied"
-    assert retriever.invoke(QUESTION)[0].page_content == right
-    app.invoke(Command(resume="thanks"), config(handler, "conversation"))
-
-
 def test_a_feedback_node_speaks_for_the_thread(graph, handler, recorded):
     """After the resume a node dispatches what the person said: it counts for the turn before."""
 
@@ -154,6 +128,8 @@ def test_a_feedback_node_speaks_for_the_thread(graph, handler, recorded):
     app.invoke(Command(resume="down"), config(handler))
     ((given, receipt),) = recorded
     assert (given.outcome, given.source, receipt.status) == (-1.0, "human", "applied")
+    (receipt,) = handler.correct("Both are from the United States.", thread_id="t")
+    assert receipt.status == "applied"
 
 
 def test_documents_of_the_question_before_are_left_alone(retriever, silent, recorded):
@@ -180,45 +156,3 @@ def test_a_breakpoint_without_exception_is_heard_by_a_graph_handler(
     assert recorded == []
     app.invoke(None, config(handler))
     assert recorded.statuses == ["applied"]
-
-
-def test_a_tool_error_is_a_partial_failure_though_the_graph_ends_well(graph, silent, recorded):
-    """ToolNode hands the error to the model; the root ends, and the failure still counts."""
-
-    @tool
-    def book(city: str) -> str:
-        """Book a flight."""
-        msg = f"no flights to {city}"
-        raise ValueError(msg)
-
-    def call(_):
-        wanted = ToolCall(name="book", args={"city": "Paris"}, id="1", type="tool_call")
-        return {"messages": [AIMessage("", tool_calls=[wanted])]}
-
-    def tools(state, config):
-        return ToolNode([book], handle_tool_errors=True).invoke(state, config)
-
-    graph(call, tools, answer).invoke({"question": QUESTION}, config(silent))
-    ((feedback, receipt),) = recorded
-    assert (recorded.kinds, feedback.outcome) == (["tool_error"], -0.2)
-    assert receipt.status == "applied"
-
-
-class Model(GenericFakeChatModel):
-    def bind_tools(self, tools, **_):
-        return self
-
-
-async def test_an_agent_is_followed(retriever, silent, recorded):
-    """create_agent calls the retriever as a tool; its last message is the answer."""
-    search = create_retriever_tool(retriever, "search", "Searches passages.")
-    call = ToolCall(name="search", args={"query": QUESTION}, id="1", type="tool_call")
-    said = iter([AIMessage("", tool_calls=[call]), AIMessage("Both are American.")])
-    agent = create_agent(Model(messages=said), [search])
-    run_id = uuid.uuid4()
-    asked = {"messages": [("user", QUESTION)]}
-    await agent.ainvoke(asked, {"callbacks": [silent], "run_id": run_id})
-    ((feedback, receipt),) = recorded
-    assert (feedback.answer, receipt.status) == ("Both are American.", "applied")
-    (later,) = await silent.acorrect("They share a nationality.", run_id=run_id)
-    assert later.status == "applied"

@@ -1,11 +1,13 @@
 """The two drivers of one computation."""
 
 import asyncio
+import contextvars
 import threading
 
 import pytest
 
 from crabpath_retrievers.core.driver import arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 
 
 def add_up(*functions):
@@ -43,35 +45,12 @@ async def native():
     ids=["no operation", "results", "handled error", "arguments", "a form for each driver"],
 )
 async def test_both_drivers_compute(make, results):
+    """An error that nobody handles reaches the caller."""
     assert (run(make()), await arun(make())) == results
-
-
-async def test_an_error_that_nobody_handles_reaches_the_caller():
-    error = KeyError("gone")
-    with pytest.raises(KeyError) as caught:
-        run(add_up(fail(error)))
-    assert caught.value is error
-    with pytest.raises(KeyError) as caught:
-        await arun(add_up(fail(error)))
-    assert caught.value is error
-
-
-async def test_what_blocks_in_a_row_runs_in_one_thread_beside_the_event_loop():
-    """Going to a thread and back costs more than most operations; what lies between runs there."""
-    seen, here = [], threading.get_ident()
-
-    def steps():
-        for _ in range(3):
-            seen.append((yield from perform(threading.get_ident)))
-            seen.append(threading.get_ident())
-        yield from perform_sync_or_async(lambda: None, native)
-        seen.append(threading.get_ident())
-
-    await arun(steps())
-    *before, after = seen
-    assert len(set(before)) == 1
-    assert after == here != before[0]
-    assert run(perform(threading.get_ident)) == here
+    with pytest.raises(KeyError):
+        run(add_up(fail(KeyError())))
+    with pytest.raises(KeyError):
+        await arun(add_up(fail(KeyError())))
 
 
 async def test_cancelling_while_a_thread_works_ends_the_computation_there():
@@ -109,9 +88,23 @@ async def test_cancelling_ends_the_computation_where_it_waits():
         finally:
             cleaned.append(True)
 
-    task = asyncio.create_task(arun(steps()))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(arun(steps()), 0.01)
     assert cleaned == [True]
+
+
+NAME = contextvars.ContextVar("NAME", default="nobody")
+
+
+@pytest.mark.parametrize("seconds", [5.0, None])
+async def test_work_in_a_thread_of_its_own_has_its_errors_and_the_context_of_the_caller(seconds):
+    """A time limit of the work itself is its own error; traces of the host are in the context."""
+
+    def fail_late():
+        msg = "the socket"
+        raise TimeoutError(msg)
+
+    with pytest.raises(TimeoutError, match=r"^the socket$"):
+        await arun_with_timeout(fail_late, seconds)
+    NAME.set("ada")
+    assert run_with_timeout(NAME.get, 5) == "ada"

@@ -65,10 +65,8 @@ def test_names_are_distinct_and_in_their_stored_form(text):
         ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
         ("Straße STRASSE", ["strasse", "strasse"]),
         ("東京タワー", ["東", "京", "タ", "ワ", "ー"]),
-        ("東京 Tower", ["東", "京", "tower"]),
         ("서울 지하철 0ꭰ", [*map(normalise_name, ("서울", "지하철")), "0Ꭰ"]),
         ("ﬁnal Ⅷ", ["final", "viii"]),
-        ("Привет МИР", ["привет", "мир"]),
         ("a" * 70 + " b", ["a" * 64, "b"]),
         ("…!? —", []),
         ("", []),
@@ -97,7 +95,6 @@ def test_a_word_knows_its_surface():
         ("Mercury (planet)", (), ("mercury planet", "mercury")),
         ("水星（惑星）", (), ("水 星 惑 星", "水 星")),
         ("Ada Lovelace", ("Ada", "ADA!"), ("ada lovelace", "ada")),
-        ("1984", (), ()),
         ("It", ("Go", "", "42 7"), ()),
         ("x" * 250, (), ("x" * 64,)),
     ],
@@ -120,8 +117,4 @@ def test_words_of_a_query_that_a_text_holds(texts, asked):
     assert found.tolist() == expected
     assert [len(encode_terms([*text, *text])) for text in texts] == [2 * len(t) for t in texts]
     assert information.total == pytest.approx(1.5 * len(asked))
-
-
-def test_no_more_words_than_a_byte_counts():
-    information = QueryInformation.from_idf({f"w{i}": 1.0 for i in range(300)})
-    assert len(information.words) == len(information.nats) == 255
+    assert len(QueryInformation.from_idf({f"w{i}": 1.0 for i in range(300)}).words) == 255

@@ -1,7 +1,6 @@
 """A memory over real passages for the tests of every host framework."""
 
 import asyncio
-import json
 import re
 import shutil
 import zlib
@@ -17,14 +16,13 @@ from chat_server import ChatServer
 from host_answers import QUESTION
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from passages import read_passages
 from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPathRetriever
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
-
-SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
 
 
 class WordVectors(Embeddings):
@@ -56,12 +54,7 @@ def question() -> str:
 @pytest.fixture(scope="session")
 def passages() -> list[Document]:
     """The ten passages of the first HotpotQA question."""
-    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:10]
-    rows = [json.loads(line) for line in lines]
-    return [
-        Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})
-        for row in rows
-    ]
+    return read_passages(10)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import pickle
 
 import pytest
 from host_answers import block_of, turn_of
-from langchain_chroma import Chroma
 from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
@@ -69,7 +68,9 @@ def test_equality_is_that_of_id_and_text(found):
     assert first[0] != first[0].page_content
 
 
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 def test_copies_are_equal_and_complete(found):
+    """Also what LangChain writes down and reads again: a plain document."""
     one = found[0][0]
     copies = [copy.copy(one), copy.deepcopy(one), one.model_copy()]
     dumped = [pickle.dumps(one, protocol) for protocol in range(2, 6)]
@@ -77,14 +78,8 @@ def test_copies_are_equal_and_complete(found):
     for item in copies:
         assert (type(item), item, item.metadata) == (type(one), one, one.metadata)
     assert one.model_copy(update={"id": "other"}) != one
-
-
-@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
-def test_langchain_writes_down_a_document_and_reads_it_again(found):
-    one = found[0][0]
     plain = Document(**one.model_dump())
-    assert dumpd(one) == dumpd(plain)
-    assert repr(one) == repr(plain)
+    assert (dumpd(one), repr(one)) == (dumpd(plain), repr(plain))
     again = loads(dumps(one), allowed_objects="core")
     assert (type(again), dict(again)) == (Document, dict(one))
     assert json.loads(json.dumps(one.metadata, allow_nan=False)) == one.metadata
@@ -125,31 +120,19 @@ def test_metadata_of_its_own_survives():
     other.memory.close()
 
 
-def answer(retriever):
-    """What a chain makes of the documents, each formatted with its metadata."""
+def test_a_prompt_with_metadata_takes_a_correction(retriever):
+    """The note says where it comes from; what it cannot know is empty, also if it comes alone."""
+    turn = turn_of(retriever.invoke(QUESTION))
+    assert retriever.record(turn, -1.0, correction=RIGHT).status == "applied"
     model = FakeListChatModel(responses=["yes"])
     prompt = ChatPromptTemplate.from_template("{context}\n{input}")
     stuff = create_stuff_documents_chain(model, prompt, document_prompt=PROMPT)
-    return create_retrieval_chain(retriever, stuff).invoke({"input": QUESTION})["context"]
-
-
-def correct(retriever):
-    turn = turn_of(retriever.invoke(QUESTION))
-    assert retriever.record(turn, -1.0, correction=RIGHT).status == "applied"
-
-
-def test_a_prompt_with_metadata_takes_a_correction(retriever):
-    """The note says where it comes from; what it cannot know is empty, also if it comes alone."""
-    correct(retriever)
+    found = create_retrieval_chain(retriever, stuff).invoke({"input": QUESTION})["context"]
     (alone,) = retriever.invoke(RIGHT, k=1)
-    for note in (alone, next(d for d in answer(retriever) if d.page_content == RIGHT)):
+    known = {"source": "crabpath:correction", "title": "Correction", "note": "correction"}
+    for note in (alone, next(d for d in found if d.page_content == RIGHT)):
         assert note.page_content == RIGHT
-        assert {
-            "source": "crabpath:correction",
-            "title": "Correction",
-            "page": "",
-            "note": "correction",
-        }.items() <= note.metadata.items()
+        assert {**known, "page": ""}.items() <= note.metadata.items()
         assert note.metadata["score"] == note.metadata["crabpath"]["score"]
 
 
@@ -175,22 +158,10 @@ def test_notes_have_the_keys_of_the_documents(location, kind, title):
         assert retriever.invoke(RIGHT)[0].metadata["page"] == ""
 
 
-def test_notes_fit_a_wrapped_store():
-    store = Chroma("notes", EMBEDDINGS)
-    store.add_documents(PAGES)
-    retriever = CrabPathRetriever.from_vectorstore(store)
-    correct(retriever)
-    note = next(d for d in answer(retriever) if d.page_content == RIGHT)
-    assert note.metadata["page"] == ""
-    retriever.memory.close()
-    store.delete_collection()
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\x00"])
-def test_a_blank_namespace_is_the_default_one(retriever, blank):
+def test_a_blank_namespace_is_the_default_one(retriever):
     """A host that does not know who asks configures one, or gives one with the call."""
-    made = CrabPathRetriever(memory=retriever.memory, namespace=blank)
+    made = CrabPathRetriever(memory=retriever.memory, namespace="\x00")
     hers = CrabPathRetriever(memory=retriever.memory, namespace="ann")
     assert block_of(made.invoke(QUESTION))["namespace"] == "default"
-    assert block_of(hers.invoke(QUESTION, namespace=blank))["namespace"] == "ann"
+    assert block_of(hers.invoke(QUESTION, namespace=" "))["namespace"] == "ann"
     assert made.record(None, 1.0).status == "applied"

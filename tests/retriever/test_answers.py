@@ -1,17 +1,22 @@
 """What CrabPathRetriever returns: how many, which, and how each option changes it."""
 
+import asyncio
+import time
 from dataclasses import fields
 
+import minilm
 import pytest
+from blockbuster import BlockingError, blockbuster_ctx
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from passages import read_passages
+from passages import read_passages, read_questions
 from pydantic import ValidationError
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, NotFoundError, Settings
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import Query, QueryOptions, RetrieverOptions
+from crabpath_retrievers.vectors import embedder
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 BRIDGE = "Tell me about the film Kiss and Tell and Corliss Archer."
@@ -43,19 +48,17 @@ def test_options_are_declared_once():
     assert set(RetrieverOptions.__annotations__) <= set(CrabPathRetriever.model_fields)
 
 
-@pytest.mark.parametrize("k", [1, 3, SIZE - 1, SIZE, SIZE + 1, 1000])
+@pytest.mark.parametrize("k", [None, 1, SIZE - 1, SIZE, SIZE + 1, 1000])
 def test_returns_exactly_k(forty, k):
-    """Best first, with probabilities as scores, as far as there are so many."""
+    """Best first, with probabilities as scores, as far as there are so many; 4 by default."""
     found = forty.invoke(QUESTION, k=k)
-    assert len(set(ids(found))) == len(found) == min(k, SIZE)
+    assert len(set(ids(found))) == len(found) == min(k or 4, SIZE)
     scores = [document.metadata["score"] for document in found]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
-def test_returns_four_as_they_were_given(forty):
-    """K is 4 as in LangChain's own retrievers; text, id and metadata come back."""
-    assert len(forty.invoke(QUESTION)) == 4
+def test_returns_documents_as_they_were_given(forty):
     (found,) = forty.invoke("Scott Derrickson", k=1)
     (given,) = [p for p in read_passages(SIZE) if p.metadata["title"] == "Scott Derrickson"]
     assert (found.id, found.page_content) == (given.id, given.page_content)
@@ -87,15 +90,10 @@ def test_walked_documents_show_their_path(forty):
 )
 def test_a_filter_holds_for_every_document(forty, where, holding):
     """Searched and walked documents alike satisfy it, and k is still exact."""
-    found = ids(forty.invoke(BRIDGE, k=8, filter=where))
+    filtered = CrabPathRetriever(memory=forty.memory, filter={"set": "even"})
+    found = ids(filtered.invoke(BRIDGE, k=8, filter=where))  # in place of its own
     assert len(set(found)) == min(8, len(holding))
     assert set(found) <= {f"h{number}" for number in holding}
-
-
-def test_a_filter_of_the_call_replaces_that_of_the_retriever(forty):
-    odd = CrabPathRetriever(memory=forty.memory, filter={"set": "odd"}, k=SIZE)
-    assert len(odd.invoke(QUESTION)) == SIZE // 2
-    assert len(odd.invoke(QUESTION, filter={})) == SIZE
 
 
 def test_without_fill_only_confident_documents_come(forty):
@@ -140,16 +138,6 @@ def test_a_budget_of_tokens(forty, embeddings):
         assert "Lunch is at noon." in said
 
 
-def test_seed_ids_enter_the_result(forty):
-    """A document that the host suggests is considered although search did not find it."""
-    plain = ids(forty.invoke(QUESTION))
-    assert ids(forty.invoke(QUESTION, seed_ids=["nope"])) == plain
-    suggested = next(f"h{n}" for n in range(SIZE) if f"h{n}" not in plain)
-    hinted = forty.memory.retrieve(QUESTION, k=12, seed_ids=[suggested])
-    assert suggested in [seed.node for seed in hinted.turn.seeds if seed.hinted]
-    assert suggested in nodes(hinted)
-
-
 def test_boost_tags_prefer_documents(forty):
     """A document whose metadata carries a boosted value gains score, the others do not."""
     plain = {d.id: d.metadata["score"] for d in forty.invoke(QUESTION, k=SIZE)}
@@ -185,7 +173,12 @@ def test_candidates_that_the_host_names(forty, namespace):
         named = [node for node in every if node != left_out]
         assert nodes(memory.retrieve(QUESTION, k=8, candidate_ids=named[::-1])) == named
     others = [f"h{n}" for n in range(SIZE) if f"h{n}" not in every][:3]
-    assert set(nodes(memory.retrieve(QUESTION, k=5, candidate_ids=others))) == set(others)
+    for options, count in (({}, 3), ({"k": 1}, 1), ({"filter": {"no": "such"}}, 0)):
+        found = nodes(memory.retrieve(QUESTION, candidate_ids=others, **{"k": 5, **options}))
+        assert (len(found), set(found) <= set(others)) == (count, True)
+    hinted = memory.retrieve(QUESTION, k=12, seed_ids=[others[0], "nope"])
+    assert others[0] in {seed.node for seed in hinted.turn.seeds if seed.hinted}
+    assert others[0] in nodes(hinted)
     first = memory.retrieve(QUESTION, k=3, candidate_ids=others, namespace=namespace)
     last = nodes(first)[-1]
     feedback = Feedback(first.turn.id, 1.0, used=[last])
@@ -208,32 +201,12 @@ async def test_unknown_candidates_are_ignored(retriever):
         assert nodes(named) == found
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        ({"k": 1}, 1),
-        ({"one_per_document": True}, 2),
-        ({"max_tokens": 1000}, 2),
-        ({"filter": {"no": "such"}}, 0),
-    ],
-)
-def test_candidates_with_other_options(retriever, options, found):
-    answer = retriever.memory.retrieve("red?", candidate_ids=["a", "b"], **{"k": 3, **options})
-    assert len(set(nodes(answer))) == found
-    assert set(nodes(answer)) <= {"a", "b"}
-
-
-@pytest.mark.parametrize("name", ["kk", "top_k", "record"])
-async def test_unknown_argument_of_a_call(retriever, name):
-    """A misspelt argument is refused and the message tells the usable ones."""
+async def test_unknown_arguments(retriever, tmp_path):
+    """A misspelt one is refused, the message tells the usable ones; the directory is free again."""
     with pytest.raises(TypeError, match="use k, filter, namespace"):
-        retriever.invoke(QUESTION, **{name: 1})
+        retriever.invoke(QUESTION, top_k=1)
     with pytest.raises(TypeError, match="use k, filter, namespace"):
-        await retriever.ainvoke(QUESTION, **{name: 1})
-
-
-def test_unknown_argument_of_the_constructor(tmp_path):
-    """A misspelt field is refused, and the directory is free again."""
+        await retriever.ainvoke(QUESTION, record=1)
     with pytest.raises(ValidationError, match="namspace"):
         CrabPathRetriever.from_texts(["a b c"], FAKE, path=tmp_path, namspace="ada")
     with CrabPathRetriever.from_existing(tmp_path, FAKE).memory as memory:
@@ -266,3 +239,49 @@ def test_from_existing_refuses_a_place_without_memory(postgres_url, tmp_path):
         with pytest.raises(NotFoundError, match=r"there is no memory at .*postgres:\*\*\*@"):
             CrabPathRetriever.from_existing(url, FAKE, vectors=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def shown(documents):
+    """Documents without what differs between two turns."""
+    return [
+        (d.id, d.metadata["score"], *(d.metadata["crabpath"][name] for name in ("origin", "path")))
+        for d in documents
+    ]
+
+
+async def test_async_answers_equal_sync_answers(forty):
+    """Documents, scores and paths, also with options."""
+    options = {"k": 7, "namespace": "ada", "explore": 3, "max_tokens": 300, "seed_ids": ["h20"]}
+    for question, given in [(q, {}) for q in read_questions(20)] + [(QUESTION, options)]:
+        found = await forty.ainvoke(question, **given)
+        assert shown(found) == shown(forty.invoke(question, **given))
+
+
+async def test_questions_do_not_block(forty):
+    """Nor does one that is cancelled disturb the next."""
+    options = {"explore": 1, "fill": False, "max_tokens": 100, "boost_tags": ["Ed Wood"]}
+    task = asyncio.create_task(forty.ainvoke(QUESTION))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with blockbuster_ctx():
+        assert await forty.ainvoke(QUESTION, **options)
+        with pytest.raises(BlockingError):
+            time.sleep(0.01)  # noqa: ASYNC251  blocking on purpose
+
+
+async def test_the_default_model_is_loaded_off_the_loop(tmp_path, embeddings, monkeypatch):
+    """By the first question to a memory that is opened again, and by the first documents."""
+    passages = read_passages(3)
+    CrabPathRetriever.from_documents(passages, embeddings, path=tmp_path).memory.close()
+    monkeypatch.setattr(embedder, "load_default_embeddings", minilm.load)
+    again = CrabPathRetriever.from_existing(tmp_path, k=1)
+    fresh = CrabPathRetriever.from_documents([])
+    with blockbuster_ctx():
+        assert len(await again.ainvoke("Scott Derrickson")) == 1
+        assert await fresh.ainvoke("anything") == []
+        assert len(await fresh.aadd_documents(passages)) == 3
+        assert len(await fresh.ainvoke("Scott Derrickson", k=3)) == 3
+    again.memory.close()
+    fresh.memory.close()

@@ -47,9 +47,7 @@ def route(model, request, **settings):
 @pytest.mark.parametrize(
     ("counts", "output"),
     [
-        ({"input_tokens": None, "output_tokens": None}, 16),
         ({"input_tokens": float("nan"), "output_tokens": float("inf")}, 16),
-        ({"input_tokens": "12", "output_tokens": "3"}, 16),
         ({"input_tokens": -5, "output_tokens": -1}, 16),
         ({}, 16),
         ({"input_tokens": 112.0, "output_tokens": 3.0, "total_tokens": 115.0}, 3),
@@ -73,8 +71,6 @@ def test_counts_are_whole_numbers_or_estimated(three, counts, output):
         f"<think>{{maybe}} the {{first}}? </think>{SECOND}",
         f'First I thought {{"follow": [1], "stop": true}}, but: {SECOND}',
         'Sure:\n```json\n{"follow": [2], "stop": true}\n```\nThat one.',
-        '{"follow": [2.0], "stop": true}',
-        '{"follow": 2, "stop": true}',
         '{"follow": [2], "drop": null, "stop": true, "reason": null}',
         '{"follow": ["x", "2", null, 1.5, true], "stop": true}',
         '{"follow": [2], "stop": true, "reason": "it was cut o',
@@ -90,13 +86,10 @@ def test_what_is_meant_is_understood(three, content):
     "content",
     [
         "[" * 100_000,
-        '{"follow": ' * 100_000,
-        '{"follow": ' + "[" * 3_000 + "]" * 3_000 + "}",
         '{"follow": [1], ' + "x" * 60_000,
-        '{"a": "' * 20_000 + "}",
         "{" * 50_000 + "}" * 50_000,
     ],
-    ids=["deep", "deeper", "closed", "long", "quotes", "braces"],
+    ids=["deep", "long", "braces"],
 )
 def test_an_endless_answer_costs_no_time(three, content):
     """It is not read to the end, and the policy decides."""
@@ -113,7 +106,6 @@ def test_an_endless_answer_costs_no_time(three, content):
         ({"raw": None, "parsed": json.loads(SECOND), "parsing_error": None}, (1,)),
         ({"raw": AIMessage(SECOND), "parsed": None}, (1,)),
         ({"raw": "x", "parsed": 3}, (0,)),
-        ("text", (0,)),
         ([1], (0,)),
     ],
 )
@@ -123,20 +115,21 @@ def test_structured_output_of_other_shapes(three, structured, followed):
 
 
 def test_leaving_all_to_experience_is_an_answer(three):
-    """As the instructions say: it is no failure, and never opens the circuit."""
+    """As the instructions say: it is no failure."""
     text = '{"follow": [], "drop": [], "stop": false, "reason": "unsure"}'
-    router = ChatModelRouter(OddModel(message=AIMessage(text)))
-    for _ in range(4):
-        routed = router.route(three)
-    assert (routed.notes, routed.usage.failures, router.state) == (("unsure",), 0, "closed")
-    assert routed.decisions[0].followed == (0,)
+    routed = route(OddModel(message=AIMessage(text)), three)
+    assert (routed.notes, routed.usage.failures) == (("unsure",), 0)
 
 
-def test_without_room_for_a_candidate_nothing_is_asked(three):
+def test_the_turn_says_what_to_change(three):
+    """Without room for a candidate nothing is asked; thoughts of a model need tokens, too."""
     model = OddModel()
     routed = route(model, three, max_input_tokens=100)
     assert (model.asked, routed.usage.calls) == (0, 0)
     assert routed.notes == ("not asked: no candidate fits into 100 tokens",)
+    message = AIMessage("", response_metadata={"finish_reason": "length"})
+    routed = route(OddModel(message=message), three)
+    assert "raise output_tokens, or set it to None" in routed.notes[0]
 
 
 def test_a_model_that_cannot_be_awaited_keeps_no_thread_of_the_loop(three):
@@ -160,10 +153,3 @@ async def test_a_model_that_cannot_be_awaited_is_asked(three):
     assert (await ChatModelRouter(OddModel()).aroute(three)).decisions[0].followed == (1,)
     failing = await ChatModelRouter(OddModel(message=None)).aroute(three)
     assert failing.notes[0].startswith("failed: ")
-
-
-def test_an_answer_that_was_cut_off_says_what_to_do(three):
-    """A reasoning model spends its tokens on thoughts."""
-    message = AIMessage("", response_metadata={"finish_reason": "length"})
-    routed = route(OddModel(message=message), three)
-    assert "raise output_tokens, or set it to None" in routed.notes[0]

@@ -1,4 +1,4 @@
-"""The softmax policy over pointers and STOP, against numbers worked out by hand."""
+"""The softmax policy against numbers worked out by hand, and what every router does."""
 
 from collections import Counter
 from itertools import permutations
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.core.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import (
     RouterChoice,
     RoutingRequest,
     SoftmaxRouter,
-    action_probabilities,
 )
 
 # The OpenClawBrain paper §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
@@ -50,23 +50,18 @@ def test_probabilities_are_those_of_the_document():
 @pytest.mark.parametrize(
     ("given", "options", "followed", "stopped"),
     [
-        pytest.param(
-            make_choice((0.3, -0.2, 0.5)), {}, (2, 0), True, id="what beats STOP, best first"
-        ),
         # r + w = .9 and .5 + .3 = .8 against STOP at .85.
-        pytest.param(
+        (
             make_choice((0.1, 0.5), relevance=(0.8, 0.3)),
             {"settings": PolicySettings(temperature=0.2, stop_score=0.85)},
             (0,),
             True,
-            id="relevance and weight add up",
         ),
-        pytest.param(make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True, id="a learned STOP"),
-        pytest.param(
-            make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False, id="a weaker STOP"
-        ),
-        pytest.param(make_choice(WEIGHTS), {"budget": 1}, (0,), False, id="the budget is not STOP"),
+        (make_choice(WEIGHTS, stop_weight=0.4), {}, (0,), True),
+        (make_choice(WEIGHTS, stop_weight=-0.3), {}, (0, 1, 2), False),
+        (make_choice(WEIGHTS), {"budget": 1}, (0,), False),
     ],
+    ids=["relevance and weight add up", "a learned STOP", "a weaker STOP", "budget is not STOP"],
 )
 def test_what_the_greedy_policy_follows(given, options, followed, stopped):
     decision = decide(given, **options)
@@ -92,18 +87,6 @@ def test_routes_are_drawn_without_replacement_until_stop():
             assert abs(samples[followed] / 20_000 - probability) <= 4 * error, followed
 
 
-def test_sampling_repeats_with_its_seed():
-    request = RoutingRequest("q", (make_choice(WEIGHTS),) * 50, 6)
-    runs = [
-        [
-            d.followed
-            for d in SoftmaxRouter(ONE, np.random.default_rng(seed)).route(request).decisions
-        ]
-        for seed in (1, 1, 2)
-    ]
-    assert runs[0] == runs[1] != runs[2]
-
-
 @given(
     st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=12),
     st.floats(-2, 2),
@@ -125,10 +108,33 @@ def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
     assert len(followed) >= min(budget, np.count_nonzero(scores > stop + 1e-9))
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.floats(-1e6, 1e6))
-def test_softmax_is_stable_and_ignores_a_common_shift(logits, shift):
-    sizes = np.array([len(logits)])
-    plain = action_probabilities(np.array(logits), sizes)
-    assert plain.sum() == pytest.approx(1)
-    shifted = action_probabilities(np.array(logits) + shift, sizes)
-    assert shifted == pytest.approx(plain, abs=1e-6)
+GOOD = {"follow": [2, 1, 4], "drop": [3], "stop": True, "reason": "because"}
+
+
+@pytest.mark.parametrize("kind", ["policy", "sampling", "chat model", "chat model that fails"])
+async def test_every_choice_gets_its_decision(chat_server, chat_model, request_of, kind):
+    """Within the budget, in order, of its own pointers, with probabilities; async as sync."""
+    chat_server.says = GOOD if kind == "chat model" else "Who knows?"
+    asked = request_of((0.7, 0.55, 0.5), (0.65, 0.6), (0.4, 0.5, 0.6))
+    frontier = RoutingRequest(asked.query, asked.choices, 2, read=asked.read, policy=asked.policy)
+
+    def make():
+        if "chat model" in kind:
+            return ChatModelRouter(chat_model())
+        return SoftmaxRouter(
+            PolicySettings(), np.random.default_rng(7) if kind == "sampling" else None
+        )
+
+    blocking, native = make().route(frontier), await make().aroute(frontier)
+    for choice, decision in zip(frontier.choices, blocking.decisions, strict=True):
+        assert len(set(decision.followed)) == len(decision.followed) <= frontier.budget
+        assert set(decision.followed) <= set(range(len(choice.edges)))
+        assert decision.probabilities.shape == (len(choice.edges) + 1,)  # the last one is STOP
+        assert decision.probabilities.sum() == pytest.approx(1.0)
+    for field in ("followed", "decided_by"):
+        assert [getattr(d, field) for d in native.decisions] == [
+            getattr(d, field) for d in blocking.decisions
+        ]
+    assert native.notes == blocking.notes
+    nothing = RoutingRequest(asked.query, (), 6, read=asked.read)
+    assert list(make().route(nothing).decisions) == []

@@ -20,22 +20,9 @@ _ids = itertools.count()
 def turn_of(namespace="ann", *, returned=("a", "b"), created=None, query="What?", **fields):
     """A turn that returned these documents by search."""
     shown = tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in returned)
-    given = {"guardrails": (), "novelty": {}, "latency_ms": {"embed": 1.0, "walk": 2.0}, **fields}
-    when = time.time() if created is None else created
-    guardrails, novelty = given.pop("guardrails"), given.pop("novelty")
-    name = f"turn-{next(_ids)}"
-    seeds = steps = visited = ()
+    about = {"guardrails": (), "novelty": {}, "latency_ms": {"embed": 1.0, "walk": 2.0}, **fields}
+    name, when = f"turn-{next(_ids)}", time.time() if created is None else created
+    reached = {"seeds": (), "steps": (), "visited": (), "returned": shown}
     return Turn(
-        name,
-        namespace,
-        0,
-        when,
-        query,
-        seeds,
-        steps,
-        visited,
-        shown,
-        guardrails,
-        novelty,
-        **given,
+        id=name, namespace=namespace, clock=0, created=when, query=query, **reached, **about
     )

@@ -36,12 +36,7 @@ class ChatServer:
         said = self.says if fixed else self.says(body)
         if isinstance(said, Response):  # one response object can be sent only once
             return Response(said.get_data(), said.status_code, said.headers)
-        if body.get("stream"):
-            return _streamed(body, said)
-        message, reason = _message(body, said)
-        completion = _completion(body, "chat.completion", said)
-        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
-        return _json({**completion, "choices": [choice]})
+        return _json(_completion(body, said))
 
 
 def too_many(seconds: float = 0) -> Response:
@@ -81,32 +76,14 @@ def _call(body: Mapping[str, Any], said: Any) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": function}
 
 
-def _completion(body: Mapping[str, Any], kind: str, said: Said) -> dict[str, Any]:
-    words = [len(re.findall(r"\w+|[^\w\s]", str(text))) for text in (body["messages"], said)]
+def _completion(body: Mapping[str, Any], said: Said) -> dict[str, Any]:
+    message, reason = _message(body, said)
+    sent, got = [len(re.findall(r"\w+|[^\w\s]", str(text))) for text in (body["messages"], said)]
     return {
         "id": "chatcmpl-1",
-        "object": kind,
+        "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
-        "usage": {
-            "prompt_tokens": words[0],
-            "completion_tokens": words[1],
-            "total_tokens": sum(words),
-        },
+        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
+        "usage": {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got},
     }
-
-
-def _streamed(body: Mapping[str, Any], said: Said) -> Response:
-    message, reason = _message(body, said)
-    delta = {key: value for key, value in message.items() if value is not None}
-    for index, call in enumerate(delta.get("tool_calls", ())):
-        call["index"] = index
-    head = _completion(body, "chat.completion.chunk", said)
-    usage = head.pop("usage")
-    chunks = [
-        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
-        {**head, "choices": [], "usage": usage},
-    ]
-    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
-    return Response([*lines, "data: [DONE]\n\n"], content_type="text/event-stream")

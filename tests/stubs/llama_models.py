@@ -67,12 +67,12 @@ class HttpLLM(FunctionCallingLLM):
         tool_required: bool = False,  # noqa: FBT001, FBT002
         **kwargs: Any,
     ) -> dict[str, Any]:
-        messages = [*(chat_history or [])]
-        if user_msg is not None:
-            messages.append(ChatMessage(role="user", content=str(user_msg)))
-        choice = "required" if tool_required else "auto"
-        offered = [tool.metadata.to_openai_tool() for tool in tools]
-        return {"messages": messages, "tools": offered, "tool_choice": choice, **kwargs}
+        return {
+            "messages": [*(chat_history or []), *([user_msg] if user_msg else [])],
+            "tools": [tool.metadata.to_openai_tool() for tool in tools],
+            "tool_choice": "required" if tool_required else "auto",
+            **kwargs,
+        }
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -105,16 +105,11 @@ class HttpLLM(FunctionCallingLLM):
         said = self.chat([ChatMessage(role="user", content=prompt)])
         return CompletionResponse(text=said.message.content or "", raw=said.raw)
 
-    async def acomplete(self, prompt: str, **_kwargs: Any) -> CompletionResponse:
-        """A chat of one message."""
-        said = await self.achat([ChatMessage(role="user", content=prompt)])
-        return CompletionResponse(text=said.message.content or "", raw=said.raw)
-
     def stream_chat(self, *_args: Any, **_kwargs: Any) -> Any:
         """Never."""
         raise NotImplementedError
 
-    astream_chat = stream_complete = astream_complete = stream_chat
+    astream_chat = stream_complete = astream_complete = acomplete = stream_chat
 
 
 def _request(messages: Sequence[ChatMessage], options: dict[str, Any]) -> dict[str, Any]:

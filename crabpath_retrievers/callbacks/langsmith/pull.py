@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _MAX_CHARS = 300
+_FORBIDDEN = re.compile(r"\b403\b")  # not the port of an address
 
 
 @contextmanager
@@ -52,7 +54,7 @@ def _to_error(error: Exception, project: str | None) -> CrabPathError:
     from langsmith.utils import LangSmithAuthError, LangSmithNotFoundError
 
     text = " ".join(str(error).split())[:_MAX_CHARS]
-    if isinstance(error, LangSmithAuthError) or "403" in text:
+    if isinstance(error, LangSmithAuthError) or _FORBIDDEN.search(text):
         return ConfigurationError(
             "LangSmith refuses the API key: set LANGSMITH_API_KEY, and LANGSMITH_WORKSPACE_ID for "
             "a key of an organisation"

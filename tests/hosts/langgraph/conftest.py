@@ -1,56 +1,31 @@
 """A memory that a test may change, states of every kind, and both ways to call a Runnable."""
 
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import field, make_dataclass
+from typing import Annotated, Any
 
 import pytest
 from blockbuster import blockbuster_ctx
-from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.graph import add_messages
-from pydantic import BaseModel
+from pydantic import create_model
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import CrabPathRetriever
 
-
-class DictState(TypedDict, total=False):
-    question: str
-    messages: Annotated[list[AnyMessage], add_messages]
-    documents: list[Document]
-    turn_id: str
-    answer: str
-    outcome: float | str | bool
-    used: list[str]
-    correction: str
-    feedback: dict
-
-
-@dataclass
-class DataState:
-    question: str | None = None
-    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
-    documents: list[Document] = field(default_factory=list)
-    turn_id: str | None = None
-    outcome: float | str | bool | None = None
-    used: list[str] | None = None
-    correction: str | None = None
-    feedback: dict | None = None
-
-
-class ModelState(BaseModel):
-    question: str | None = None
-    messages: Annotated[list[AnyMessage], add_messages] = []
-    documents: list[Document] = []
-    turn_id: str | None = None
-    outcome: float | str | bool | None = None
-    used: list[str] | None = None
-    correction: str | None = None
-    feedback: dict | None = None
+FIELDS: dict[str, Any] = {
+    "messages": Annotated[list[AnyMessage], add_messages],
+    **dict.fromkeys(("documents", "used"), list),
+    **dict.fromkeys(("question", "turn_id", "answer", "correction", "outcome", "feedback"), Any),
+}
+DictState = TypedDict("DictState", FIELDS, total=False)  # type: ignore[misc]
+DataState = make_dataclass(
+    "DataState", [(name, kind, field(default=None)) for name, kind in FIELDS.items()]
+)
+ModelState = create_model("ModelState", **{name: (kind, None) for name, kind in FIELDS.items()})
 
 
 @pytest.fixture
-def dict_state() -> type[DictState]:
+def dict_state() -> type:
     return DictState
 
 

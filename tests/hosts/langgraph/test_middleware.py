@@ -1,5 +1,7 @@
 """CrabPath as middleware of a LangChain agent, with a chat model behind a real client."""
 
+from functools import partial
+
 import pytest
 from host_answers import CORRECTION, count_feedback, ids, read_feedback, texts, turn_of
 from langchain.agents import create_agent
@@ -24,7 +26,9 @@ OFF = OutcomePolicy(
 
 @tool
 def divide(a: float, b: float) -> float:
-    """Divide a by b."""
+    """Divide a by b, where a is 0 on another machine."""
+    if a == 0:
+        raise ConnectionRefusedError
     if b == 0:
         msg = "no number is divided by 0"
         raise ToolException(msg)
@@ -35,21 +39,9 @@ divide.handle_tool_error = True
 
 
 @tool
-def unreachable(a: float, b: float) -> float:
-    """Divide a by b on another machine."""
-    msg = f"nobody there for {a} / {b}"
-    raise ConnectionRefusedError(msg)
-
-
-@tool
 def approve(what: str) -> str:
     """Ask a person."""
     return f"{what}: {interrupt(what)}"
-
-
-def said(question, **more):
-    """Input of an agent: one message of a user."""
-    return {"messages": [{"role": "user", "content": question}], **more}
 
 
 def calls_tool(**arguments):
@@ -57,25 +49,49 @@ def calls_tool(**arguments):
     return lambda body: arguments if body["messages"][-1]["role"] == "user" else "Done."
 
 
-def agent(retriever, model, *tools, **options):
-    """An agent with the memory, that keeps its threads."""
-    middleware = CrabPathMiddleware(retriever, **options)
-    return create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())
+class Agent:
+    """An agent with the memory, that keeps its threads; awaited with what a user says."""
+
+    def __init__(self, call, question, retriever, model, *tools, beside=(), **options):
+        kept = {"response_format": options.pop("response_format", None)}
+        middleware = [CrabPathMiddleware(retriever, **options), *beside]
+        self.graph = create_agent(
+            model, tools, middleware=middleware, checkpointer=InMemorySaver(), **kept
+        )
+        self._call, self._question = call, question
+
+    async def __call__(self, said=None, *, config=CONFIG, **more):
+        said = self._question if said is None else said
+        messages = {"messages": [{"role": "user", "content": said}], **more}
+        return await self._call(self.graph, messages, config)
+
+    async def resume(self, said):
+        return await self._call(self.graph, Command(resume=said), CONFIG)
 
 
-def outcomes(retriever, receipts):
+@pytest.fixture
+def make(called, question, retriever, model):
+    """Makes agents: ``make(*tools, policy=…)``."""
+    return partial(Agent, called, question, retriever, model)
+
+
+@pytest.fixture
+def outcomes(retriever):
     """Outcome and source of the feedback of receipts, as the memory holds it."""
-    found = [read_feedback(retriever, receipt["feedback_id"]) for receipt in receipts]
-    return [(feedback.outcome, feedback.source) for feedback in found]
+
+    def read(receipts):
+        found = [read_feedback(retriever, receipt["feedback_id"]) for receipt in receipts]
+        return [(feedback.outcome, feedback.source) for feedback in found]
+
+    return read
 
 
 async def test_the_model_reads_the_documents_of_the_last_question(
-    retriever, question, called, chat_server, model
+    make, retriever, question, chat_server
 ):
     """As data in one message before the question; the history does not hold them."""
-    built, other = agent(retriever, model), "Who directed the film Ed Wood?"
-    first = await called(built, said(question), CONFIG)
-    second = await called(built, said(other), CONFIG)
+    agent, other = make(), "Who directed the film Ed Wood?"
+    first, second = await agent(), await agent(other)
     sent = [
         [(message["role"], message["content"]) for message in request["messages"]]
         for request in chat_server.requests
@@ -90,180 +106,136 @@ async def test_the_model_reads_the_documents_of_the_last_question(
     assert sum(count_feedback(retriever).values()) == 0
 
 
-async def test_retrieves_once_for_a_run_with_tools(retriever, question, called, chat_server, model):
-    chat_server.says = calls_tool(a=1, b=2)
-    result = await called(agent(retriever, model, divide), said(question), CONFIG)
-    first, second = (request["messages"] for request in chat_server.requests)
-    assert second[: len(first)] == first
-    assert [message["role"] for message in second] == ["user", "user", "assistant", "tool"]
-    assert len(result["crabpath_turns"]) == retriever.memory.info()["turns"] == 1
-
-
 @pytest.mark.parametrize(
-    ("used", "policy", "wanted"),
+    ("numbers", "policy", "wanted"),
     [
         (None, SILENT, [(0.2, "harvested")]),
-        (divide, OutcomePolicy(), [(-0.2, "harvested")]),
-        (divide, OFF, []),
-        (divide, STRICT, [(-0.5, "self")]),
-        (unreachable, STRICT, [(0.2, "harvested")]),
+        ((1, 0), OutcomePolicy(), [(-0.2, "harvested")]),
+        ((1, 0), OFF, []),
+        ((1, 0), STRICT, [(-0.5, "self")]),
+        ((0, 1), STRICT, [(0.2, "harvested")]),
     ],
 )
 async def test_the_policy_says_what_the_end_of_a_run_teaches(
-    retriever, question, called, chat_server, model, used, policy, wanted
+    make, outcomes, chat_server, numbers, policy, wanted
 ):
     """A failed connection says nothing about documents, though the agent reads of it in words."""
-    chat_server.says = calls_tool(a=1, b=0) if used else "Done."
-    built = create_agent(
-        model,
-        [used] if used else [],
-        middleware=[
-            CrabPathMiddleware(retriever, policy=policy),
-            ToolRetryMiddleware(max_retries=0),
-        ],
-    )
-    receipts = (await called(built, said(question)))["crabpath_receipts"]
-    assert outcomes(retriever, receipts) == wanted
+    chat_server.says = calls_tool(a=numbers[0], b=numbers[1]) if numbers else "Done."
+    agent = make(divide, policy=policy, beside=[ToolRetryMiddleware(max_retries=0)])
+    receipts = (await agent())["crabpath_receipts"]
+    assert outcomes(receipts) == wanted
     assert {receipt["status"] for receipt in receipts} <= {"applied"}
 
 
-async def test_an_agent_that_fails_by_a_connection_records_nothing(
-    retriever, question, called, chat_server, model
-):
+async def test_a_failed_tool_of_an_earlier_run_does_not_count(make, retriever, chat_server):
     chat_server.says = calls_tool(a=1, b=0)
-    built = agent(retriever, model, unreachable, policy=STRICT)
-    with pytest.raises(ConnectionRefusedError):
-        await called(built, said(question), CONFIG)
-    assert sum(count_feedback(retriever).values()) == 0
-
-
-async def test_a_failed_tool_of_an_earlier_run_does_not_count(
-    retriever, question, called, chat_server, model
-):
-    chat_server.says = calls_tool(a=1, b=0)
-    built = agent(retriever, model, divide)
-    assert len((await called(built, said(question), CONFIG))["crabpath_receipts"]) == 1
+    agent = make(divide)
+    assert len((await agent())["crabpath_receipts"]) == 1
     chat_server.says = "ok"
-    assert (await called(built, said("Thanks"), CONFIG))["crabpath_receipts"] == []
+    assert (await agent("Thanks"))["crabpath_receipts"] == []
     assert count_feedback(retriever)["applied"] == 1
 
 
-async def test_rules_for_what_a_user_says(retriever, question, called, model):
+async def test_rules_for_what_a_user_says(make, outcomes, retriever):
     """The policy gives the worth of a correction; an outcome beside the text comes first."""
-    built = agent(retriever, model, policy=OutcomePolicy(correction=Rule(-0.5, "self")))
-    await called(built, said(question), CONFIG)
+    agent = make(policy=OutcomePolicy(correction=Rule(-0.5, "self")))
+    await agent()
     receipts = []
     for words in (CORRECTION, {"outcome": 0.1, "correction": CORRECTION}):
-        result = await called(built, said(question, crabpath_feedback=words), CONFIG)
-        receipts += result["crabpath_receipts"]
-    assert outcomes(retriever, receipts) == [(-0.5, "self"), (0.1, "self")]
-    off = agent(retriever, model, policy=OFF)
-    await called(off, said(question), CONFIG)
+        receipts += (await agent(crabpath_feedback=words))["crabpath_receipts"]
+    assert outcomes(receipts) == [(-0.5, "self"), (0.1, "self")]
+    off = make(policy=OFF)
+    await off()
     for words, kind in ((CORRECTION, "correction"), ("up", "score")):
-        result = await called(off, said("Thanks", crabpath_feedback=words), CONFIG)
-        (receipt,) = result["crabpath_receipts"]
+        (receipt,) = (await off("Thanks", crabpath_feedback=words))["crabpath_receipts"]
         assert receipt["status"] == "refused"
         assert f"this is a {kind}, which the policy does not count" in receipt["note"]
     assert sum(count_feedback(retriever).values()) == 2
 
 
-async def test_structured_output_is_the_answer(retriever, question, called, chat_server, model):
-    class Said(BaseModel):
-        """The answer."""
+class Said(BaseModel):
+    """The answer."""
 
-        answer: str
+    answer: str
 
+
+async def test_structured_output_is_the_answer(make, retriever, chat_server):
     chat_server.says = {"answer": "Both were American."}
-    middleware = [CrabPathMiddleware(retriever, policy=SILENT)]
-    built = create_agent(model, [], middleware=middleware, response_format=ToolStrategy(Said))
-    (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    agent = make(policy=SILENT, response_format=ToolStrategy(Said))
+    (receipt,) = (await agent())["crabpath_receipts"]
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "Both were American."
 
 
-async def test_the_callback_handler_may_follow_the_same_agent(retriever, question, called, model):
-    """Both report one event; it is one feedback, and what a user says replaces it."""
+async def test_what_a_user_says_replaces_what_agent_and_callback_handler_reported(
+    make, outcomes, retriever
+):
+    """Both report one event; it is one feedback, with the answer of the agent."""
     seen = []
     handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=lambda *it: seen.append(it))
-    built = agent(retriever, model, policy=SILENT)
-    config = {**CONFIG, "callbacks": [handler]}
-    (receipt,) = (await called(built, said(question), config))["crabpath_receipts"]
+    agent = make(policy=SILENT)
+    (receipt,) = (await agent(config={**CONFIG, "callbacks": [handler]}))["crabpath_receipts"]
     ((feedback, second),) = seen
     assert (feedback.feedback_id, second.status) == (receipt["feedback_id"], "applied")
     assert count_feedback(retriever)["applied"] == 1
-    (human,) = handler.score(0, thread_id="1", source="human")
-    status = retriever.memory.store.learned.get_feedback
-    assert (human.status, status(receipt["feedback_id"]).status) == ("applied", "undone")
+    human, _ = (await agent(crabpath_feedback="down"))["crabpath_receipts"]
+    replaced = retriever.memory.store.learned.get_feedback(receipt["feedback_id"])
+    assert (replaced.status, replaced.feedback.answer) == ("undone", "ok")
+    assert human["status"] == "applied"
+    assert outcomes([human]) == [(-1, "human")]
 
 
 async def test_a_correction_with_the_next_message_changes_its_retrieval(
-    retriever, question, called, chat_server, model
+    make, retriever, chat_server
 ):
     """It is not given twice, and is recorded for its user alone."""
-    built = agent(retriever, model)
+    agent = make()
     ann, bob, thief = (
         {"configurable": {"thread_id": thread, "user_id": name}}
         for thread, name in (("1", "ann"), ("2", "bob"), ("1", "bob"))
     )
-    first = await called(built, said(question), ann)
+    first = await agent(config=ann)
     assert CORRECTION not in texts(first["crabpath_documents"])
-    result = await called(built, said(question, crabpath_feedback=CORRECTION), ann)
+    result = await agent(config=ann, crabpath_feedback=CORRECTION)
     (receipt,) = result["crabpath_receipts"]
     assert (receipt["status"], receipt["turn_id"]) == ("applied", first["crabpath_turns"][0])
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "ok"
     assert CORRECTION in texts(result["crabpath_documents"])
     assert CORRECTION in chat_server.requests[1]["messages"][-2]["content"]
-    await called(built, said("Thanks"), ann)
+    await agent("Thanks", config=ann)
     assert count_feedback(retriever)["applied"] == 1
-    his = await called(built, said(question), bob)
-    assert CORRECTION not in texts(his["crabpath_documents"])
+    assert CORRECTION not in texts((await agent(config=bob))["crabpath_documents"])
     assert {given.user for given in retriever.memory.learning.feedback(source="human")} == {"ann"}
-    stolen = await called(built, said("x", crabpath_feedback="up"), thief)
+    stolen = await agent("x", config=thief, crabpath_feedback="up")
     assert [receipt["status"] for receipt in stolen["crabpath_receipts"]] == ["refused"]
 
 
-async def test_the_user_has_the_last_word(retriever, question, called, model):
-    built = agent(retriever, model, policy=SILENT)
-    (harvested,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
-    result = await called(built, said(question, crabpath_feedback="down"), CONFIG)
-    human, _ = result["crabpath_receipts"]
-    taken_back = retriever.memory.store.learned.get_feedback(harvested["feedback_id"])
-    assert (taken_back.status, taken_back.feedback.answer) == ("undone", "ok")
-    assert human["status"] == "applied"
-    assert outcomes(retriever, [human]) == [(-1, "human")]
-
-
-async def test_feedback_reaches_the_turns_of_the_tool(
-    retriever, question, called, chat_server, model
-):
+async def test_feedback_reaches_the_turns_of_the_tool(make, retriever, question, chat_server):
     chat_server.says = lambda body: (
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
     )
-    built = agent(retriever, model, create_crabpath_tool(retriever))
-    turns = (await called(built, said(question), CONFIG))["crabpath_turns"]
-    assert len(turns) == 2
-    result = await called(built, said("Thanks", crabpath_feedback="up"), CONFIG)
+    agent = make(create_crabpath_tool(retriever, task_type="search"), task_type="answer")
+    turns = (await agent())["crabpath_turns"]
+    types = [retriever.memory.explain(turn).turn.task_type for turn in turns]
+    assert types == ["answer", "search"]
+    result = await agent("Thanks", crabpath_feedback="up")
     found = [(receipt["turn_id"], receipt["status"]) for receipt in result["crabpath_receipts"]]
     assert found == [(turn, "applied") for turn in turns]
 
 
-async def test_a_client_cannot_hand_in_documents_or_turns(retriever, question, called, model):
-    built = agent(retriever, model)
-    turns = [turn_of(retriever.invoke(question))]
-    sent = said(question, crabpath_turns=turns, crabpath_feedback="up")
-    (receipt,) = (await called(built, sent, CONFIG))["crabpath_receipts"]
+async def test_a_client_cannot_hand_in_documents_or_turns(make, retriever, question):
+    agent, turns = make(), [turn_of(retriever.invoke(question))]
+    result = await agent(crabpath_turns=turns, crabpath_feedback="up")
+    (receipt,) = result["crabpath_receipts"]
     assert (receipt["status"], receipt["turn_id"]) == ("refused", None)
-    schema = built.get_input_jsonschema()
+    schema = agent.graph.get_input_jsonschema()
     assert set(schema["properties"]) == {"messages", "crabpath_feedback"}
 
 
-async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
-    retriever, question, called, chat_server, model
-):
+async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(make, retriever):
     """The receipt says why, the policy's outcome stays, and the thread goes on."""
-    built = agent(retriever, model, policy=SILENT)
-    receipts = []
+    agent, receipts = make(policy=SILENT), []
     for feedback in ("up", 7, None):
-        result = await called(built, said(question, crabpath_feedback=feedback), CONFIG)
+        result = await agent(crabpath_feedback=feedback)
         receipts.append([(r["status"], r["note"]) for r in result["crabpath_receipts"]])
         assert result["messages"][-1].text == "ok"
     assert [[status for status, _ in found] for found in receipts] == [
@@ -276,21 +248,23 @@ async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
     assert count_feedback(retriever)["applied"] == 3
 
 
-async def test_an_interrupted_run_retrieves_and_records_once(
-    retriever, question, called, chat_server, model
+async def test_a_run_with_tools_and_an_interrupt_retrieves_and_records_once(
+    make, retriever, chat_server
 ):
     chat_server.says = calls_tool(what="Deploy")
-    built = agent(retriever, model, approve, policy=SILENT)
-    waiting = await called(built, said(question), CONFIG)
+    agent = make(approve, policy=SILENT)
+    waiting = await agent()
     assert waiting["__interrupt__"][0].value == "Deploy"
     assert sum(count_feedback(retriever).values()) == 0
-    result = await called(built, Command(resume="yes"), CONFIG)
+    result = await agent.resume("yes")
     assert [receipt["status"] for receipt in result["crabpath_receipts"]] == ["applied"]
     assert len(result["crabpath_turns"]) == retriever.memory.info()["turns"] == 1
+    first, second = (request["messages"] for request in chat_server.requests)
+    assert second[: len(first)] == first
+    assert [message["role"] for message in second] == ["user", "user", "assistant", "tool"]
 
 
-async def test_a_message_without_text_asks_nothing(retriever, called, chat_server, model):
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
-    await called(agent(retriever, model), said([image]), CONFIG)
+async def test_a_message_without_text_asks_nothing(make, retriever, chat_server):
+    await make()([{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}])
     assert len(chat_server.requests[0]["messages"]) == 1
     assert retriever.memory.info()["turns"] == 0

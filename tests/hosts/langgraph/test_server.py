@@ -24,18 +24,8 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
-BLOCKS = """
-import time
-from langgraph.graph import StateGraph
 
-async def wait(state):
-    time.sleep(0.1)
-    return {"waited": True}
 
-graph = StateGraph(dict)
-graph.add_node("wait", wait)
-graph.set_entry_point("wait")
-"""
 KNOWS = """
 from langgraph_sdk import Auth
 
@@ -52,29 +42,15 @@ OFFLINE = {
 }
 
 
-def free_port():
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def copied(folder, **more):
-    """The applications in a folder of their own, and one more that blocks the event loop."""
-    shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    (folder / "blocks.py").write_text(BLOCKS, encoding="utf-8")
-    config = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
-    config["graphs"]["blocks"] = "./blocks.py:graph"
-    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
-    (folder / "langgraph.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
-    return folder
-
-
 @contextmanager
 def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
-    """The address of a server over the applications and a memory of the passages."""
-    memory, log, port = tmp_path / "memory", tmp_path / "server.log", free_port()
+    """The address of a server over copies of the applications and a memory of the passages."""
+    memory, log, folder = tmp_path / "memory", tmp_path / "server.log", tmp_path / "graphs"
     CrabPathRetriever.from_documents(passages, minilm.shared(), path=memory).memory.close()
+    shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
+    applications = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
+    (folder / "langgraph.json").write_text(json.dumps(applications | config), encoding="utf-8")
     environment = {
         **os.environ,
         **OFFLINE,
@@ -82,7 +58,8 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
         "OPENAI_BASE_URL": chat_server.url,
         "OPENAI_API_KEY": "x",
     }
-    folder = copied(tmp_path / "graphs", **config)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
     options = ["--no-browser", "--no-reload", "--port", str(port)]
     command = [sys.executable, "-m", "langgraph_cli", "dev", *options]
     with (
@@ -90,8 +67,7 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
         subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out) as server,
     ):
         try:
-            address = f"http://127.0.0.1:{port}"
-            until = time.monotonic() + 120
+            address, until = f"http://127.0.0.1:{port}", time.monotonic() + 120
             while not answers(address):
                 assert server.poll() is None, log.read_text(encoding="utf-8")
                 assert time.monotonic() < until, log.read_text(encoding="utf-8")
@@ -157,9 +133,6 @@ def test_every_application_runs_under_the_development_server(tmp_path, passages,
             (assistant,) = client.assistants.search(graph_id=name)
             schemas = client.assistants.get_schemas(assistant["assistant_id"])
             assert schemas["input_schema"]["properties"]
-
-        # The watch is awake: what blocks does fail here.
-        assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
 
 
 def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat_server):

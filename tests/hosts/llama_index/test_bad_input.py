@@ -9,67 +9,43 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
 
 
 @pytest.mark.parametrize(
-    ("bundle", "error", "message"),
+    ("bundle", "options", "error", "message"),
     [
-        (" \n", InvalidInputError, "query is empty"),
-        (QueryBundle("x", embedding=[1.0, 2.0]), EmbeddingMismatchError, "2 dimensions"),
-        (QueryBundle("x", embedding=[float("nan")] * 384), InvalidInputError, "finite vector"),
-        (QueryBundle("x", embedding=[0.0] * 384), InvalidInputError, "not all zero"),
-        (QueryBundle("x", embedding=["a"] * 384), InvalidInputError, "finite vector"),
+        (" \n", {}, InvalidInputError, "query is empty"),
+        (QueryBundle("x", embedding=[1.0, 2.0]), {}, EmbeddingMismatchError, "2 dimensions"),
+        (QueryBundle("x", embedding=["a"] * 384), {}, InvalidInputError, "finite vector"),
+        ("x", {"similarity_top_k": 0}, InvalidInputError, "k must be a whole number"),
+        ("x", {"namespace": 7}, InvalidInputError, "namespace must be a non-empty text"),
+        ("x", {"filters": {"$nonsense": 1}}, InvalidInputError, "not a Chroma condition"),
     ],
 )
-async def test_queries(shared, bundle, error, message):
-    with pytest.raises(error, match=message):
-        shared.retrieve(bundle)
-    with pytest.raises(error, match=message):
-        await shared.aretrieve(bundle)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"similarity_top_k": 0}, "k must be a whole number"),
-        ({"namespace": 7}, "namespace must be a non-empty text"),
-        ({"max_tokens": -1}, "max_tokens must be a whole number"),
-        ({"explore": -1}, "explore must be"),
-        ({"filters": {"$nonsense": 1}}, "not a Chroma condition"),
-    ],
-)
-def test_arguments_of_the_retriever_are_refused_when_it_is_asked(shared, options, message):
+async def test_queries_and_options(shared, bundle, options, error, message):
     made = CrabPathRetriever(shared.memory, **options)
-    with pytest.raises(InvalidInputError, match=message):
-        made.retrieve("Ed Wood")
-
-
-def test_what_is_no_memory_and_an_unknown_argument(shared):
-    with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
-        CrabPathRetriever(shared)
-    with pytest.raises(TypeError, match="top_k"):
-        CrabPathRetriever(shared.memory, top_k=3)
+    with pytest.raises(error, match=message):
+        made.retrieve(bundle)
+    with pytest.raises(error, match=message):
+        await made.aretrieve(bundle)
 
 
 NODE, TWICE = TextNode(text="x"), [TextNode(id_="a", text="x"), TextNode(id_="a", text="y")]
+SHORT = TextNode(text="x", embedding=[1.0, 2.0])
 
 
 @pytest.mark.parametrize(
     ("make", "given", "error", "message"),
     [
-        ("from_documents", "text", InvalidInputError, "expected a LlamaIndex Document, got str"),
-        ("from_documents", NODE, InvalidInputError, "a LlamaIndex Document, got TextNode"),
-        ("from_nodes", "text", InvalidInputError, "expected a LlamaIndex BaseNode, got str"),
-        ("from_nodes", [float("nan")] * 384, InvalidInputError, "finite vector"),
-        ("from_nodes", [1.0, 2.0], EmbeddingMismatchError, "has 2 dimensions, the memory 384"),
+        ("from_documents", ["text"], InvalidInputError, "a LlamaIndex Document, got str"),
+        ("from_documents", [NODE], InvalidInputError, "a LlamaIndex Document, got TextNode"),
+        ("from_nodes", ["text"], InvalidInputError, "expected a LlamaIndex BaseNode, got str"),
+        ("from_nodes", [SHORT], EmbeddingMismatchError, "has 2 dimensions, the memory 384"),
         ("from_nodes", TWICE, InvalidInputError, "two documents have the id 'a'"),
     ],
 )
 def test_documents(embed_model, make, given, error, message, tmp_path):
     """Nothing of a call that fails is kept, and its directory is free again."""
-    if isinstance(given, list) and isinstance(given[0], float):
-        given = TextNode(text="x", embedding=given)
-    path, given = tmp_path / "memory", given if isinstance(given, list) else [given]
     with pytest.raises(error, match=message):
-        getattr(CrabPathRetriever, make)(given, embed_model, path=path)
-    made = CrabPathRetriever.from_documents([Document(text="Fine.")], embed_model, path=path)
+        getattr(CrabPathRetriever, make)(given, embed_model, path=tmp_path)
+    made = CrabPathRetriever.from_documents([Document(text="Fine.")], embed_model, path=tmp_path)
     assert made.memory.info()["nodes"] == 1
     made.memory.close()
 
@@ -90,8 +66,12 @@ def test_blank_pages_are_left_out(embed_model, caplog):
     made.memory.close()
 
 
-def test_other_models(documents, embed_model, place):
-    """What is none; one that the memory was not built with, though of the same dimension."""
+def test_other_models_and_memories(shared, documents, embed_model, place):
+    """What is none; a model that the memory was not built with, though of the same dimension."""
+    with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
+        CrabPathRetriever(shared)
+    with pytest.raises(TypeError, match="top_k"):
+        CrabPathRetriever(shared.memory, top_k=3)
     with pytest.raises(InvalidInputError, match="embed_model cannot be a int"):
         CrabPathRetriever.from_documents(documents, 3)
 

@@ -2,8 +2,6 @@
 
 import pytest
 from host_answers import block_of, ids, turn_of
-from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from crabpath_retrievers import EmbeddingMismatchError, InvalidInputError
@@ -74,29 +72,16 @@ def test_reranking_is_a_turn_that_teaches_its_namespace(memory, dense, rerank):
     assert block_of(rerank(dense, namespace=""))["namespace"] == "default"
 
 
-def test_turns_are_noted_in_copies_out_of_the_sight_of_models(dense, rerank):
+def test_turns_are_noted_in_copies_out_of_the_sight_of_models(memory, dense, question, rerank):
+    """But nodes of a CrabPath retriever keep their turn."""
     ranked = rerank(dense)
     assert all("crabpath" not in item.node.metadata for item in dense)
     assert all("turn_id" in item.node.metadata["crabpath"] for item in ranked)
     assert "turn_id" not in ranked[0].node.get_content(metadata_mode=MetadataMode.LLM)
-
-
-def test_nodes_of_a_crabpath_retriever_keep_their_turn(memory, question, rerank):
     nodes = CrabPathRetriever(memory).retrieve(question)
     turns = memory.info()["turns"]
     assert turn_of(rerank(nodes)) == turn_of(nodes)
     assert memory.info()["turns"] == turns
-
-
-def test_in_a_query_engine(index, question, closing):
-    memory = closing(CrabPathRetriever.from_index(index)).memory
-    engine = RetrieverQueryEngine.from_args(
-        index.as_retriever(similarity_top_k=10),
-        node_postprocessors=[CrabPathReranker(memory=memory, top_n=2)],
-        llm=MockLLM(),
-    )
-    found = engine.query(question).source_nodes
-    assert ids(found) == [d.node.id for d in memory.retrieve(question, k=2).documents]
 
 
 def test_what_it_cannot_rank_is_refused(memory, dense, question, rerank):

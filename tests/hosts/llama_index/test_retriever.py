@@ -4,16 +4,23 @@ import json
 
 import numpy as np
 import pytest
-from host_answers import ids, texts, turn_of
+from blockbuster import blockbuster_ctx
+from host_answers import ids, texts
 from llama_index.core import Document, Settings, SimpleDirectoryReader
+from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
 from llama_models import CountingEmbedding
 
-from crabpath_retrievers import NotFoundError
+from crabpath_retrievers import NotFoundError, OutcomePolicy, Rule
 from crabpath_retrievers.vectors import embedder
-from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexEmbeddings
-from llama_index.retrievers.crabpath.nodes import to_nodes
+from llama_index.retrievers.crabpath import (
+    CrabPathEventHandler,
+    CrabPathReranker,
+    CrabPathRetriever,
+    LlamaIndexEmbeddings,
+)
 
 # LlamaIndex's own tokenizers take seconds to load.
 SPLITTER = SentenceSplitter(
@@ -22,16 +29,6 @@ SPLITTER = SentenceSplitter(
     tokenizer=str.split,
     chunking_tokenizer_fn=lambda text: text.splitlines(keepends=True),
 )
-
-
-def test_returns_what_the_memory_returns(shared, documents, question):
-    nodes = shared.retrieve(question)
-    wanted = shared.memory.retrieve(question, k=4).documents
-    assert ids(nodes) == [document.node.id for document in wanted]
-    assert [item.score for item in nodes] == pytest.approx([d.score for d in wanted])
-    assert {"Scott Derrickson", "Ed Wood"} <= {item.metadata["title"] for item in nodes}
-    given = {document.id_ for document in documents}
-    assert {item.node.ref_doc_id for item in nodes} <= given
 
 
 def test_nodes_tell_how_they_were_found_and_no_model_reads_it(shared, question):
@@ -49,35 +46,32 @@ def test_nodes_tell_how_they_were_found_and_no_model_reads_it(shared, question):
         assert f"title: {node.metadata['title']}" in read
 
 
-def test_a_score_is_never_zero(shared, question):
-    """LlamaIndex takes 0 for no score at all."""
-    answer = shared.memory.retrieve(question, k=1)
-    object.__setattr__(answer.documents[0].returned, "probability", 0.0)
-    assert 0 < to_nodes(answer)[0].score < 1e-5
+async def test_a_bundle_may_bring_its_embedding_or_other_texts(
+    place, embed_model, embeddings, question, closing
+):
+    """In place of the text, which is not embedded then; an embedding need not have length 1.
 
-
-async def test_an_embedding_of_the_bundle_is_used(place, embed_model, question, closing):
-    """In place of the text, which is not embedded then; it need not have length 1."""
+    Of custom_embedding_strs, as HyDE gives them, the mean of their vectors counts.
+    """
     made = closing(CrabPathRetriever.from_existing(place, embed_model, similarity_top_k=10))
-    vector = (7 * np.array(embed_model._get_query_embedding("Adam Collis"))).tolist()
     made.retrieve("the first query makes sure of the model")
+    given = ["Adam Collis", "Adam Collis is an actor"]
+    mean = np.mean([embeddings.embed_query(text) for text in given], axis=0)
     embed_model.asked.clear()
-    bundle = QueryBundle(question, embedding=vector)
-    for nodes in (made.retrieve(bundle), await made.aretrieve(bundle)):
-        near = {n.metadata["title"]: n.metadata["crabpath"]["features"] for n in nodes}
-        assert max(near, key=lambda title: near[title].get("similarity", -1)) == "Adam Collis"
+    bundle = QueryBundle(question, embedding=(7 * mean).tolist())
+    wanted = made.retrieve(bundle)
     assert embed_model.asked == []
-
-
-@pytest.mark.parametrize("given", [["Adam Collis"], ["Adam Collis", "Adam Collis is an actor"]])
-async def test_other_texts_are_embedded_in_its_place(shared, question, embeddings, given):
-    """custom_embedding_strs, as HyDE gives them: the mean of their vectors."""
-    bundle = QueryBundle(question, custom_embedding_strs=given)
-    mean = np.mean([embeddings.embed_query(text) for text in given], axis=0).tolist()
-    wanted = shared.retrieve(QueryBundle(question, embedding=mean))
-    for nodes in (shared.retrieve(bundle), await shared.aretrieve(bundle)):
+    near = {n.metadata["title"]: n.metadata["crabpath"]["features"] for n in wanted}
+    assert max(near, key=lambda title: near[title].get("similarity", -1)) == "Adam Collis"
+    others = QueryBundle(question, custom_embedding_strs=given)
+    for nodes in (
+        await made.aretrieve(bundle),
+        made.retrieve(others),
+        await made.aretrieve(others),
+    ):
         assert ids(nodes) == ids(wanted)
         assert [n.score for n in nodes] == pytest.approx([n.score for n in wanted], abs=1e-3)
+    assert question not in embed_model.asked
 
 
 @pytest.mark.parametrize("cleanup", [None, "incremental"])
@@ -132,32 +126,24 @@ def test_a_node_parser_says_where_texts_are_cut(documents, embed_model, closing)
     assert len(wanted) > 2
 
 
-def test_nodes_keep_ids_relations_and_places(embed_model, closing):
+def test_nodes_keep_ids_relations_places_and_embeddings(embed_model, closing):
     """from_nodes: each node is a chunk under its own id, and comes back whole."""
-    document = Document(id_="d", text="Apples are red. " * 30, metadata={"title": "Apples"})
+    document = Document(id_="d", text=" ".join(f"Apple {n} is red." for n in range(60)))
     nodes = SPLITTER.get_nodes_from_documents([document])
+    nodes[0].embedding = embed_model._get_text_embedding("x")
+    embed_model.asked.clear()
     made = closing(CrabPathRetriever.from_nodes(nodes, embed_model, similarity_top_k=len(nodes)))
-    found = {item.node_id: item.node for item in made.retrieve("apples")}
+    assert (nodes[0].text in embed_model.asked, nodes[1].text in embed_model.asked) == (False, True)
+    found = {item.node_id: item.node for item in made.retrieve("x")}
     assert set(found) == {node.node_id for node in nodes}
     for node in nodes:
         back = found[node.node_id]
         assert (back.text, back.ref_doc_id) == (node.text, "d")
         assert (back.start_char_idx, back.end_char_idx) == (node.start_char_idx, node.end_char_idx)
         assert back.relationships.keys() == node.relationships.keys()
-    second = found[nodes[1].node_id]
+    second, best = found[nodes[1].node_id], found[nodes[0].node_id].metadata["crabpath"]
     assert second.relationships[NodeRelationship.PREVIOUS].node_id == nodes[0].node_id
-
-
-def test_embeddings_that_nodes_carry_are_used(embed_model, closing):
-    vector = embed_model._get_text_embedding("x")
-    carried = TextNode(id_="a", text="Apples are red.", embedding=vector)
-    embed_model.asked.clear()
-    nodes = [carried, TextNode(id_="b", text="Sky.")]
-    made = closing(CrabPathRetriever.from_nodes(nodes, embed_model))
-    assert "Apples are red." not in embed_model.asked
-    assert "Sky." in embed_model.asked
-    found = {item.node_id: item.metadata["crabpath"] for item in made.retrieve("x")}
-    assert found["a"]["features"]["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert best["features"]["similarity"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_model_of_the_settings_is_used_else_the_local_one(
@@ -179,16 +165,18 @@ def test_the_model_of_the_settings_is_used_else_the_local_one(
 
 def test_an_existing_memory_is_opened(place, shared, embed_model, tmp_path, question, closing):
     """With any embedder that gives the same vectors; where there is none, nothing is created."""
-    path = tmp_path / "nowhere"
     with pytest.raises(NotFoundError, match="there is no memory"):
-        CrabPathRetriever.from_existing(path, embed_model)
-    assert not path.exists()
+        CrabPathRetriever.from_existing(tmp_path / "nowhere", embed_model)
+    assert not (tmp_path / "nowhere").exists()
     made = closing(CrabPathRetriever.from_existing(place, embed_model, similarity_top_k=2))
     assert ids(made.retrieve(question)) == ids(shared.retrieve(question))[:2]
 
 
 async def test_the_model_is_used_natively(embed_model, closing):
-    """Queries by its query method or coroutine; its name is the memory's."""
+    """Queries by its query method or coroutine, texts in batches; its name is the memory's."""
+    adapted = LlamaIndexEmbeddings(embed_model)
+    assert adapted.model_name == CountingEmbedding.class_name()
+    assert await adapted.aembed_documents(["a"]) == adapted.embed_documents(["a"])
     embed_model.model_name = "mini"
     documents = [Document(text="Apples are red.")]
     made = closing(CrabPathRetriever.from_documents(documents, embed_model))
@@ -198,24 +186,6 @@ async def test_the_model_is_used_natively(embed_model, closing):
     await made.aretrieve("two")
     assert embed_model.asked == ["one", "async two"]
     assert made.memory.info()["embedder"] == "mini"
-
-
-async def test_the_adapted_model_embeds_asynchronously(embed_model):
-    """All four methods of LangChain's interface give the same vectors."""
-    adapted = LlamaIndexEmbeddings(embed_model)
-    one = adapted.embed_documents(["a", "b"])
-    assert await adapted.aembed_documents(["a", "b"]) == one
-    assert adapted.embed_query("a") == await adapted.aembed_query("a") == one[0]
-    assert adapted.model_name == CountingEmbedding.class_name()
-
-
-def test_nodes_that_were_found_once_are_nodes_again(shared, embed_model, question, closing):
-    found = shared.retrieve(question)
-    made = closing(CrabPathRetriever.from_nodes([item.node for item in found], embed_model))
-    held = made.memory.get(ids(found))
-    assert len(held) == len(found)
-    assert not any("crabpath" in document.metadata for document in held)
-    assert turn_of(made.retrieve(question)) != turn_of(found)
 
 
 def test_documents_and_nodes_are_added_later(embed_model, closing):
@@ -231,3 +201,22 @@ def test_documents_and_nodes_are_added_later(embed_model, closing):
     assert set(ids(made.retrieve("colours"))) == {"a", "b", "c"}
     made.similarity_top_k = 1
     assert ids(made.retrieve("What is blue?")) == ["b"]
+
+
+async def test_nothing_blocks_the_event_loop(retriever, question):
+    """Retrieval by text, by other texts, by an embedding; feedback; reranking; events."""
+    engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())  # it reads files
+    silent = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+    with blockbuster_ctx(), CrabPathEventHandler(retriever.memory, silent) as handler:
+        nodes = await retriever.aretrieve(question)
+        await retriever.aretrieve(QueryBundle(question, custom_embedding_strs=["Ed Wood"]))
+        await retriever.aretrieve(QueryBundle(question, embedding=[1.0] * 384))
+        (receipt,) = await retriever.arecord(nodes, 1.0)
+        assert receipt.status == "applied"
+        for item in nodes:
+            del item.node.metadata["crabpath"]
+        reranker = CrabPathReranker(memory=retriever.memory)
+        ranked = await reranker.apostprocess_nodes(nodes, query_str=question)
+        assert set(ids(ranked)) == set(ids(nodes))
+        (receipt,) = await handler.arecord(await engine.aquery(question), 1.0)
+        assert receipt.status == "applied"

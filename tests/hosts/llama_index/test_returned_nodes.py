@@ -61,29 +61,19 @@ def test_a_note_among_sentence_windows_is_read(embeddings, question, closing):
     assert "file_name" not in shown
 
 
-def test_a_blank_namespace_is_the_default_one(shared, question):
-    """A host that does not know who asks gives one."""
-    for made in (
-        CrabPathRetriever(shared.memory, namespace=" "),
-        CrabPathRetriever(shared.memory, namespace="ann").for_namespace(""),
-    ):
-        assert block_of(made.retrieve(question))["namespace"] == "default"
-
-
-def test_langchain_retrieves_the_same_from_one_memory(retriever, question):
-    chain = LangChainRetriever(memory=retriever.memory, k=4)
-    nodes, documents = retriever.retrieve(question), chain.invoke(question)
-    assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
-    assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
-    assert all(n.node.ref_doc_id == n.node_id for n in nodes)
-
-
 @pytest.mark.parametrize("teacher", ["llama_index", "langchain"])
-def test_what_one_host_teaches_both_retrieve(retriever, question, teacher):
+def test_langchain_retrieves_and_teaches_the_same(retriever, question, teacher):
     """A correction has the metadata that all documents have."""
     chain = LangChainRetriever(memory=retriever.memory, k=4)
-    nodes = retriever.retrieve(question)
-    assert CORRECTION not in texts(nodes)
+    retriever = CrabPathRetriever(retriever.memory, namespace=" ")  # the default one
+    nodes, documents = retriever.retrieve(question), chain.invoke(question)
+    hers = retriever.for_namespace("ann")
+    assert block_of(hers.retrieve(question))["namespace"] == "ann"
+    assert block_of(hers.for_namespace("").retrieve(question))["namespace"] == "default"
+    assert (ids(nodes), texts(nodes)) == (ids(documents), texts(documents))
+    assert [n.score for n in nodes] == pytest.approx([d.metadata["score"] for d in documents])
+    assert {"Scott Derrickson", "Ed Wood"} <= {n.metadata["title"] for n in nodes}
+    assert all(n.node.ref_doc_id == n.node_id for n in nodes)
     if teacher == "langchain":
         chain.record(turn_of(nodes), -1.0, correction=CORRECTION)
     else:
@@ -92,3 +82,15 @@ def test_what_one_host_teaches_both_retrieve(retriever, question, teacher):
         note = found[texts(found).index(CORRECTION)]
         assert note.metadata["source"] == "crabpath:correction"
         assert note.metadata["title"] == "Correction"
+
+
+async def test_the_type_of_the_task_is_in_the_record_of_the_turn(retriever, question):
+    refunds = CrabPathRetriever(retriever.memory, task_type="refund")
+    nodes = refunds.retrieve(question)
+    cancels = refunds.for_task("cancel").for_namespace("ann")
+    plain = [NodeWithScore(node=TextNode(id_=node.node_id, text=node.text)) for node in nodes]
+    reranker = CrabPathReranker(memory=retriever.memory, task_type="order")
+    ranked = reranker.postprocess_nodes(plain, query_str=question)
+    found = nodes, await cancels.aretrieve(question), ranked
+    types = [retriever.memory.explain(turn_of(each)).turn.task_type for each in found]
+    assert types == ["refund", "cancel", "order"]
