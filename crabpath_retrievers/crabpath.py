@@ -4,13 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
 from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, run
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
@@ -25,6 +28,7 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
@@ -51,10 +55,11 @@ from crabpath_retrievers.memory.notes import (
     save_note,
 )
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
-from crabpath_retrievers.memory.services import Component, OpeningOptions, Services
+from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
+from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.vectors.opening import MemoryInfo, describe
 
 if TYPE_CHECKING:
@@ -94,7 +99,18 @@ class CrabPath(Component):
         self.transfer = MemoryTransfer(services)
 
     @classmethod
-    def open(cls, path: str | Path | None = None, **options: Unpack[OpeningOptions]) -> Self:
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        vectors: Any = None,
+        settings: Settings | None = None,
+        router: Router | BaseChatModel | None = None,
+        linkers: Sequence[Linker] | None = None,
+        create: bool = True,
+        reindex: bool = False,
+    ) -> Self:
         """Open a memory, or create it.
 
         An embedded index that is damaged or has lost vectors is filled again from the graph store.
@@ -102,8 +118,18 @@ class CrabPath(Component):
         Args:
             path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
                 is required; None for a temporary memory that is deleted when it is closed.
-            options: ``embeddings``, ``vectors``, ``settings``, ``router``, ``linkers``, ``create``
-                and ``reindex``, see :class:`~crabpath_retrievers.memory.services.OpeningOptions`.
+            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
+            vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
+                directory; the URL of a Chroma server (``http://host:8000``, with a path for another
+                collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
+                ``VectorIndex``.
+            settings: Settings of the mechanisms, and how long a call may wait for servers.
+            router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any
+                ``Router``; None for the softmax policy.
+            linkers: Create edges from the text; None for the built-in ones.
+            create: False refuses to create a memory where there is none.
+            reindex: True rebuilds the vector index from the graph store first: for an index that
+                is new, or a server that has lost its data; see :meth:`MemoryMaintenance.reindex`.
 
         Raises:
             NotFoundError: There is no memory, and ``create`` is False.
@@ -116,7 +142,17 @@ class CrabPath(Component):
                 vectors are not.
             StoreError: The database was lost, and the vectors beside it were not.
         """
-        return cls(Services.open(path, **options))
+        services = Services.open(
+            path,
+            embeddings=embeddings,
+            vectors=vectors,
+            settings=settings,
+            router=router,
+            linkers=linkers,
+            create=create,
+            reindex=reindex,
+        )
+        return cls(services)
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""

@@ -51,12 +51,12 @@ def limit_waiting(seconds: float) -> Iterator[None]:
         yield
         return
     budget = _WaitBudget(seconds)
-    token = _CURRENT.set(budget)
+    _CURRENT.set(budget)
     try:
         yield
     finally:
+        # Not reset: an abandoned coroutine is closed in another context, where that would fail.
         budget.is_over = True
-        _CURRENT.reset(token)
 
 
 @contextmanager

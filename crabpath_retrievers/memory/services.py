@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from typing_extensions import Self, TypedDict
+from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
@@ -60,29 +60,6 @@ from crabpath_retrievers.vectors.opening import (
 
 _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
-
-
-class OpeningOptions(TypedDict, total=False):
-    """Options of :meth:`CrabPath.open`; all may be left out."""
-
-    embeddings: Embeddings | None
-    """Any LangChain embedder; None for all-MiniLM-L6-v2."""
-    vectors: Any
-    """Where vectors are searched: None for an embedded Chroma in the directory; a directory; the
-    URL of a Chroma server (``http://host:8000``, with a path for another collection than
-    ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``."""
-    settings: Settings | None
-    """Settings of the mechanisms, and how long a call may wait for servers."""
-    router: Router | BaseChatModel | None
-    """Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any ``Router``;
-    None for the softmax policy."""
-    linkers: Sequence[Linker] | None
-    """Create edges from the text; None for the built-in ones."""
-    create: bool
-    """False refuses to create a memory where there is none."""
-    reindex: bool
-    """True rebuilds the vector index from the graph store first: for an index that is new, or a
-    server that has lost its data; see :meth:`MemoryMaintenance.reindex`."""
 
 
 class Services:

@@ -10,7 +10,7 @@ from ab_turns import SMALL, turn_of
 from tables import read_journal
 
 from crabpath_retrievers.ab import Trial, TrialSettings
-from crabpath_retrievers.core.changes import KeepFeedback, SetFrozen
+from crabpath_retrievers.core.changes import ForgetNamespace, KeepFeedback, SetFrozen
 from crabpath_retrievers.core.changes.maintenance import KeepTrial
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
@@ -220,3 +220,11 @@ def test_many_begin_at_once(store):
     with ThreadPoolExecutor(6) as threads:
         begun = list(threads.map(lambda _: Trial.start(store, "t").state.started, range(6)))
     assert len(set(begun)) == 1
+
+
+@pytest.mark.both_databases
+def test_forgetting_a_user_empties_the_trial(trial, ask, store):
+    ask(trial, "s", [1.0], arm="control")
+    ask(trial, "s", [1.0], arm="treatment")
+    store.apply([ForgetNamespace(namespace) for namespace in trial.namespaces("ann").values()])
+    assert trial.report().control.turns + trial.report().treatment.turns == 0

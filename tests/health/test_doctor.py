@@ -263,6 +263,25 @@ def test_vectors_that_are_missing_and_surplus(place):
     assert surplus.message.endswith(": stranger")
 
 
+def test_pages_in_the_middle_are_overwritten(place):
+    file = place.path / "graph.sqlite"
+    data = bytearray(file.read_bytes())
+    data[4096 * 20 : 4096 * 60] = b"\xff" * 4096 * 40
+    file.write_bytes(data)
+    (finding,) = look(place)
+    assert finding in {("integrity", "error"), ("schema", "error")}
+
+
+def test_a_queue_that_chroma_has_not_taken_over(place):
+    with closing(sqlite3.connect(place.path / "vectors" / "chroma.sqlite3")) as chroma, chroma:
+        (topic,) = chroma.execute("SELECT DISTINCT topic FROM embeddings_queue").fetchone()
+        row = "INSERT INTO embeddings_queue(operation, topic, id) VALUES"
+        chroma.execute(f"{row} (2, '{topic}', 'z'), (3, '{topic}', 'd9')")
+    findings = look(place)
+    assert findings["vectors", "error"].message.endswith(": d9")
+    assert findings["vectors", "warning"].message.endswith(": z")
+
+
 @pytest.mark.parametrize("kind", ["episodes", "notes"])
 def test_collections_that_are_lost(place, kind):
     use(lambda memory: memory.teach("Bees keep Ann.", namespace="ann"))(place)
