@@ -90,12 +90,16 @@ class FeedbackLearner:
             ModelEffects(tuple(outcomes), before.baseline.count, evidence, gain),
             changes,
         )
-        full, counted = (
-            sum(item.credit.weight for item in items) for items in (credited, weighted)
-        )
-        limited = "it contradicts feedback of other users and counts"
-        note = None if full == counted else f"{limited} {counted / full:.0%} of its full weight"
-        return [consumed, *changes], note
+        return [consumed, *changes], _explain_limit(credited, weighted)
+
+
+def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]) -> str | None:
+    """How much of a feedback counts that contradicts other users; None if all of it does."""
+    given, counted = (sum(item.credit.weight for item in items) for items in (full, limited))
+    if given == counted:
+        return None
+    share = counted / given
+    return f"it contradicts feedback of other users and counts {share:.0%} of its full weight"
 
 
 def _update_ranker(mind: NamespaceModel, credited: CreditedTurn) -> NamespaceModel:
