@@ -53,9 +53,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test = metafunc.definition
     both = test.path.parent.name == "storage" or test.get_closest_marker("both_databases")
     postgres = pytest.param("postgresql", marks=() if both else pytest.mark.slow)
+    databases = ["sqlite"] if test.get_closest_marker("sqlite") else ["sqlite", postgres]
     for fixture in {"location", "atlas"} & {*metafunc.fixturenames}:
         scope = "session" if fixture == "atlas" else "function"
-        metafunc.parametrize(fixture, ["sqlite", postgres], indirect=True, scope=scope)
+        metafunc.parametrize(fixture, databases, indirect=True, scope=scope)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

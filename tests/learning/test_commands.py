@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli import app
 
+pytestmark = pytest.mark.sqlite  # the commands are given the directory
+
 
 @pytest.fixture
 def server(open_memory, request):

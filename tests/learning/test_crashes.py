@@ -120,6 +120,7 @@ def test_a_killed_learner_loses_nothing_and_repeats_nothing(
         check_learned_once(host_of(memory), backlog)
 
 
+@pytest.mark.sqlite
 def test_only_what_nobody_was_promised_waits_for_the_next_sync(memory, host):
     """Keeping feedback, its undo, documents and notes sync; turn and lesson wait for the next."""
     levels = []
@@ -147,6 +148,7 @@ def test_only_what_nobody_was_promised_waits_for_the_next_sync(memory, host):
     assert "synced" in committed()
 
 
+@pytest.mark.sqlite
 def test_a_lesson_that_was_lost_is_learned_again(memory, host, location, tmp_path):
     """Power went after the feedback was kept: it waits, and the next open learns from it."""
     saved, turn = tmp_path / "saved", host.ask()

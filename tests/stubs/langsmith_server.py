@@ -8,6 +8,14 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 API_KEY = "key-of-the-tests"
+_INGEST = {
+    "use_multipart_endpoint": False,
+    "size_limit": 100,
+    "size_limit_bytes": 20_971_520,
+    "scale_up_qsize_trigger": 1000,
+    "scale_up_nthreads_limit": 16,
+    "scale_down_nempty_trigger": 4,
+}
 
 
 class LangSmithServer:
@@ -27,6 +35,7 @@ class LangSmithServer:
             ("GET", "/feedback"): self._listed,
             ("POST", "/feedback"): self._given,
             ("POST", "/runs/query"): self._queried,
+            ("POST", "/runs/batch"): self._traced,
         }
         for (method, path), answer in routes.items():
             handler = self._checked(answer)
@@ -69,7 +78,7 @@ class LangSmithServer:
         return handle
 
     def _info(self, _: Request) -> Any:
-        return {"version": "0.12.0"}
+        return {"version": "0.12.0", "batch_ingest_config": _INGEST}
 
     def _sessions(self, request: Request) -> Any:
         if request.args.get("name") != self.project:
@@ -107,6 +116,13 @@ class LangSmithServer:
         last = first + self.page
         after = str(last) if last < len(found) else None
         return {"runs": found[first:last], "cursors": {"next": after}}
+
+    def _traced(self, request: Request) -> Any:
+        body = json.loads(request.get_data())
+        for run in (*body.get("post", ()), *body.get("patch", ())):
+            known = self.runs.setdefault(run["id"], {})
+            known.update({name: value for name, value in run.items() if value is not None})
+        return _json({}, 202)
 
 
 def _json(body: Any, status: int = 200) -> Response:
