@@ -43,11 +43,15 @@ class _WaitBudget:
 _CURRENT: ContextVar[_WaitBudget | None] = ContextVar("crabpath_wait_budget", default=None)
 
 
+def _get_current() -> _WaitBudget | None:
+    budget = _CURRENT.get()
+    return None if budget is None or budget.is_over else budget
+
+
 @contextmanager
 def limit_waiting(seconds: float) -> Iterator[None]:
     """Limit the total waiting time inside to ``seconds``; an outer limit takes precedence."""
-    outer = _CURRENT.get()
-    if outer is not None and not outer.is_over:
+    if _get_current() is not None:
         yield
         return
     budget = _WaitBudget(seconds)
@@ -66,9 +70,9 @@ def track_waiting() -> Iterator[float | None]:
     Yields:
         The deadline on the clock of ``time.monotonic()``; None without a limit.
     """
-    budget = _CURRENT.get()
-    if budget is None or budget.is_over or budget.deadline is not None:
-        yield None if budget is None or budget.is_over else budget.deadline
+    budget = _get_current()
+    if budget is None or budget.deadline is not None:
+        yield None if budget is None else budget.deadline
         return
     budget.deadline = deadline = monotonic() + budget.remaining
     try:

@@ -50,5 +50,7 @@ def test_gold_that_the_corpus_lacks_is_a_miss_and_questions_without_gold_are_lef
 
 def test_a_folder_without_one_corpus_is_refused(write):
     folder = write("2wiki.json", [WIKI]).parent
-    with pytest.raises(InvalidInputError, match=r"holds 0 files that end in _corpus\.json"):
+    with pytest.raises(
+        InvalidInputError, match=r"exactly one file .*none that ends in _corpus\.json"
+    ):
         load_hipporag(folder)

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 from pydantic import AliasChoices, BaseModel, Field, TypeAdapter
 
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets.dataset import (
     Dataset,
     make_passage,
     require_unique_id,
     unmapped_id,
 )
-from crabpath_retrievers.evaluation.datasets.files import read_json
+from crabpath_retrievers.evaluation.datasets.files import find_file, read_json
 
 _CORPUS = "_corpus.json"
 
@@ -56,7 +55,7 @@ def load_hipporag(path: Path) -> Dataset:
     Raises:
         InvalidInputError: A file is missing, truncated or of another format.
     """
-    corpus = _find_corpus(path)
+    corpus = find_file(path, _CORPUS)
     name = corpus.name.removesuffix(".gz").removesuffix(_CORPUS)
     passages = read_json(corpus, _PASSAGES, "a corpus of HippoRAG")
     rows = read_json(corpus.with_name(f"{name}.json"), _ROWS, "questions of HippoRAG")
@@ -74,21 +73,6 @@ def load_hipporag(path: Path) -> Dataset:
         if gold:
             queries[row.id], qrels[row.id] = row.question, gold
     return Dataset(name, tuple(documents), queries, qrels, left_out=len(rows) - len(queries))
-
-
-def _find_corpus(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    found = sorted(
-        file for file in path.iterdir() if file.name.endswith((_CORPUS, _CORPUS + ".gz"))
-    )
-    if len(found) != 1:
-        msg = (
-            f"{path} holds {len(found)} files that end in {_CORPUS}: give the folder of one data "
-            "set, or the corpus file itself"
-        )
-        raise InvalidInputError(msg)
-    return found[0]
 
 
 def _list_gold(row: _Row) -> Iterator[tuple[str, str]]:

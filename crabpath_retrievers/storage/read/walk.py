@@ -90,6 +90,7 @@ CLOCK_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     namespaces.c.knobs,
 )
 """Columns of a :class:`Clock`, from ``namespaces``."""
+_KEY, *_COUNTERS, _KNOBS = CLOCK_COLUMNS
 
 _CLOCK = CompiledSelect(sa.select(*CLOCK_COLUMNS).where(namespaces.c.name == sa.bindparam("name")))
 
@@ -102,16 +103,9 @@ def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any
 
 _FACTS = CompiledSelect(
     sa.union_all(
-        _select_fact(
-            _IS_CLOCK,
-            namespaces.c.knobs,
-            namespaces.c.key,
-            namespaces.c.turn,
-            namespaces.c.exponent,
-            namespaces.c.version,
-            namespaces.c.note_count,
-            sa.func.coalesce(_HUBS.scalar_subquery(), 0),
-        ).where(namespaces.c.name == sa.bindparam("namespace")),
+        _select_fact(_IS_CLOCK, _KNOBS, _KEY, *_COUNTERS).where(
+            namespaces.c.name == sa.bindparam("namespace")
+        ),
         _select_fact(_IS_TERM, terms.c.term, terms.c.frequency).where(
             terms.c.term.in_(sa.bindparam("terms", expanding=True))
         ),
