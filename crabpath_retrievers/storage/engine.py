@@ -1,18 +1,11 @@
-"""Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL.
+"""Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL."""
 
-psycopg waits without limit, and timeouts of the server do not help when the server is stopped or
-its packets are dropped: connections here have a time limit on every wait.
-"""
-
-import math
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
-import psycopg
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from sqlalchemy import event
@@ -90,6 +83,7 @@ def open_engine(
 
 def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
     """Limit every wait of connections to the time limit of the call."""
+    from crabpath_retrievers.storage.postgres import connect_within  # its driver is an extra
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:
@@ -297,55 +291,3 @@ def _advisory_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FB
         finally:
             if held:
                 connection.execute(sa.select(sa.func.pg_advisory_unlock(_INGEST)))
-
-
-T = TypeVar("T")
-_TIMEOUT = "no answer within settings.time_limit"
-# Detects a dead peer within a minute, also for work without a time limit.
-_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-
-
-class LimitedConnection(psycopg.Connection[Any]):
-    """Closes itself and raises ``OperationalError`` when the time limit of the call has passed."""
-
-    def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
-        """Override of the driver, which waits for all statements and commits here."""
-        with track_waiting() as deadline:
-            steps = gen if deadline is None else self._limit_steps(gen, deadline)
-            return super().wait(steps, *args, **options)
-
-    def _limit_steps(
-        self, steps: Generator[Any, Any, T], deadline: float
-    ) -> Generator[Any, Any, T]:
-        """Yield from ``steps`` until the deadline; the driver resumes at least every 0.1 s."""
-        try:
-            request = next(steps)
-            while True:
-                ready = yield request
-                if monotonic() > deadline:
-                    steps.close()
-                    # A late answer would be read as that of the next statement.
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(_TIMEOUT)
-                request = steps.send(ready)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-
-
-def connect_within(arguments: dict[str, Any], seconds: float) -> LimitedConnection:
-    """Connect within a time limit.
-
-    Args:
-        arguments: Arguments of the driver; its own time limits take precedence.
-        seconds: Limit for calls without one; the driver rounds up to at least 2 seconds.
-
-    Raises:
-        psycopg.OperationalError: The limit has passed.
-    """
-    with track_waiting() as deadline:
-        left = seconds if deadline is None else deadline - monotonic()
-        if left <= 0:
-            raise psycopg.OperationalError(_TIMEOUT)
-        limits = {"connect_timeout": math.ceil(left), **_KEEPALIVES}
-        return LimitedConnection.connect(**{**limits, **arguments})

@@ -73,11 +73,12 @@ class Fts5:
         match = " OR ".join(f'"{term}"' for term in idf)
         with open_driver_cursor(connection) as cursor:
             rows = cursor.execute(
-                "SELECT rowid, -rank FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? "
-                "ORDER BY rank LIMIT ?",
+                # The column "rank" would prepare and sort in a second statement.
+                "SELECT rowid, bm25(crabpath_fulltext) AS score FROM crabpath_fulltext "
+                "WHERE crabpath_fulltext MATCH ? ORDER BY score LIMIT ?",
                 (match, limit),
             ).fetchall()
-        return [(key, max(0.0, score)) for key, score in rows]
+        return [(key, max(0.0, -score)) for key, score in rows]
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int

@@ -162,6 +162,8 @@ staging = Table(
     Column("operation", String(8), nullable=False),
     Column("payload", Text),
     Column("embedding", LargeBinary),
+    # Where it stood in its batch: nodes get their keys in this order.
+    Column("place", Integer, nullable=False, server_default="0"),
 )
 
 # Ids whose vectors must still be deleted from the vector index.

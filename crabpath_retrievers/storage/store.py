@@ -47,6 +47,7 @@ from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
@@ -227,7 +228,12 @@ class GraphStore:
         opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
         with translate_database_errors(self._engine), opened as connection, connection.begin():
             tx = Transaction(connection, self._fulltext)
-            return [apply_change(tx, change) for change in changes]
+            results = [apply_change(tx, change) for change in changes]
+            if touches_corpus := any(change.touches_corpus for change in changes):
+                renew_corpus_version(tx)
+        if touches_corpus:
+            self.walk.forget_corpus()
+        return results
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         try:

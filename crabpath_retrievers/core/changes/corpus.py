@@ -1,6 +1,7 @@
 """Change records of the corpus: nodes, structural edges, and metadata of the store."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crabpath_retrievers.core.graph import Edge, Node
 
@@ -13,6 +14,8 @@ class Change:
     """
 
     __slots__ = ()
+    touches_corpus: ClassVar[bool] = True
+    """Whether it may change nodes of documents, their edges or the statistics of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class StageNodes(Change):
         positions: New positions, as in :class:`MoveNodes`.
     """
 
+    touches_corpus: ClassVar[bool] = False
     nodes: tuple[Node, ...] = ()
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
@@ -78,6 +82,7 @@ class PutEdges(Change):
 class ConfirmIndexDeletions(Change):
     """Take vectors off the deletion queue: the index no longer holds them."""
 
+    touches_corpus: ClassVar[bool] = False
     ids: tuple[str, ...]
 
 
@@ -98,6 +103,7 @@ class MarkIndexed(Change):
         notes: Keys of notes.
     """
 
+    touches_corpus: ClassVar[bool] = False
     nodes: tuple[str, ...] = ()
     episodes: tuple[str, ...] = ()
     notes: tuple[int, ...] = ()

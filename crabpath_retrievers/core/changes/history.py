@@ -1,7 +1,7 @@
 """Change records of history: undo of feedback, snapshots, and transition counts of regions."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
 
@@ -48,6 +48,7 @@ class TransitionCount(NamedTuple):
 class AddTransitions(Change):
     """Add to the transition counts of a namespace; no count falls below 0."""
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     steps: tuple[TransitionCount, ...]
 
@@ -65,6 +66,7 @@ class UndoFeedback(Change):
         note: Reason, stored with the feedback.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     feedback_id: str
     version: int

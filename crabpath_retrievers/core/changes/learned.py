@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.feedback import Feedback
@@ -25,6 +25,7 @@ class WeightDelta:
 class AdjustWeights(Change):
     """Add deltas to the weights of one namespace; ``cause`` is the id of the feedback or note."""
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     deltas: tuple[WeightDelta, ...]
     cause: str = ""
@@ -39,6 +40,7 @@ class AdvanceClock(Change):
         exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     turns: int = 0
     exponent: float = 0.0
@@ -52,6 +54,7 @@ class RecordTurn(Change):
         vector: Unit query vector, shape ``[d]``, for learning from the turn later.
     """
 
+    touches_corpus: ClassVar[bool] = False
     turn: Turn
     vector: Vector | None = None
 
@@ -65,6 +68,7 @@ class KeepFeedback(Change):
         created: When it was given, in seconds since the epoch; None for now.
     """
 
+    touches_corpus: ClassVar[bool] = False
     feedback: Feedback
     vector: Vector | None = None
     created: float | None = None
@@ -103,6 +107,7 @@ class ConsumeFeedback(Change):
         changes: The changes that follow from it; what they add is stored for undo.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     feedback_id: str
     turns: tuple[str, ...]
@@ -123,6 +128,7 @@ class SettleFeedback(Change):
             ``ConflictError`` then. None keeps the status.
     """
 
+    touches_corpus: ClassVar[bool] = False
     feedback_id: str
     note: str
     status: Literal["refused", "undone"] | None = None
@@ -137,6 +143,7 @@ class AddUsage(Change):
             returned it without use, and by how many nats failures lower its reward.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     counts: tuple[tuple[int, float, float, float], ...]
 
@@ -149,6 +156,7 @@ class AddPairCounts(Change):
         pairs: Tuples ``(source, target, kind, count)`` of keys.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
 
@@ -187,6 +195,7 @@ class KeepEpisode(Change):
         before: What it held when it was read, or ``ConflictError`` is raised; None if it was not.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     id: str
     query: str
@@ -203,6 +212,7 @@ class KeepEpisode(Change):
 class SetFrozen(Change):
     """Stop or resume learning in a namespace."""
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     frozen: bool
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Edge
@@ -50,6 +50,7 @@ class CompactTurns(Change):
         until: Number of the last turn to delete.
     """
 
+    touches_corpus: ClassVar[bool] = False
     run: str
     namespace: str
     until: int
@@ -63,6 +64,7 @@ class CompactJournal(Change):
         keep: How many rows are kept, at least 1.
     """
 
+    touches_corpus: ClassVar[bool] = False
     run: str
     keep: int
 
@@ -87,6 +89,7 @@ class KeepTrial(Change):
         after: New state, as JSON.
     """
 
+    touches_corpus: ClassVar[bool] = False
     name: str
     before: str | None
     after: str
@@ -106,6 +109,7 @@ class SetKnobs(Change):
         why: Reasons, JSON-safe; kept in the journal.
     """
 
+    touches_corpus: ClassVar[bool] = False
     run: str
     namespace: str
     knobs: str | None
@@ -125,6 +129,7 @@ class RecordHealth(Change):
         keep: How many of the latest reports of the namespace are kept.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     clock: int
     created: float

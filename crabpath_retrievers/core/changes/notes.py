@@ -1,7 +1,7 @@
 """Change records of notes and of the authority of nodes."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
@@ -41,6 +41,7 @@ class KeepNote(Change):
         edges: Edges of the note, and edges between other nodes; those of deleted nodes are skipped.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     node: Node
     kind: NoteKind
@@ -61,6 +62,7 @@ class UseNotes(Change):
         seen: Ids of notes whose probation starts again although they were not used.
     """
 
+    touches_corpus: ClassVar[bool] = False
     namespace: str
     used: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class UseNotes(Change):
 class RemoveNotes(Change):
     """Delete notes with all rows that refer to them; ids of documents are ignored."""
 
+    touches_corpus: ClassVar[bool] = False
     ids: tuple[str, ...]
 
 

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -46,6 +46,10 @@ class StoredChunk(NamedTuple):
     digest: str
 
 
+MetadataTest = Callable[[Mapping[str, Any]], bool]
+"""Whether metadata are those that are looked for."""
+
+_AT_ONCE = 5000  # chunks whose metadata are read together
 _CONTENT = (
     nodes.c.id,
     contents.c.document,
@@ -56,7 +60,8 @@ _CONTENT = (
     contents.c.metadata,
     contents.c.digest,
 )
-_BY_IDS = CompiledSelect(
+_CONTENT_NAMES = tuple(column.name for column in _CONTENT)
+CONTENTS = CompiledSelect(
     sa.select(*_CONTENT)
     .join(contents, contents.c.node == nodes.c.key)
     .where(
@@ -67,6 +72,7 @@ _BY_IDS = CompiledSelect(
         ),
     )
 )
+"""Texts and metadata of nodes by id, as far as a namespace sees them."""
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
     .join(nodes, nodes.c.key == contents.c.node)
@@ -114,9 +120,53 @@ class Catalog(Queries):
         found: dict[str, Node] = {}
         with self._store.open_reader() as connection:
             for part in split_batches(ids):
-                rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
-                found |= {node.id: node for node in decode_rows("a chunk", rows, _node)}
+                rows = CONTENTS.rows(connection, {"ids": part, "namespace": namespace})
+                found |= {node.id: node for node in decode_rows("a chunk", rows, decode_node)}
         return found
+
+    def list_nodes(
+        self, limit: int, *, source: str | None = None, matches: MetadataTest | None = None
+    ) -> list[Node]:
+        """Visible chunks, without vectors, the oldest first.
+
+        Args:
+            limit: How many at most.
+            source: Only chunks of this source, in the order of its texts.
+            matches: Only chunks whose metadata pass; then the corpus is read up to the limit.
+        """
+        query = (
+            sa.select(contents.c.node, nodes.c.id, contents.c.metadata)
+            .join(nodes, nodes.c.key == contents.c.node)
+            .where(nodes.c.owner == 0)
+        )
+        if source is not None:
+            query = query.where(contents.c.source == source)
+        ids: list[str] = []
+        last = 0
+        query = query.order_by(contents.c.node).limit(min(limit, _AT_ONCE))
+        with self._store.open_reader():
+            # Both bounds: PostgreSQL would read the other table from its first row.
+            while len(ids) < limit and (
+                rows := self._rows(query.where(contents.c.node > last, nodes.c.key > last))
+            ):
+                ids += [node for _, node, text in rows if matches is None or _passes(matches, text)]
+                last = rows[-1][0]
+            read = self.documents(ids[:limit])
+        found = [read[node] for node in ids[:limit] if node in read]
+        if source is None:
+            return found
+        return sorted(found, key=lambda node: (node.document, node.position))
+
+    def count_by_source(self, limit: int) -> dict[str, int]:
+        """Number of visible chunks of each source, in the order of their names."""
+        query = (
+            sa.select(contents.c.source, sa.func.count())
+            .join(nodes, nodes.c.key == contents.c.node)
+            .where(nodes.c.owner == 0)
+            .group_by(contents.c.source)
+            .order_by(contents.c.source)
+        )
+        return {source: count for source, count in self._rows(query.limit(limit))}
 
     def sample(self) -> list[dict[str, Any]]:
         """Metadata of at most 16 document chunks: the first and last 8 by document id."""
@@ -232,7 +282,7 @@ class Catalog(Queries):
             .limit(limit)
         )
         rows = self._rows(query)
-        return [replace(_node(row[:-1]), vector=decode_vector(row.embedding)) for row in rows]
+        return [replace(decode_node(row[:-1]), vector=decode_vector(row.embedding)) for row in rows]
 
     def count_unindexed(self) -> int:
         """Number of published nodes that are queued for the vector index."""
@@ -285,7 +335,14 @@ class Catalog(Queries):
         return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
-def _node(row: Sequence[Any]) -> Node:
-    """Decode a row of the columns ``_CONTENT`` to a node without vector."""
-    values = dict(zip((column.name for column in _CONTENT), row, strict=True))
+def _passes(matches: MetadataTest, text: str) -> bool:
+    """Whether stored metadata pass a test; damaged ones do not."""
+    with suppress(ValueError, RecursionError):
+        return matches(json.loads(text))
+    return False
+
+
+def decode_node(row: Sequence[Any]) -> Node:
+    """Decode a row of ``CONTENTS`` to a node without vector."""
+    values = dict(zip(_CONTENT_NAMES, row, strict=True))
     return Node(**{**values, "metadata": json.loads(values["metadata"])})

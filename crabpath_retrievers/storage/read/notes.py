@@ -40,6 +40,30 @@ class NoteFacts(NamedTuple):
     digest: str
 
 
+class NoteRecord(NamedTuple):
+    """A stored note.
+
+    Attributes:
+        id: Id of the note; ``CrabPath.forget`` takes it.
+        kind: ``teaching``, ``directive``, ``correction``, or ``auto`` for one made from an answer.
+        title: Its title; empty without one.
+        text: What it says.
+        query: The question that it answers; None if unknown.
+        turn_id: Id of the turn that it was made from; None without one.
+        feedback_id: Id of the feedback that it was made from; None without one.
+        uses: Number of successful turns that used it.
+    """
+
+    id: str
+    kind: str
+    title: str
+    text: str
+    query: str | None
+    turn_id: str | None
+    feedback_id: str | None
+    uses: int
+
+
 _USES_PROVEN = 2
 """Successful turns after which the probation of an ``auto`` note ends."""
 
@@ -96,6 +120,20 @@ class NoteQueries(Queries):
             .limit(limit)
         )
         return decode_rows("a note", self._rows(query), _decode_note)
+
+    def list_newest(self, namespace: int, limit: int) -> list[NoteRecord]:
+        """The newest notes of a namespace, those whose probation is over among them."""
+        n = notes.c
+        query = (
+            sa.select(nodes.c.id, n.kind, nodes.c.title, contents.c.content)
+            .add_columns(n.query, n.turn, n.feedback, n.uses)
+            .select_from(_JOINED)
+            .join(contents, contents.c.node == n.node)
+            .where(n.namespace == namespace)
+            .order_by(n.created_turn.desc(), n.node.desc())
+            .limit(limit)
+        )
+        return [NoteRecord(*row) for row in self._rows(query)]
 
     def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Those of the ids that belong to expired notes."""

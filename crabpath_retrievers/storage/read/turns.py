@@ -55,6 +55,26 @@ class StoredTurn(NamedTuple):
     nodes: Mapping[str, KnownNode]
 
 
+class TurnRecord(NamedTuple):
+    """What is usually asked about a recorded turn; ``CrabPath.explain`` knows the rest.
+
+    Attributes:
+        id: Id of the turn.
+        created: Seconds since the epoch.
+        query: The question.
+        documents: Ids of the returned documents and notes, best first.
+        run_id: Id of the host's run that asked; None without one.
+        feedback_id: Id of the feedback that was learned from it; None while there is none.
+    """
+
+    id: str
+    created: float
+    query: str
+    documents: tuple[str, ...]
+    run_id: str | None
+    feedback_id: str | None
+
+
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
@@ -166,6 +186,22 @@ class TurnLog(Queries):
         known = self._learned.nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
+    def list_newest(self, namespace: int, limit: int) -> list[TurnRecord]:
+        """The last turns of a namespace, newest first.
+
+        Args:
+            namespace: Key of the namespace.
+            limit: How many at most.
+        """
+        query = (
+            sa.select(turns.c.record, consumed_turns.c.feedback)
+            .outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id)
+            .where(turns.c.namespace == namespace)
+            .order_by(turns.c.clock.desc())
+            .limit(limit)
+        )
+        return decode_rows("a turn", self._rows(query), _decode_turn_record)
+
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
         self._store.flush()
@@ -180,6 +216,15 @@ def _decode_turn(row: Sequence[Any]) -> StoredTurn:
     turn = Turn.from_dict(from_json(zlib.decompress(record)))
     vector = None if embedding is None else decode_vector(embedding)
     return StoredTurn(turn, vector, consumed, decode_state(state), {})
+
+
+def _decode_turn_record(row: Sequence[Any]) -> TurnRecord:
+    record, consumed = row
+    turn = from_json(record)
+    documents = tuple(item["node"] for item in turn["returned"])
+    return TurnRecord(
+        turn["id"], turn["created"], turn["query"], documents, turn["run_id"], consumed
+    )
 
 
 def _list_nodes(turn: Turn) -> set[str]:

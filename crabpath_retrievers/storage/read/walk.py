@@ -1,7 +1,13 @@
-"""Reads of every query: nodes, outgoing edges of a frontier, names, term statistics."""
+"""Reads of every query: nodes, outgoing edges of a frontier, names, term statistics.
 
-from collections.abc import Sequence
+Nodes of documents, their edges and the statistics are the same for all namespaces and change
+rarely: a process remembers what it has read of the current version of the corpus.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -10,14 +16,23 @@ from crabpath_retrievers.core.graph import (
     DECAY_RATES,
     OVERLAY_KINDS,
     EdgeKind,
+    Node,
     NodeHead,
     OutgoingEdge,
     effective_weight,
+    to_single_precision,
 )
+from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
 from crabpath_retrievers.storage.schema import edges, meta, names, namespaces, nodes, overlay, terms
-from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vectors
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    Queries,
+    ReadableStore,
+    decode_rows,
+    decode_vectors,
+    split_batches,
+)
 
-_STOP = EdgeKind.STOP.value
 _KINDS = {kind.value: kind for kind in EdgeKind}  # three times faster than EdgeKind(value)
 
 
@@ -31,8 +46,10 @@ class Clock(NamedTuple):
         learned: Version of its learned state; 0 before it first learned.
         notes: Number of its notes.
         hubs: Version of the set of hubs; 0 in a corpus without any.
+        weights: 1 if it has learned weights of edges, else 0.
         knobs: Settings that override the configured ones, as JSON; see
             :mod:`crabpath_retrievers.config.settings`.
+        corpus: Version of the corpus; None where it was not read.
     """
 
     key: int
@@ -41,7 +58,9 @@ class Clock(NamedTuple):
     learned: int = 0
     notes: int = 0
     hubs: int = 0
+    weights: int = 0
     knobs: str | None = None
+    corpus: int | None = None
 
 
 class QueryFacts(NamedTuple):
@@ -71,7 +90,10 @@ class Frontier(NamedTuple):
 
 _IS_CLOCK, _IS_TERM, _IS_COUNTER, _IS_NAME = range(4)
 
-_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
+_HEAD = (
+    *(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms),
+    nodes.c.owner,
+)
 _ZERO = sa.literal_column("0", sa.Integer)
 _IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
 _BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -80,6 +102,7 @@ _BY_KEY = sa.select(*_HEAD).where(
 )
 _HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(meta.c.name == "hubs")
+_WEIGHTS = sa.exists().where(overlay.c.namespace == namespaces.c.key)
 CLOCK_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     namespaces.c.key,
     namespaces.c.turn,
@@ -87,6 +110,7 @@ CLOCK_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     namespaces.c.version,
     namespaces.c.note_count,
     sa.func.coalesce(_HUBS.scalar_subquery(), 0),
+    sa.cast(_WEIGHTS, sa.Integer),
     namespaces.c.knobs,
 )
 """Columns of a :class:`Clock`, from ``namespaces``."""
@@ -97,7 +121,7 @@ _CLOCK = CompiledSelect(sa.select(*CLOCK_COLUMNS).where(namespaces.c.name == sa.
 
 def _select_fact(kind: int, text: Any, number: Any, *more: Any) -> sa.Select[Any]:
     """A row of ``_FACTS``; the columns that only the clock fills are NULL in the others."""
-    nothing: list[Any] = [sa.literal_column("NULL")] * (5 - len(more))
+    nothing: list[Any] = [sa.literal_column("NULL")] * (6 - len(more))
     return sa.select(sa.literal(kind), text, number, *more, *nothing)
 
 
@@ -110,7 +134,7 @@ _FACTS = CompiledSelect(
             terms.c.term.in_(sa.bindparam("terms", expanding=True))
         ),
         _select_fact(_IS_COUNTER, meta.c.name, sa.cast(meta.c.value, sa.BigInteger)).where(
-            meta.c.name.in_(["nodes", "tokens"])
+            meta.c.name.in_(["nodes", "tokens", "corpus"])
         ),
         _select_fact(_IS_NAME, names.c.name, names.c.node)
         .join(nodes, nodes.c.key == names.c.node)
@@ -118,90 +142,237 @@ _FACTS = CompiledSelect(
     )
 )
 
-_LEARNED_ONLY = (EdgeKind.STOP, *OVERLAY_KINDS)  # kinds without structural edges
-
-
-def _build_outgoing() -> sa.CompoundSelect[Any]:
-    frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
-    same_edge = sa.and_(
-        overlay.c.namespace == sa.bindparam("namespace"),
-        overlay.c.source == edges.c.source,
-        overlay.c.target == edges.c.target,
-        overlay.c.kind == edges.c.kind,
+_FRONTIER: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
+_OUTGOING = CompiledSelect(
+    sa.select(
+        edges.c.source,
+        edges.c.kind,
+        edges.c.prior,
+        edges.c.floor,
+        edges.c.decay_at,
+        nodes.c.authority,
+        *_HEAD,
     )
-    pointers = (
-        sa.select(
-            edges.c.source,
-            edges.c.kind,
-            edges.c.prior,
-            edges.c.floor,
-            sa.func.coalesce(overlay.c.weight, edges.c.prior),
-            sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at),
-            nodes.c.authority,
-            *_HEAD,
-        )
-        .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, same_edge))
-        .where(edges.c.source.in_(frontier))
+    .select_from(edges.join(nodes, nodes.c.key == edges.c.target))
+    .where(edges.c.source.in_(_FRONTIER))
+)
+# A STOP edge has a weight and no target.
+_LEARNED = CompiledSelect(
+    sa.select(
+        overlay.c.source,
+        overlay.c.target,
+        overlay.c.kind,
+        overlay.c.weight,
+        overlay.c.decay_at,
+        sa.func.coalesce(nodes.c.authority, 0),
     )
-    zero = sa.literal(0.0)
-    # A STOP edge has a weight and no target.
-    _, *described = _HEAD
-    learned = (
-        sa.select(
-            overlay.c.source,
-            overlay.c.kind,
-            zero,
-            zero,
-            overlay.c.weight,
-            overlay.c.decay_at,
-            sa.func.coalesce(nodes.c.authority, 0),
-            overlay.c.target,
-            *described,
-        )
-        .select_from(
-            overlay.outerjoin(nodes, sa.and_(nodes.c.key == overlay.c.target, _IS_VISIBLE))
-        )
-        .where(
-            overlay.c.namespace == sa.bindparam("namespace"),
-            overlay.c.source.in_(frontier),
-            overlay.c.kind.in_([kind.value for kind in _LEARNED_ONLY]),
-            sa.or_(overlay.c.target == 0, nodes.c.key.is_not(None)),
-        )
-    )
-    return sa.union_all(pointers, learned)
+    .select_from(overlay.outerjoin(nodes, nodes.c.key == overlay.c.target))
+    .where(overlay.c.namespace == sa.bindparam("namespace"), overlay.c.source.in_(_FRONTIER))
+)
 
 
-_OUTGOING = CompiledSelect(_build_outgoing())
+class _LearnedWeight(NamedTuple):
+    """A weight that a namespace has learned, and how it decays."""
+
+    weight: float
+    decay_at: float
+    rate: float
+
+
+class _OutgoingEdges(NamedTuple):
+    """The edges of the text that leave one node, and how their weights decay."""
+
+    edges: list[OutgoingEdge]
+    decays: list[tuple[float, float, float]]  # floor, decay exponent and rate of each
+    steady: bool  # without feedback no weight decays
+
+    def weigh(
+        self, learned: Mapping[tuple[int, EdgeKind], _LearnedWeight], exponent: float
+    ) -> list[OutgoingEdge]:
+        """The edges with their weights in a namespace.
+
+        Args:
+            learned: Learned weights by key of the target and kind.
+            exponent: Decay exponent of the namespace.
+        """
+        if not learned and (self.steady or not exponent):
+            return self.edges
+        weighed = []
+        for edge, (floor, decay_at, rate) in zip(self.edges, self.decays, strict=True):
+            weight, since, _ = learned.get((edge.target.key, edge.kind), (edge.prior, decay_at, 0))
+            if weight != floor and exponent > since:
+                weight = effective_weight(weight, floor, since, exponent, rate)
+            weighed.append(edge if weight == edge.weight else edge._replace(weight=weight))
+        return weighed
+
+
+_MAX_BYTES = 64 << 20  # of what a process remembers, roughly
+_HEAD_BYTES, _EDGE_BYTES, _WORD_BYTES = 600, 200, 200  # besides vectors and texts
+
+
+class _Corpus:
+    """What a process remembers of one version of the corpus.
+
+    Threads that still read an older version fill their own record, which no new query reads.
+    """
+
+    def __init__(self, version: int | None) -> None:
+        """Remember nothing yet."""
+        self.version, self.size = version, 0
+        self.by_key: dict[int, NodeHead] = {}
+        self.by_id: dict[str, NodeHead] = {}
+        self.contents: dict[str, Sequence[Any]] = {}
+        self.outgoing: dict[int, _OutgoingEdges] = {}
+        self.frequencies: dict[str, int] = {}  # 0 for a word that no text has
+        self.owners: dict[str, list[int]] = {}  # empty for a name that no node has
+
+    def add_nodes(self, rows: Sequence[Sequence[Any]]) -> dict[int, NodeHead]:
+        """Decode rows of ``_HEAD`` to nodes by key, and remember those that all namespaces see."""
+        new = {row[0]: row for row in rows if row[0] not in self.by_key}
+        heads = _heads(new.values())
+        for head, row in zip(heads, new.values(), strict=True):
+            if not row[-1]:
+                self.by_key[head.key] = self.by_id[head.id] = head
+                texts = len(head.id) + len(head.title) + len(head.terms)
+                self.size += head.vector.nbytes + texts + _HEAD_BYTES
+        return {head.key: head for head in heads}
+
+    def add_edges(self, sources: Iterable[int], rows: Sequence[Sequence[Any]]) -> None:
+        """Remember the edges that leave these nodes, from rows of ``_OUTGOING``."""
+        hidden = self.add_nodes([row[6:] for row in rows])
+        outgoing = dict.fromkeys(sources, _NO_EDGES)
+        for source, leaving in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
+            found, decays = [], []
+            for _, kind, prior, floor, decay_at, authority, key, *_ in leaving:
+                target = self.by_key.get(key) or hidden[key]
+                found.append(OutgoingEdge(source, target, _KINDS[kind], prior, prior))
+                decays.append((floor, decay_at, DECAY_RATES[authority]))
+            steady = all(
+                edge.prior == floor for edge, (floor, *_) in zip(found, decays, strict=True)
+            )
+            outgoing[source] = _OutgoingEdges(found, decays, steady)
+            self.size += _EDGE_BYTES * len(found)
+        self.outgoing.update(outgoing)  # at once: other threads read it meanwhile
+
+    def add_contents(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Remember texts and metadata of nodes that all namespaces see, from ``CONTENTS``."""
+        for row in rows:
+            if row[0] in self.by_id:
+                self.contents[row[0]] = row
+                self.size += sum(len(value) for value in row if isinstance(value, str))
+
+    def add_words(self, frequencies: Mapping[str, int], owners: Mapping[str, list[int]]) -> None:
+        """Remember the statistics of words, and the owners of names."""
+        self.frequencies.update(frequencies)
+        self.owners.update(owners)
+        self.size += _WORD_BYTES * (len(frequencies) + len(owners))
+
+
+_NO_EDGES = _OutgoingEdges([], [], steady=True)
 
 
 class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
 
+    def __init__(self, store: ReadableStore) -> None:
+        """Read from ``store``."""
+        super().__init__(store)
+        self._corpus = _Corpus(None)
+
+    def _get_corpus(self, version: int | None) -> _Corpus:
+        """What is remembered of a version of the corpus; nothing of an unknown one."""
+        corpus = self._corpus
+        if version is None:
+            return _Corpus(None)
+        if corpus.version != version or corpus.size > _MAX_BYTES:
+            self._corpus = corpus = _Corpus(version)
+        return corpus
+
+    def forget_corpus(self) -> None:
+        """Drop what is remembered, so that no forgotten text stays in the process."""
+        self._corpus = _Corpus(None)
+
     def get_nodes(
-        self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
+        self,
+        ids: Sequence[str],
+        keys: Sequence[int] = (),
+        *,
+        namespace: int = 0,
+        corpus: int | None = None,
     ) -> list[NodeHead]:
-        """Nodes by id and by key; unknown ones are left out.
+        """Nodes by id and by key, each once, in the order of their ids; unknown ones are left out.
 
         Args:
             ids: Ids of nodes.
             keys: Keys of other nodes.
             namespace: Key of the namespace whose notes are visible; 0 for none.
+            corpus: Version of the corpus, so that known nodes are not read again.
         """
-        wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
-        rows = self._run(_HEADS, **wanted)
-        distinct = {row[0]: row for row in rows}.values()
-        return _heads(*zip(*distinct, strict=True)) if distinct else []
+        known = self._get_corpus(corpus)
+        new_ids = [node for node in ids if node not in known.by_id]
+        new_keys = [key for key in keys if key not in known.by_key]
+        own: dict[int | str, NodeHead] = {}
+        if new_ids or new_keys:
+            rows = self._run(_HEADS, ids=new_ids, keys=new_keys, namespace=namespace)
+            for head in known.add_nodes(rows).values():
+                own[head.key] = own[head.id] = head
+        found = [known.by_id.get(node) or own.get(node) for node in sorted(ids)]
+        found += [known.by_key.get(key) or own.get(key) for key in sorted(keys)]
+        return list({head.key: head for head in found if head}.values())
+
+    def get_documents(self, ids: Sequence[str], clock: Clock) -> dict[str, Node]:
+        """Nodes by id with text and metadata, without vectors; unknown ids are left out."""
+        corpus = self._get_corpus(clock.corpus)
+        found = {node: row for node in ids if (row := corpus.contents.get(node))}
+        for new in split_batches([node for node in ids if node not in found]):
+            rows = self._run(CONTENTS, ids=new, namespace=clock.key)
+            corpus.add_contents(rows)
+            found |= {row[0]: row for row in rows}
+        # Decoded each time: the caller may change the metadata.
+        return {node.id: node for node in decode_rows("a chunk", found.values(), decode_node)}
 
     def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
-        """Outgoing edges of all given nodes with effective weights, in one statement."""
-        rows = self._run(_OUTGOING, keys=list(keys), namespace=clock.key)
-        learned = [row for row in rows if row[1] == _STOP]
-        stops = {
-            source: effective_weight(weight, floor, decay_at, clock.exponent)
-            for source, _, _, floor, weight, decay_at, *_ in learned
+        """Outgoing edges of all given nodes with effective weights, one node after the other."""
+        corpus = self._get_corpus(clock.corpus)
+        new = [key for key in keys if key not in corpus.outgoing]
+        if new:
+            corpus.add_edges(new, self._run(_OUTGOING, keys=new))
+        learned: dict[int, dict[tuple[int, EdgeKind], _LearnedWeight]] = {}
+        if clock.weights:
+            for source, target, kind, weight, decay_at, authority in self._run(
+                _LEARNED, keys=list(keys), namespace=clock.key
+            ):
+                found = _LearnedWeight(weight, decay_at, DECAY_RATES[authority])
+                learned.setdefault(source, {})[target, _KINDS[kind]] = found
+        pointers: list[OutgoingEdge] = []
+        for key in sorted(keys):
+            pointers += corpus.outgoing[key].weigh(learned.get(key, {}), clock.exponent)
+        if not learned:
+            return Frontier(pointers, {})
+        created, stops = self._get_created_edges(learned, clock)
+        return Frontier([*pointers, *created], stops)
+
+    def _get_created_edges(
+        self,
+        learned: Mapping[int, Mapping[tuple[int, EdgeKind], _LearnedWeight]],
+        clock: Clock,
+    ) -> Frontier:
+        """The edges that only feedback created, and the weights of STOP."""
+        now = {
+            (source, target, kind): effective_weight(weight, 0.0, since, clock.exponent, rate)
+            for source, weights in learned.items()
+            for (target, kind), (weight, since, rate) in weights.items()
+            if kind in _CREATED
         }
-        read = [row for row in rows if row[1] != _STOP] if learned else rows
-        return Frontier(_pointers(read, clock.exponent), stops)
+        targets = list(dict.fromkeys(target for _, target, _ in now if target))
+        heads = self.get_nodes((), targets, namespace=clock.key, corpus=clock.corpus)
+        by_key = {head.key: head for head in heads}
+        created = [
+            OutgoingEdge(source, by_key[target], kind, weight, 0.0)
+            for (source, target, kind), weight in now.items()
+            if target in by_key
+        ]
+        return Frontier(created, {key: w for (key, target, _), w in now.items() if not target})
 
     def get_clock(self, namespace: str) -> Clock:
         """Clock of a namespace; all 0 for one that does not exist."""
@@ -218,51 +389,45 @@ class WalkQueries(Queries):
             words: Words of the query.
             names: Normalised names that the query may contain.
         """
-        rows = self._run(_FACTS, namespace=namespace, terms=list(words), names=list(names))
-        clock, frequencies, counters = Clock(0, 0, 0.0), {}, {}
-        named: dict[str, list[int]] = {}
+        known = self._corpus
+        new_words = [word for word in words if word not in known.frequencies]
+        new_names = [name for name in names if name not in known.owners]
+        rows = self._run(_FACTS, namespace=namespace, terms=new_words, names=new_names)
+        clock, counters = Clock(0, 0, 0.0), {}
+        frequencies = dict.fromkeys(new_words, 0)
+        owners: dict[str, list[int]] = {name: [] for name in new_names}
         for kind, text, number, *more in rows:
             if kind == _IS_TERM:
                 frequencies[text] = number
             elif kind == _IS_NAME:
-                named.setdefault(text, []).append(number)
+                owners[text].append(number)
             elif kind == _IS_COUNTER:
                 counters[text] = number
             else:
-                turn, exponent, version, notes, hubs = more
-                clock = Clock(number, turn, exponent, version, notes, hubs, text)
+                clock = Clock._make((number, *more, text, None))
+        version = counters.get("corpus", 0)
+        corpus = self._get_corpus(version)
+        if corpus is not known and (len(new_words), len(new_names)) != (len(words), len(names)):
+            return self.read_facts(namespace, words, names)  # some belong to another version
+        corpus.add_words(frequencies, owners)
         total = counters.get("nodes", 0)
-        mean_length = max(1.0, counters.get("tokens", 0) / max(1, total))
-        return QueryFacts(clock, frequencies, total, mean_length, named)
+        return QueryFacts(
+            clock._replace(corpus=version),
+            {word: count for word in words if (count := corpus.frequencies[word])},
+            total,
+            max(1.0, counters.get("tokens", 0) / max(1, total)),
+            {name: keys for name in names if (keys := corpus.owners[name])},
+        )
 
 
-def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[OutgoingEdge]:
-    """Decode rows to edges with their targets, column by column: there are hundreds of rows."""
+_CREATED = frozenset((EdgeKind.STOP, *OVERLAY_KINDS))  # kinds of edges that no text creates
+
+
+def _heads(rows: Collection[Sequence[Any]]) -> list[NodeHead]:
+    """Decode rows of ``_HEAD``, column by column."""
     if not rows:
         return []
-    sources, kinds, priors, floors, weights, decay_exponents, ranks, *targets = zip(
-        *rows, strict=True
-    )
-    now = [
-        # Most edges do not decay: then one comparison is enough.
-        weight
-        if weight == floor or exponent <= decay_at
-        else effective_weight(weight, floor, decay_at, exponent, DECAY_RATES[rank])
-        for weight, floor, decay_at, rank in zip(
-            weights, floors, decay_exponents, ranks, strict=True
-        )
-    ]
-    found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
-    return list(map(partial(tuple.__new__, OutgoingEdge), found))
-
-
-def _heads(
-    keys: Sequence[int],
-    ids: Sequence[str],
-    titles: Sequence[str],
-    mentions: Sequence[int],
-    embeddings: Sequence[bytes],
-    terms: Sequence[bytes],
-) -> list[NodeHead]:
-    columns = zip(keys, ids, titles, mentions, decode_vectors(embeddings), terms, strict=True)
+    keys, ids, titles, mentions, embeddings, terms, _ = zip(*rows, strict=True)
+    vectors = to_single_precision(decode_vectors(embeddings))
+    columns = zip(keys, ids, titles, mentions, vectors, terms, strict=True)
     return list(map(partial(tuple.__new__, NodeHead), columns))

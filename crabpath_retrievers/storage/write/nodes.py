@@ -4,6 +4,7 @@ The store fills the queues for the vector index and for linking, the ingest empt
 """
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -69,7 +70,7 @@ def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
     rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
     rows |= {node.id: _build_staged_row(node) for node in change.nodes}
     tx.delete_in(s.staging.c.id, rows)
-    tx.add(s.staging, list(rows.values()))
+    tx.add(s.staging, [{**row, "place": place} for place, row in enumerate(rows.values())])
 
 
 def _build_queue_row(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
@@ -251,6 +252,14 @@ def put_meta(tx: Transaction, change: c.PutMeta) -> None:
 def _add_to_meta(tx: Transaction, name: str, amount: int) -> None:
     query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
     put_meta(tx, c.PutMeta(((name, str(int(tx.scalar(query) or 0) + amount)),)))
+
+
+def renew_corpus_version(tx: Transaction) -> None:
+    """Invalidate what processes remember of the corpus.
+
+    The version is random: that of an imported or restored store cannot equal a former one.
+    """
+    put_meta(tx, c.PutMeta((("corpus", str(secrets.randbits(62))),)))
 
 
 def _count_hub_changes(tx: Transaction, changed: int) -> None:

@@ -24,7 +24,8 @@ _OPERATIONS = ("put", "remove", "retire", "move")
 
 def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     """Make the staged batch visible to queries, and queue its nodes for linking."""
-    queued = tx.run(sa.select(s.staging).where(s.staging.c.operation.in_(_OPERATIONS))).all()
+    query = sa.select(s.staging).where(s.staging.c.operation.in_(_OPERATIONS))
+    queued = tx.run(query.order_by(s.staging.c.place)).all()
     if not queued:
         return
     added, removed, retired, moved = (
