@@ -154,7 +154,11 @@ class Chunking:
             full_title = title if number == 0 or not heading else _join_headings(title, heading)
             if number == 0:  # the document is mentioned and linked by its first chunk
                 name, aliases = title, _to_strings(metadata.get("aliases"))
-                addresses = (*collect_addresses(source, title, metadata), *shared_targets)
+                # Links to a file lead to its first page; loaders count from 0 or from 1.
+                page = metadata.get("page")
+                is_later = isinstance(page, int) and page > 1
+                place, linked = ("", {**metadata, "source": ""}) if is_later else (source, metadata)
+                addresses = (*collect_addresses(place, title, linked), *shared_targets)
                 references = (*references, *shared_targets)
             names = list_mention_names(name, aliases)
             chunk_id = node_id if len(pieces) == 1 and node_id else _digest(document_key, piece)
@@ -181,6 +185,8 @@ class Chunking:
             yield "", text
         elif self.splitter is not None:
             yield from (("", piece) for piece in self.splitter.split_text(text))
+        elif "start_index" in metadata:  # LangChain's splitters have cut it already
+            yield "", text
         elif is_markdown(source, metadata):
             for heading, section in split_sections(text):
                 for piece in self._make_size_splitter().split_text(section):

@@ -1,10 +1,10 @@
-"""Reads text files as documents: of a folder all of them, or none.
+"""Reads files as documents: of a folder all of them, or none.
 
 A file that cannot be read must not look deleted, so an error refuses the whole folder.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -12,10 +12,11 @@ from typing import NoReturn
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.text import is_blank
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.chunking import is_markdown, make_title
+from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
+from crabpath_retrievers.ingest.parsers import parse_file
 
 _ATTEMPTS = 3  # attempts to read a file that is being written
+_MAX_NAMED = 5  # files that a message names; the rest are counted
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
 
 
@@ -25,30 +26,30 @@ class SourceFolder:
 
     Attributes:
         root: Prefix of the sources of all documents below it.
-        documents: One document per text file, also per empty one.
-        skipped: Sources of files that are not text or too large.
+        documents: One document per file, also per empty one; of a PDF file one per page.
+        skipped: Why files were not read, by their sources.
         aliases: If the root is the working directory: the sources that ``add`` gives its files.
     """
 
     root: str
     documents: list[Document] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
     aliases: list[str] = field(default_factory=list)
 
 
-def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[str]]:
-    """The documents of text files and directories, and the sources of files that are not text.
+def read_documents(paths: Iterable[Path]) -> tuple[list[Document], dict[str, str]]:
+    """The documents of files and directories; and why others were not read, by source.
 
     Raises:
         InvalidInputError: As for :func:`read_folder`.
     """
     folders = [read_folder(path) for path in paths]
     documents = [document for folder in folders for document in folder.documents]
-    return documents, [source for folder in folders for source in folder.skipped]
+    return documents, {name: why for folder in folders for name, why in folder.skipped.items()}
 
 
 def read_folder(path: Path, *, root: str | None = None, largest: int | None = None) -> SourceFolder:
-    """Read a file, or all text files of a directory except hidden files and memories.
+    """Read a file, or all files of a directory except hidden files and memories.
 
     Args:
         path: File or directory.
@@ -65,11 +66,14 @@ def read_folder(path: Path, *, root: str | None = None, largest: int | None = No
             below = file.relative_to(path)
             source = Path(folder.root, below).as_posix()
             data = _read_unchanged(file, largest)
-            text = None if data is None else _decode_text(data)
-            if text is None:
-                folder.skipped.append(source)
+            if data is None:
+                folder.skipped[source] = f"larger than {largest:,} bytes"
                 continue
-            folder.documents.append(_make_document(source, text))
+            try:
+                folder.documents += parse_file(source, data)
+            except (InvalidInputError, MissingExtraError) as error:
+                folder.skipped[source] = str(error)
+                continue
             if path == Path():
                 folder.aliases.append(below.as_posix())
     except OSError as error:
@@ -93,6 +97,22 @@ def choose_root(path: Path, held: Callable[[str], bool]) -> str:
     return next(filter(held, named), named[0])
 
 
+def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
+    """Describe files that were not read, one line per reason.
+
+    Args:
+        skipped: Reasons by source.
+    """
+    sources: dict[str, list[str]] = {}
+    for source, why in skipped.items():
+        sources.setdefault(why, []).append(source)
+    lines = []
+    for why, names in sources.items():
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        lines.append(f"{', '.join(names[:_MAX_NAMED])}{more}: {why}")
+    return lines
+
+
 def require_path(path: Path) -> None:
     """Refuse a path that does not exist.
 
@@ -100,7 +120,7 @@ def require_path(path: Path) -> None:
         InvalidInputError: The path does not exist.
     """
     if not path.exists():
-        msg = f"{path} does not exist: give a text file or a directory; nothing was changed"
+        msg = f"{path} does not exist: give a file or a directory; nothing was changed"
         raise InvalidInputError(msg)
 
 
@@ -125,7 +145,7 @@ def _list_source_files(path: Path) -> Iterator[Path]:
         yield path
         return
     if not path.is_dir():
-        msg = f"{path} is neither a file nor a directory: give a text file or a directory"
+        msg = f"{path} is neither a file nor a directory: give a file or a directory"
         raise InvalidInputError(msg)
     for place, folders, names in os.walk(path, onerror=_refuse):
         if _GRAPH_FILE in names:
@@ -151,24 +171,6 @@ def _read_unchanged(file: Path, largest: int | None) -> bytes | None:
 
 def _get_state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-def _decode_text(data: bytes) -> str | None:
-    """Decode the content of a file; None if it is not text."""
-    if b"\x00" in data:
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
-
-
-def _make_document(source: str, text: str) -> Document:
-    metadata = {"source": source}
-    # The title of a Markdown file is its first heading, that of another file its name.
-    if not is_markdown(source, metadata):
-        metadata["title"] = make_title(source)
-    return Document(page_content=text, metadata=metadata)
 
 
 def _refuse(error: OSError) -> NoReturn:

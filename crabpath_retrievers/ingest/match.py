@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.errors import MissingExtraError
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
 # More than the cosine lost by rewording a sentence.
@@ -213,11 +214,19 @@ def _find_candidates(
 def _solve_assignment(
     rows: Sequence[int], columns: Sequence[int], scores: Sequence[float]
 ) -> list[int]:
-    """Solve the assignment problem: indices of the chosen pairs, each row and column once."""
+    """Solve the assignment problem: indices of the chosen pairs, each row and column once.
+
+    Raises:
+        MissingExtraError: scipy is not installed.
+    """
     if not rows:
         return []
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+    try:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+    except ImportError as error:
+        msg = "recognising edited texts needs scipy: pip install 'crabpath-retrievers[sync]'"
+        raise MissingExtraError(msg) from error
 
     own, row = np.unique(rows, return_inverse=True)
     others, column = np.unique(columns, return_inverse=True)

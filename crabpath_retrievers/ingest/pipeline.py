@@ -51,7 +51,8 @@ from crabpath_retrievers.vectors.embedder import Embedder
 _log = logging.getLogger(__name__)
 
 Cleanup = Literal["incremental", "full"] | None
-_FIRST_BATCH = 16
+FIRST_BATCH = 16
+"""Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
 
 
@@ -136,7 +137,7 @@ class Ingest:
             self.recover()
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
-            with _show(progress, len(plan.changed)) as advance:
+            with show_progress(progress, len(plan.changed)) as advance:
                 for part in self._make_batches(plan):
                     self.publish(part)
                     advance(len(part.nodes))
@@ -196,7 +197,7 @@ class Ingest:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
         if not (total := self.store.catalog.count_unindexed()):
             return
-        with _show(progress, total) as advance:
+        with show_progress(progress, total) as advance:
             while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
                 held = set[str]()
                 if self.index.foreign:
@@ -310,7 +311,7 @@ class Ingest:
         nodes: list[Node] = []
         removed: list[str] = []
         # The first batches are small: progress shows early, and a broken embedder fails fast.
-        size = _FIRST_BATCH
+        size = FIRST_BATCH
         for part, chunks in by_document.items():
             nodes += chunks
             removed += leaving[part]
@@ -390,7 +391,7 @@ class _Plan:
     report: IngestReport
 
 
-def _show(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
+def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:
     """Start to show progress; without ``progress`` none is shown."""
     return nullcontext(lambda _: None) if progress is None else progress(total)
 

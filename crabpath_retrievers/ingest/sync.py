@@ -15,7 +15,7 @@ from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 from crabpath_retrievers.ingest.match import match_texts
-from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Ingest, Progress, show_progress
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
@@ -197,6 +197,7 @@ class Sync:
     ingest: Ingest
     identity: EmbedderFingerprint
     threshold: float
+    progress: Progress | None = None
 
     def run(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
         """Plan the sync and, unless ``dry_run``, apply it.
@@ -261,9 +262,12 @@ class Sync:
             return {}
         self.identity.verify()
         found: dict[str, Vector] = {}
-        for start in range(0, len(texts), self.ingest.batch):
-            part = texts[start : start + self.ingest.batch]
-            found |= zip(part, self.ingest.embedder.documents(part), strict=True)
+        with show_progress(self.progress, len(texts)) as advance:
+            size = FIRST_BATCH
+            while part := texts[len(found) : len(found) + size]:
+                found |= zip(part, self.ingest.embedder.documents(part), strict=True)
+                advance(len(part))
+                size = min(2 * size, self.ingest.batch)
         return found
 
     def _make_batch(self, plan: SyncPlan) -> StageNodes:

@@ -106,6 +106,8 @@ def test_own_splitters_and_no_splitting():
     text = "one|two|three" + " and more" * 20
     small = IngestSettings(chunk_size=10, chunk_overlap=0)
     assert [n.content for n in Chunking(small, split=False).nodes([Document(text)])] == [text]
+    cut = Document(text, metadata={"source": "a.md", "start_index": 0})  # as LangChain's splitters
+    assert [n.content for n in Chunking(small).nodes([cut])] == [text]
     with pytest.raises(InvalidInputError, match="returned no text"):
         Chunking(IngestSettings(), splitter).nodes([Document("|||")])
 

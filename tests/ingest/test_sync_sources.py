@@ -51,14 +51,21 @@ def test_one_unreadable_place_refuses_the_whole_sync(
             memory.sync(docs)
 
 
-@pytest.mark.parametrize("content", [b"\x00\x01", b"\xff\xfe\xfa", b"too long " * 200])
-def test_a_file_that_is_no_text_any_more(memory, docs, content):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x00\x01", "not a text file"),
+        (b"\xff\xfe\xfa", "not a text file in UTF-8"),
+        (b"too long " * 200, "larger than 1,000 bytes"),
+    ],
+)
+def test_a_file_that_is_no_text_any_more(memory, docs, content, why):
     """It is skipped and named, and what was known of it stays; alone it is refused."""
     file = docs / "below" / "b.md"
     file.write_bytes(content)
     plan = memory.sync(docs)
     assert (bool(plan), plan.skipped) == (False, (file.as_posix(),))
-    with pytest.raises(InvalidInputError, match="not a text file of at most 1,000 bytes"):
+    with pytest.raises(InvalidInputError, match=f"b.md was not read: {why}"):
         memory.sync(file)
 
 

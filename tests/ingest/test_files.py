@@ -1,0 +1,177 @@
+"""Files of all formats become documents with headings, links and pages; the rest is named."""
+
+import zipfile
+from importlib.util import find_spec
+
+import pytest
+
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest import parsers
+from crabpath_retrievers.ingest.files import read_documents
+
+PAGE = """<?xml version="1.0" encoding="ISO-8859-1"?><!DOCTYPE html><html><head>
+<title>Cluster Übersicht</title><script>evil()</script></head><body><nav><a href="x">Menu</a></nav>
+<h1>Cluster<a class="headerlink" href="#cluster">¶</a></h1>
+<p>Only max_connections &amp; B-Trees; see <a href="leave.docx">the leave
+rules</a>.</p><pre>SELECT *
+  FROM x;</pre><h2><a href="manual.pdf">Manual</a></h2><img src="data:," alt="a plan"></body></html>
+"""
+PAGE_TEXT = """# Cluster
+
+Only max_connections & B-Trees; see [the leave rules](leave.docx).
+
+```
+SELECT *
+  FROM x;
+```
+
+## Manual
+
+[Manual](manual.pdf)a plan"""
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+NOTEBOOK = """{"metadata": {}, "cells": [
+{"cell_type": "markdown", "source": ["# Study\\n", "See [it](page.html)."]},
+{"cell_type": "code", "source": "print(1)", "outputs": [{"text": "1"}]}]}"""
+
+
+def make_pdf(*pages):
+    """A PDF file with one line of text per page."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    font = "/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>"
+    for n, text in enumerate(pages):
+        shown = f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET"
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /Contents {5 + 2 * n} 0 R {font} >>",
+            f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream",
+        ]
+    file = "%PDF-1.4\n"
+    places = []
+    for number, content in enumerate(objects, 1):
+        places.append(f"{len(file):010d} 00000 n \n")
+        file += f"{number} 0 obj\n{content}\nendobj\n"
+    size = f"{len(objects) + 1}"
+    table = f"xref\n0 {size}\n0000000000 65535 f \n{''.join(places)}"
+    end = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n"
+    return (file + table + end).encode()
+
+
+def write_word(path):
+    """A Word file with a title, a heading, and a link."""
+
+    def paragraph(style, *texts):
+        runs = "".join(f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in texts)
+        return f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr>{runs}</w:p>'
+
+    link = f'<w:hyperlink xmlns:r="{OFFICE}" r:id="r9"><w:r><w:t>manual</w:t></w:r></w:hyperlink>'
+    body = paragraph("Title", "Leave Rules") + paragraph("h1", "How to ask")
+    body += paragraph("", "Ask Petra; see the ").replace("</w:p>", f"{link}</w:p>")
+    names = {"Title": "Title", "h1": "heading 1"}
+    styles = "".join(
+        f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="{name}"/></w:style>'
+        for key, name in names.items()
+    )
+    relation = '<Relationships xmlns="{}/relationships"><Relationship {}/></Relationships>'
+    start = f'Id="r1" Type="{OFFICE}/officeDocument" Target="word/document.xml"'
+    links = f'Id="r9" Type="{OFFICE}/hyperlink" Target="manual.pdf" TargetMode="External"'
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("[Content_Types].xml", f'<Types xmlns="{PACKAGE}/content-types"/>')
+        file.writestr("_rels/.rels", relation.format(PACKAGE, start))
+        file.writestr("word/_rels/document.xml.rels", relation.format(PACKAGE, links))
+        file.writestr("word/styles.xml", f"<w:styles {WORD}>{styles}</w:styles>")
+        file.writestr(
+            "word/document.xml", f"<w:document {WORD}><w:body>{body}</w:body></w:document>"
+        )
+
+
+@pytest.fixture
+def docs(tmp_path, monkeypatch):
+    """A folder with one file of each format, of which some are damaged."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "page.html").write_bytes(PAGE.encode("latin-1"))
+    (folder / "bare.htm").write_text("<p>Grüße an alle</p>", encoding="utf-8")
+    (folder / "marked.html").write_text("<body>Grüße auch", encoding="utf-16")
+    (folder / "manual.pdf").write_bytes(make_pdf("Hydra is in Frankfurt.", "Maria owns it."))
+    (folder / "study.ipynb").write_text(NOTEBOOK)
+    (folder / "rows.csv").write_text("name,days\nPetra,30\n")
+    write_word(folder / "leave.docx")
+    for name in ("bad.pdf", "bad.docx", "bad.ipynb"):
+        (folder / name).write_bytes(b"%PDF junk")
+    (folder / "latin.txt").write_bytes("Grüße".encode("latin-1"))
+    (folder / "image.bin").write_bytes(b"\x00")
+    return folder
+
+
+def test_what_becomes_of_each_format(docs, caplog):
+    caplog.set_level("WARNING")
+    documents, skipped = read_documents([docs.relative_to(docs.parent)])
+    found = {(d.metadata["source"][5:], d.metadata.get("page")): d for d in documents}
+    shown = {key: (d.metadata.get("title"), d.page_content) for key, d in found.items()}
+    assert shown == {
+        ("page.html", None): ("Cluster Übersicht", PAGE_TEXT),
+        ("bare.htm", None): ("bare", "Grüße an alle"),
+        ("marked.html", None): ("marked", "Grüße auch"),
+        ("manual.pdf", 1): ("manual", "Hydra is in Frankfurt."),
+        ("manual.pdf", 2): ("manual, page 2", "Maria owns it."),
+        ("leave.docx", None): (
+            "Leave Rules",
+            "# Leave Rules\n\n# How to ask\n\nAsk Petra; see the [manual](manual.pdf)",
+        ),
+        ("study.ipynb", None): (
+            None,
+            "# Study\nSee [it](page.html).\n\n```python\nprint(1)\n```",
+        ),
+        ("rows.csv", None): ("rows", "name,days\nPetra,30\n"),
+    }
+    reasons = {source[5:]: why.partition(" (")[0] for source, why in skipped.items()}
+    assert reasons == {
+        **{f"bad.{kind}": f"not a readable .{kind} file" for kind in ("pdf", "docx", "ipynb")},
+        "latin.txt": "not a text file in UTF-8",
+        "image.bin": "not a text file",
+    }
+    assert caplog.text == ""  # the parsers say nothing themselves
+
+
+def test_headings_and_links_of_every_format_become_the_graph(docs, open_memory, joined):
+    """A link to a file of many pages leads to its first one; a second sync changes nothing."""
+    (docs / "manual.pdf").write_bytes(make_pdf(*(f"Page {n} of it." for n in range(1, 31))))
+    memory = open_memory()
+    memory.sync("docs")
+    catalog = memory.store.catalog
+    titles = {key: node.title for key, node in catalog.documents(catalog.all_ids()).items()}
+    linked = {(titles[a], titles[b]) for a, b in joined(memory, EdgeKind.LINK)}
+    assert linked == {
+        ("Cluster Übersicht", "Leave Rules"),
+        ("Cluster Übersicht › Manual", "manual"),
+        ("Leave Rules › How to ask", "manual"),
+        ("Study", "Cluster Übersicht"),
+    }
+    assert not memory.sync("docs")
+
+
+def test_a_missing_parser_is_named_with_its_install_line(docs, open_memory, monkeypatch, caplog):
+    """What the memory holds of such a file stays; one that is given alone is refused."""
+    caplog.set_level("WARNING")
+    memory = open_memory()
+    memory.sync("docs")
+    before = memory.info()["nodes"]
+    monkeypatch.setattr(
+        parsers, "find_spec", lambda name: None if name == "pypdf" else find_spec(name)
+    )
+    plan = memory.sync("docs")
+    assert (bool(plan), "docs/manual.pdf" in plan.skipped) == (False, True)
+    assert memory.info()["nodes"] == before
+    install = ".pdf files need a parser: pip install 'crabpath-retrievers[files]'"
+    (said,) = {r.getMessage() for r in caplog.records}
+    assert said == f"not read: docs/bad.pdf, docs/manual.pdf: {install}"
+    with pytest.raises(InvalidInputError, match=r"manual.pdf was not read: .*\[files\]"):
+        memory.sync("docs/manual.pdf")
