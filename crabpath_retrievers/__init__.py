@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
     from crabpath_retrievers.routing.chat_model.settings import RouterSettings
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
+    from crabpath_retrievers.storage.read.notes import NoteRecord
+    from crabpath_retrievers.storage.read.turns import TurnRecord
     from crabpath_retrievers.stores.migrate import migrate
     from crabpath_retrievers.transfer.export import ExportResult
     from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
@@ -92,6 +94,7 @@ __all__ = [
     "MissingExtraError",
     "Neighbour",
     "NotFoundError",
+    "NoteRecord",
     "OutcomePolicy",
     "ReachedNode",
     "Receipt",
@@ -112,6 +115,7 @@ __all__ = [
     "SyncPlan",
     "TuneReport",
     "Turn",
+    "TurnRecord",
     "migrate",
 ]
 
@@ -142,6 +146,8 @@ _MODULES = {
     "routing.chat_model.router": "ChatModelRouter",
     "routing.chat_model.settings": "RouterSettings",
     "storage.read.history": "FeedbackRecord Snapshot",
+    "storage.read.notes": "NoteRecord",
+    "storage.read.turns": "TurnRecord",
     "stores.migrate": "migrate",
     "transfer.export": "ExportResult",
     "typed_search.follow": "Neighbour ReachedNode",

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from uuid import UUID
 
 from langchain_core.documents import Document
@@ -14,28 +15,30 @@ from langchain_text_splitters import TextSplitter
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, run
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
+from crabpath_retrievers.core.driver import AsyncView, arun, off_loop, perform, run
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import (
     QueryOptions,
+    require_count,
     require_flags,
     require_list,
     require_splitter,
 )
-from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
+from crabpath_retrievers.learning.outcomes import Outcome, record_outcome
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,
     get_documents,
+    list_documents,
     read_sources,
     refresh_wrapped,
     require_progress,
@@ -49,18 +52,22 @@ from crabpath_retrievers.memory.notes import (
     NoteFields,
     find_best_document,
     find_turn,
+    list_notes,
+    list_turns,
     make_content,
     make_question,
     require_taught_kind,
     save_note,
 )
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
-from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.memory.services import Component, Services, describe_briefly
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
-from crabpath_retrievers.vectors.opening import MemoryInfo, describe
+from crabpath_retrievers.storage.read.notes import NoteRecord
+from crabpath_retrievers.storage.read.turns import TurnRecord
+from crabpath_retrievers.vectors.opening import MemoryInfo, VectorPlace, describe
 
 if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
@@ -103,8 +110,8 @@ class CrabPath(Component):
         cls,
         path: str | Path | None = None,
         *,
-        embeddings: Embeddings | None = None,
-        vectors: Any = None,
+        embeddings: Embeddings | str | None = None,
+        vectors: VectorPlace = None,
         settings: Settings | None = None,
         router: Router | BaseChatModel | None = None,
         linkers: Sequence[Linker] | None = None,
@@ -118,7 +125,9 @@ class CrabPath(Component):
         Args:
             path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
                 is required; None for a temporary memory that is deleted when it is closed.
-            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
+            embeddings: Any LangChain embedder; or ``"provider:model"``, such as
+                ``"openai:text-embedding-3-small"``, which LangChain's ``init_embeddings`` makes and
+                the memory remembers; None for the remembered one, else for all-MiniLM-L6-v2.
             vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
                 directory; the URL of a Chroma server (``http://host:8000``, with a path for another
                 collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
@@ -138,9 +147,15 @@ class CrabPath(Component):
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together; the vectors are not those of this
                 memory; or it wraps a vector store, and ``vectors`` is missing.
+            MissingExtraError: The package of the provider of ``embeddings`` is not installed.
             InvalidInputError: An argument has the wrong type; or the database is empty, and the
                 vectors are not.
             StoreError: The database was lost, and the vectors beside it were not.
+
+        Example::
+
+            with CrabPath.open("./memory", embeddings=embeddings) as memory:
+                memory.add_documents(documents)
         """
         services = Services.open(
             path,
@@ -154,9 +169,35 @@ class CrabPath(Component):
         )
         return cls(services)
 
+    def __deepcopy__(self, memo: object) -> Self:
+        """The same memory: copies of a retriever share it."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            InvalidInputError: Always.
+        """
+        msg = (
+            "a memory cannot be pickled: pass its path, and open it where it is needed with "
+            "CrabPathRetriever.from_existing(path)"
+        )
+        raise InvalidInputError(msg)
+
     def close(self) -> None:
-        """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        """Release files and connections; a temporary memory is deleted. Safe to repeat.
+
+        Example::
+
+            memory = CrabPath.open("./memory")
+            memory.close()
+        """
         self._all_services.close()
+
+    def __repr__(self) -> str:
+        """Where the memory is, and how many chunks it holds, unless that takes over a second."""
+        return describe_briefly(self._all_services)
 
     def __enter__(self) -> Self:
         """Use the memory in a ``with`` block."""
@@ -189,6 +230,10 @@ class CrabPath(Component):
 
         Args:
             fields: Fields of :class:`CrabPathRetriever`, such as ``k`` and ``namespace``.
+
+        Example::
+
+            retriever = memory.as_retriever(k=4, namespace="ann")
         """
         from crabpath_retrievers.retriever import CrabPathRetriever
 
@@ -196,7 +241,12 @@ class CrabPath(Component):
 
     @property
     def aio(self) -> "AsyncCrabPath":
-        """Every method in its asynchronous form: ``await memory.aio.retrieve("question")``."""
+        """Every method in its asynchronous form.
+
+        Example::
+
+            answer = await memory.aio.retrieve("how do I deploy?")
+        """
         return AsyncCrabPath(self, self._all_services)
 
     # Documents.
@@ -224,19 +274,25 @@ class CrabPath(Component):
                 not blamed for failures of other tasks.
             ids: One id per document, instead of ``Document.id``.
             splitter: Your own splitter; None splits Markdown by heading and the rest by size.
-            split: False when the documents are chunks already.
+            split: False when the documents are chunks already; those with ``start_index`` in their
+                metadata, as LangChain's splitters write it, stay whole in any case.
             vectors: Embeddings that are known already, by id of a document that is one chunk: it
                 is not embedded again. They must come from the memory's own embedder.
             cleanup: None only adds. ``"incremental"`` replaces everything of the sources that
                 occur in ``documents``: give whole sources in one call. ``"full"`` also removes
                 every document that is not given. The names are those of LangChain's ``index``.
-            progress: Shows progress; by default a bar on a terminal when it takes long.
+            progress: Shows progress; by default on a terminal when it takes long.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
             EmbeddingMismatchError: The memory was built with another embedder, or a vector has
                 another dimension.
             StoreError: A store failed; the next ingest finishes what was interrupted.
+
+        Example::
+
+            report = memory.add_documents(documents, ids=["deploy", "rollback"])
+            report.added
         """
         require_progress(progress)
         checked, embeddings = require_list("documents", documents), to_unit_vectors(vectors)
@@ -273,6 +329,7 @@ class CrabPath(Component):
         split: bool = True,
         allow_empty: bool = False,
         dry_run: bool = False,
+        progress: Progress | None = bar,
     ) -> SyncPlan:
         """Update the memory to what its sources hold now, and keep what was learned about them.
 
@@ -293,6 +350,7 @@ class CrabPath(Component):
             split: False when the documents are chunks already.
             allow_empty: Allow a source without documents, and retire everything of it.
             dry_run: Only plan; nothing is written.
+            progress: Shows progress of embedding; by default on a terminal when it takes long.
 
         Returns:
             What was changed, or with ``dry_run`` would be.
@@ -302,13 +360,19 @@ class CrabPath(Component):
                 document cannot be used; nothing was changed.
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreError: A store failed; the next ingest finishes what was interrupted.
+
+        Example::
+
+            plan = memory.sync("docs", dry_run=True)
+            plan.counts()
         """
         services = self._services
         require_flags(allow_empty=allow_empty, dry_run=dry_run)
+        require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
         documents, scope, skipped = read_sources(services, sources, roots, allow_empty=allow_empty)
         nodes, similarity = chunking.nodes(documents), self.settings.sync.new_version_similarity
-        sync = Sync(services.ingest, services.identity, similarity)
+        sync = Sync(services.ingest, services.identity, similarity, progress)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
@@ -330,6 +394,12 @@ class CrabPath(Component):
                 or a document has no id.
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreError: A store failed; the next call finishes what was interrupted.
+
+        Example::
+
+            memory = CrabPathRetriever.from_vectorstore(store).memory
+            store.add_documents(documents)
+            memory.refresh().added
         """
         return refresh_wrapped(self._services, documents)
 
@@ -349,14 +419,18 @@ class CrabPath(Component):
             namespace: Its learned weights, notes, turns and clock; documents stay.
 
         Returns:
-            How many chunks and notes were deleted.
+            How many chunks and notes were deleted; 0 where there is none of them.
 
         Raises:
             InvalidInputError: None or several arguments were given.
+
+        Example::
+
+            memory.forget(source="docs/old.md")
         """
         return forget_documents(self._services, ids, source, namespace)
 
-    def get(
+    def get_by_ids(
         self, ids: Sequence[str] | str, *, namespace: str = DEFAULT_NAMESPACE
     ) -> list[Document]:
         """Read chunks and notes by id; no turn is recorded.
@@ -367,11 +441,91 @@ class CrabPath(Component):
 
         Returns:
             Each once, in the order of ``ids``; unknown ids are left out.
+
+        Example::
+
+            (document,) = memory.get_by_ids("deploy")
         """
         return get_documents(self._services, ids, namespace)
 
+    # What is there.
+
+    def documents(
+        self,
+        *,
+        source: str | None = None,
+        filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
+        limit: int = 100,
+    ) -> list[Document]:
+        """List the chunks that queries find, the oldest first.
+
+        Args:
+            source: Only chunks of this source, in the order of its text.
+            filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
+                unlike that of a query it knows no operators. The corpus is read until there are
+                enough.
+            limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+
+        Example::
+
+            memory.documents(source="handbook.md", limit=3)
+        """
+        return list_documents(self._services, source, filter, limit)
+
+    @apply_time_limit
+    def sources(self, *, limit: int = 100) -> dict[str, int]:
+        """The sources by name, each with the number of its chunks.
+
+        Args:
+            limit: How many at most, at least 1.
+
+        Example::
+
+            memory.sources(limit=10)
+        """
+        require_count("limit", limit)
+        return self._services.store.catalog.count_by_source(limit)
+
+    @apply_time_limit
+    def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:
+        """List the notes of a namespace, newest first.
+
+        Args:
+            namespace: The namespace that the notes belong to.
+            limit: How many at most, at least 1.
+
+        Example::
+
+            for note in memory.notes(namespace="ann"):
+                print(note.id, note.text)
+        """
+        return list_notes(self._services.store, namespace, limit)
+
+    @apply_time_limit
+    def turns(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[TurnRecord]:
+        """List what a namespace asked, newest first; :meth:`explain` takes the ids.
+
+        Args:
+            namespace: The namespace that asked.
+            limit: How many at most, at least 1.
+
+        Example::
+
+            for turn in memory.turns(limit=5):
+                print(turn.id, turn.query)
+        """
+        return list_turns(self._services.store, namespace, limit)
+
     def info(self) -> MemoryInfo:
-        """What the memory holds, and where."""
+        """What the memory holds, and where.
+
+        Example::
+
+            memory.info()["nodes"]
+        """
         services = self._services
         return describe(services.store, services.index.description)
 
@@ -389,6 +543,11 @@ class CrabPath(Component):
             InvalidInputError: An option cannot be used.
             EmbeddingMismatchError: The memory was built with another embedder.
             StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
+
+        Example::
+
+            answer = memory.retrieve("how do I deploy?", k=4)
+            [item.node.id for item in answer.documents]
         """
         return run(self._services.retrieval.steps(text, options))
 
@@ -402,37 +561,93 @@ class CrabPath(Component):
 
         Raises:
             NotFoundError: There is no such turn in that namespace.
+
+        Example::
+
+            answer = memory.retrieve("how do I deploy?")
+            memory.explain(answer.turn.id)
         """
         return explain_turn(self.store, self._services.ranker, turn_id, namespace=namespace)
 
     # Feedback.
 
+    @overload
+    def record(self, about: Feedback) -> Receipt: ...
+    @overload
+    def record(  # type: ignore[overload-overlap]
+        self,
+        about: str | UUID | Document | None,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt: ...
+    @overload
+    def record(
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]: ...
     @apply_time_limit
-    def record(self, feedback: Feedback) -> Receipt:
+    def record(
+        self,
+        about: object,
+        outcome: Outcome | None = None,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt | list[Receipt]:
         """Learn from the outcome of a turn, now or a week later.
 
         The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
         once: recording the same ``feedback_id`` again changes nothing and returns its status. Each
-        turn is learned from once, by the first feedback about it.
+        turn is learned from once, by the first feedback about it; what a person says replaces what
+        events of a host said before.
 
         Args:
-            feedback: The feedback. Without a turn id it is shared among the last turns of its
-                namespace, later ones more.
+            about: What it is about: a turn id, or the run id of the call that retrieved; a returned
+                document or several; an :class:`Answer`; or what holds such documents: the output of
+                a chain, the state of an agent, a response of LlamaIndex. None for the last turns
+                of the namespace, later ones more. Or a whole :class:`Feedback`, without outcome.
+            outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
+            strict: False returns the receipt of refused feedback, which is raised otherwise. With
+                a :class:`Feedback` it is always returned.
+            fields: Other fields of :class:`Feedback`, such as ``used`` and ``correction``.
 
         Returns:
+            One receipt for an id, a document or a ``Feedback``; else a list with one for each turn.
             ``applied``; ``waiting`` until it is learned from; ``refused`` with the reason in
             ``note``, when there is no such turn in that namespace, another feedback consumed it,
             or its namespace is frozen; or ``undone``, see :meth:`undo`.
 
         Raises:
+            InvalidInputError: An argument cannot be used, or nothing can be learned from it.
+            NotFoundError: There is no such turn in that namespace.
             StoreError: It could not be saved; :class:`StoreUnavailableError` also where a server is
                 silent for ``settings.time_limit`` seconds.
+
+        Example::
+
+            answer = memory.retrieve("how do I deploy?")
+            memory.record(answer, True, used=[answer.documents[0].node.id])
         """
         services = self._services
-        if not isinstance(feedback, Feedback):
-            msg = f"record takes a Feedback(turn_id, outcome), not {format_value(feedback)}"
+        require_flags(strict=strict)
+        if not isinstance(about, Feedback):
+            if outcome is None:
+                msg = "record needs an outcome: record(documents, True), or False, or a number"
+                raise InvalidInputError(msg)
+            receipts = record_outcome(self, about, outcome, strict=strict, **fields)
+            one = about is None or isinstance(about, (str, UUID, Document))
+            return receipts[0] if one else receipts
+        if outcome is not None or fields:
+            msg = "a Feedback has its outcome and fields itself: record(feedback)"
             raise InvalidInputError(msg)
-        return services.recorder.record(feedback)
+        services.warn_if_temporary()
+        return services.recorder.record(about)
 
     @apply_time_limit
     def teach(
@@ -470,8 +685,13 @@ class CrabPath(Component):
             InvalidInputError: An argument cannot be used, the id exists already elsewhere, or the
                 namespace is frozen.
             NotFoundError: A related id does not exist in this namespace.
+
+        Example::
+
+            memory.teach("Nobody deploys on a Friday.", query="May I deploy on Friday?")
         """
         default_authority = require_taught_kind(kind)
+        self._services.warn_if_temporary()
         asked = None if query is None else NoteQuestion(query)
         rank = default_authority if authority is None else authority
         said = make_content(text, fields)
@@ -511,8 +731,14 @@ class CrabPath(Component):
         Raises:
             InvalidInputError: As for :meth:`teach`.
             NotFoundError: There is no such turn in that namespace, or no such id.
+
+        Example::
+
+            answer = memory.retrieve("how do I deploy?")
+            memory.correct("Deploys go through the pipeline.", turn_id=answer.turn.id)
         """
         services = self._services
+        services.warn_if_temporary()
         turn = None if turn_id is None else find_turn(services.store, turn_id, namespace)
         if namespace is None:
             namespace = turn.turn.namespace if turn else DEFAULT_NAMESPACE
@@ -554,6 +780,11 @@ class CrabPath(Component):
             NotFoundError: There is no such feedback or turn, or nothing was learned from it.
             InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
                 of them cannot be used.
+
+        Example::
+
+            receipt = memory.record(memory.retrieve("how do I deploy?").turn.id, True)
+            memory.undo(receipt.feedback_id)
         """
         return self._services.history.undo(feedback_id, turn_id, namespace)
 
@@ -580,13 +811,40 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     sync = off_loop(CrabPath.sync)
     refresh = off_loop(CrabPath.refresh)
     forget = off_loop(CrabPath.forget)
-    get = off_loop(CrabPath.get)
+    get_by_ids = off_loop(CrabPath.get_by_ids)
+    documents = off_loop(CrabPath.documents)
+    sources = off_loop(CrabPath.sources)
+    notes = off_loop(CrabPath.notes)
+    turns = off_loop(CrabPath.turns)
     info = off_loop(CrabPath.info)
     explain = off_loop(CrabPath.explain)
-    record = off_loop(CrabPath.record)
     teach = off_loop(CrabPath.teach)
     correct = off_loop(CrabPath.correct)
     undo = off_loop(CrabPath.undo)
+
+    @overload
+    async def record(self, about: Feedback) -> Receipt: ...
+    @overload
+    async def record(  # type: ignore[overload-overlap]
+        self,
+        about: str | UUID | Document | None,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt: ...
+    @overload
+    async def record(
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]: ...
+    async def record(self, about: Any, *given: Any, **options: Any) -> Receipt | list[Receipt]:
+        """As :meth:`CrabPath.record`, without blocking the event loop."""
+        return await arun(perform(partial(self._blocking.record, about, *given, **options)))
 
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""

@@ -6,7 +6,6 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 :func:`make_event_feedback` and :func:`record_superseding`.
 """
 
-from crabpath_retrievers.callbacks.answers import parse_output
 from crabpath_retrievers.callbacks.runs import find_turns_in_state
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
@@ -22,21 +21,42 @@ from crabpath_retrievers.core.metadata import (
     read_answer_block,
     remove_answer_metadata,
 )
-from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions
+from crabpath_retrievers.core.query import (
+    CallOptions,
+    Query,
+    QueryOptions,
+    RetrieverOptions,
+    explain_unknown,
+    find_namespace,
+)
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.core.time_limit import arun_with_timeout
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
+from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
+from crabpath_retrievers.learning.outcomes import (
+    OUTCOME_WORDS,
+    Outcome,
+    find_turn_ids,
+    make_outcome_feedback,
+    parse_outcome,
+    record_outcome,
+)
 from crabpath_retrievers.learning.recorder import BackgroundWorker
 from crabpath_retrievers.learning.supersede import make_event_feedback, record_superseding
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
 from crabpath_retrievers.routing.policy import Router
-from crabpath_retrievers.vectors.embedder import Embedder, load_default_embeddings
+from crabpath_retrievers.vectors.embedder import (
+    Embedder,
+    load_default_embeddings,
+    resolve_embeddings,
+)
 
 __all__ = [
     "DEFAULT_NAMESPACE",
     "METADATA_KEY",
+    "OUTCOME_WORDS",
     "Answer",
     "BackgroundWorker",
     "CallOptions",
@@ -47,6 +67,8 @@ __all__ = [
     "Hop",
     "IngestReport",
     "Operations",
+    "Outcome",
+    "Query",
     "QueryOptions",
     "Receipt",
     "RetrievedDocument",
@@ -57,16 +79,23 @@ __all__ = [
     "arun",
     "arun_with_timeout",
     "collect_exception_names",
+    "explain_unknown",
+    "find_namespace",
+    "find_turn_ids",
     "find_turns_in_state",
     "is_blank",
     "load_default_embeddings",
     "make_event_feedback",
+    "make_outcome_feedback",
+    "parse_outcome",
     "parse_output",
     "perform",
     "perform_sync_or_async",
     "read_answer_block",
+    "record_outcome",
     "record_superseding",
     "remove_answer_metadata",
+    "resolve_embeddings",
     "run",
     "to_documents",
 ]

@@ -1,9 +1,10 @@
 """``CrabPathRetriever``: the LangChain retriever that takes the place of ``as_retriever()``."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast, overload
 from uuid import UUID
 
 from langchain_core.callbacks import (
@@ -14,25 +15,39 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from langchain_text_splitters import TextSplitter
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, FeedbackFields, Receipt
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, FeedbackFields, Receipt
 from crabpath_retrievers.core.metadata import add_answer_metadata
-from crabpath_retrievers.core.query import CallOptions, QueryOptions, RetrieverOptions, require_list
-from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.core.query import (
+    CallOptions,
+    MetadataFilter,
+    Query,
+    QueryOptions,
+    RetrieverOptions,
+    explain_unknown,
+    find_namespace,
+    require_list,
+)
+from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.learning.outcomes import Outcome
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.vectors.opening import VectorPlace
 
-Filter = dict[str, Any]
+_log = logging.getLogger(__name__)
 _OPENING = ("router", "settings")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
+_SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
 
@@ -72,15 +87,22 @@ class RetrieverFields(RetrieverOptions, total=False):
     """Fields that :class:`CrabPathRetriever` takes when it is made; all are optional."""
 
     k: int
-    filter: Filter | None
+    filter: MetadataFilter
     name: str | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
+    search_type: str
+    """As for LangChain's ``as_retriever``: ``"similarity"`` or ``"similarity_score_threshold"``."""
+    search_kwargs: Mapping[str, Any]
+    """As for LangChain's ``as_retriever``: ``k``, ``filter`` and ``score_threshold``, which is
+    ``min_score`` here."""
 
 
 class OpeningFields(RetrieverFields, total=False):
     """What makes a memory and a retriever over it: fields of both."""
 
+    embedding: Embeddings | str | None
+    """The name that LangChain's vector stores have for ``embeddings``."""
     router: Router | BaseChatModel | None
     """Decides ambiguous edges, see :meth:`CrabPath.open`."""
     settings: Settings | None
@@ -93,7 +115,14 @@ class IndexingFields(OpeningFields, total=False):
     path: str | Path | None
     split: bool
     cleanup: Cleanup
-    vectors: Any
+    vectors: VectorPlace
+
+
+class InvokeOptions(CallOptions, total=False):
+    """What one call takes besides the question and LangChain's config."""
+
+    run_id: UUID | None
+    """Run id of the call, by which feedback can refer to it; also taken from the config."""
 
 
 class AddingOptions(TypedDict, total=False):
@@ -115,6 +144,11 @@ class CrabPathRetriever(BaseRetriever):
         retriever = CrabPathRetriever.from_documents(documents, path="./memory", k=4)
         documents = retriever.invoke("how do I deploy?")
 
+    A call belongs to the first namespace that is given: ``namespace=`` of the call; what the config
+    of its run says, see :func:`~crabpath_retrievers.integration.find_namespace` (the user that a
+    LangGraph server authenticated, then ``namespace`` and ``user_id`` of ``configurable``); the
+    field :attr:`namespace`.
+
     Every document carries ``metadata["crabpath"]``: turn id, id, score (probability of relevance,
     in [0, 1]), origin, path, tier and feature values. Id and score stand in ``metadata["id"]`` and
     ``["score"]`` as well, unless the document itself has such keys. A value of its own under
@@ -132,7 +166,7 @@ class CrabPathRetriever(BaseRetriever):
     """The memory that is searched."""
     k: int = 4
     """Documents to return: exactly this many, if the memory holds so many."""
-    filter: Filter | None = None
+    filter: MetadataFilter = None
     """Condition on metadata, in the language of the vector store (Chroma's by default)."""
     namespace: str = DEFAULT_NAMESPACE
     """User, agent or tenant whose learned weights apply; a blank one means the default."""
@@ -142,10 +176,38 @@ class CrabPathRetriever(BaseRetriever):
     """Sample the walk instead of following the best edges; an integer seeds the sampling."""
     fill: bool = True
     """False returns only documents that the ranker is confident about, at most k."""
+    min_score: float | None = None
+    """Least probability of relevance, in [0, 1], of a returned document; None for no bound."""
     one_per_document: bool = False
     """Return at most one chunk of each document, for corpora of long documents."""
     max_tokens: int | None = None
     """Tokens of all returned texts together, at most; near-duplicates are left out."""
+
+    def __init__(self, *, memory: CrabPath, **fields: Unpack[RetrieverFields]) -> None:
+        """Search a memory.
+
+        Args:
+            memory: The memory that is searched.
+            fields: Fields of the retriever, such as ``k`` and ``namespace``.
+
+        Raises:
+            InvalidInputError: There is no such field, or a value cannot be used.
+        """
+        given = _read_search_arguments(fields)
+        try:
+            super().__init__(memory=memory, **given)
+        except ValidationError as error:
+            raise InvalidInputError(_explain_refusal(type(self), error)) from None
+        Query.from_options("?", **{name: getattr(self, name) for name in _FIELDS})
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, as the memory does."""
+        self.memory.__reduce__()
+
+    @classmethod
+    def _validate_fields(cls, fields: RetrieverFields) -> Self:
+        """A retriever with these fields, still without an open memory."""
+        return cls(memory=CrabPath.__new__(CrabPath), **fields)
 
     @field_validator("namespace", mode="before")
     @classmethod
@@ -157,20 +219,21 @@ class CrabPathRetriever(BaseRetriever):
     def from_documents(
         cls,
         documents: Iterable[Document],
-        embeddings: Embeddings | None = None,
+        embeddings: Embeddings | str | None = None,
         *,
         path: str | Path | None = None,
         ids: Sequence[str] | None = None,
         split: bool = True,
         cleanup: Cleanup = None,
-        vectors: Any = None,
+        vectors: VectorPlace = None,
         **fields: Unpack[OpeningFields],
     ) -> Self:
         """Index documents and return a retriever over them.
 
         Args:
             documents: LangChain documents.
-            embeddings: Any embedder; None for all-MiniLM-L6-v2.
+            embeddings: Any embedder, or its ``"provider:model"``, see :meth:`CrabPath.open`; None
+                for all-MiniLM-L6-v2.
             path: Directory or database URL to keep the memory in; None keeps it for this process.
             ids: One id per document.
             split: False when the documents are chunks already.
@@ -179,34 +242,44 @@ class CrabPathRetriever(BaseRetriever):
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
                 ``settings`` of :meth:`CrabPath.open`.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_documents(documents, embeddings, path="./memory")
         """
-        opening, own = _split_fields(fields)
-        memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
-        with _close_on_error(memory):
-            memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
-            return cls(memory=memory, **own)
+        opening, own = _split_fields(fields, embeddings)
+        made = cls._validate_fields(own)  # before anything is opened or embedded
+        made.memory = CrabPath.open(path, vectors=vectors, **opening)
+        with _close_on_error(made.memory):
+            made.memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
+        return made
 
     @classmethod
     def from_texts(
         cls,
         texts: Iterable[str],
-        embeddings: Embeddings | None = None,
-        metadatas: Sequence[dict[str, Any]] | None = None,
+        embeddings: Embeddings | str | None = None,
+        metadatas: Sequence[Mapping[str, object]] | None = None,
         *,
         ids: Sequence[str] | None = None,
         **fields: Unpack[IndexingFields],
     ) -> Self:
-        """As :meth:`from_documents`, from texts and their metadata."""
+        """As :meth:`from_documents`, from texts and their metadata.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_texts(["Run `ship it`."], embeddings, ids=["deploy"])
+        """
         contents = require_list("texts", texts)
         about = (
             [{} for _ in contents] if metadatas is None else require_list("metadatas", metadatas)
         )
         try:
             documents = [
-                Document(page_content=text, metadata=metadata)
+                Document(page_content=text, metadata=dict(metadata))
                 for text, metadata in zip(contents, about, strict=True)
             ]
-        except ValueError as error:  # from pydantic, or because their numbers differ
+        except (TypeError, ValueError) as error:  # from pydantic, or because their numbers differ
             msg = f"texts and metadatas must be as many texts and mappings: {error}"
             raise InvalidInputError(msg) from error
         return cls.from_documents(documents, embeddings, ids=ids, **fields)
@@ -218,7 +291,7 @@ class CrabPathRetriever(BaseRetriever):
         *,
         path: str | Path | None = None,
         documents: Iterable[Document] | None = None,
-        embeddings: Embeddings | None = None,
+        embeddings: Embeddings | str | None = None,
         **fields: Unpack[OpeningFields],
     ) -> Self:
         """Wrap an existing store in place: it is searched unchanged, nothing is written to it.
@@ -240,24 +313,26 @@ class CrabPathRetriever(BaseRetriever):
             ConfigurationError: The store lacks a capability that is needed (the message names all
                 of them); or there is another memory at the path, which is not changed.
             EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_vectorstore(store, path="./graph", k=4)
         """
         from crabpath_retrievers.stores.wrap import unwrap_store, wrap_vectorstore
 
         store, store_fields = unwrap_store(vectorstore)
-        opening, own = _split_fields(fields)
-        memory = wrap_vectorstore(
-            store, path=path, documents=documents, embeddings=embeddings, **opening
-        )
-        with _close_on_error(memory):
-            return cls(memory=memory, **{**store_fields, **own})
+        opening, own = _split_fields(fields, embeddings)
+        made = cls._validate_fields({**_read_search_arguments(store_fields), **own})
+        made.memory = wrap_vectorstore(store, path=path, documents=documents, **opening)
+        return made
 
     @classmethod
     def from_existing(
         cls,
         path: str | Path,
-        embeddings: Embeddings | None = None,
+        embeddings: Embeddings | str | None = None,
         *,
-        vectors: Any = None,
+        vectors: VectorPlace = None,
         **fields: Unpack[OpeningFields],
     ) -> Self:
         """A retriever over a memory that exists already, by directory or database URL.
@@ -267,63 +342,238 @@ class CrabPathRetriever(BaseRetriever):
         Raises:
             NotFoundError: There is no memory; nothing is created.
             ConfigurationError: The memory wraps a store: open it with :meth:`from_vectorstore`.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_existing("./memory", namespace="ann")
         """
-        opening, own = _split_fields(fields)
-        memory = CrabPath.open(
-            path, embeddings=embeddings, vectors=vectors, create=False, **opening
-        )
-        with _close_on_error(memory):
-            return cls(memory=memory, **own)
+        opening, own = _split_fields(fields, embeddings)
+        made = cls._validate_fields(own)
+        made.memory = CrabPath.open(path, vectors=vectors, create=False, **opening)
+        return made
+
+    def close(self) -> None:
+        """Close the memory, as :meth:`CrabPath.close`; other retrievers over it end as well.
+
+        Example::
+
+            with CrabPathRetriever.from_existing("./memory") as retriever:
+                retriever.invoke("how do I deploy?")
+        """
+        self.memory.close()
+
+    def __enter__(self) -> Self:
+        """Use the retriever in a ``with`` block, which closes its memory."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the memory."""
+        self.close()
+
+    def invoke(  # type: ignore[override]  # options by name, where LangChain takes any
+        self,
+        input: str,  # noqa: A002  LangChain's name
+        config: RunnableConfig | None = None,
+        **options: Unpack[InvokeOptions],
+    ) -> list[Document]:
+        """Find the documents that answer a question.
+
+        Args:
+            input: The question.
+            config: LangChain's config. Its ``run_id`` becomes that of the turn, so that feedback
+                can refer to it; ``configurable`` may name the namespace, as the class says.
+            options: Fields of the retriever for this call, and other keys of
+                :class:`~crabpath_retrievers.core.query.CallOptions`.
+
+        Raises:
+            InvalidInputError: An option does not exist or cannot be used.
+
+        Example::
+
+            retriever.invoke("how do I deploy?", {"configurable": {"user_id": "ann"}}, k=2)
+        """
+        return super().invoke(input, config, **self._add_config(config, options))
+
+    async def ainvoke(  # type: ignore[override]
+        self,
+        input: str,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **options: Unpack[InvokeOptions],
+    ) -> list[Document]:
+        """As :meth:`invoke`, without blocking the event loop.
+
+        Example::
+
+            await retriever.ainvoke("how do I deploy?", k=2)
+        """
+        return await super().ainvoke(input, config, **self._add_config(config, options))
+
+    def _add_config(self, config: RunnableConfig | None, options: InvokeOptions) -> InvokeOptions:
+        """The options of a call, with run id and namespace of its config."""
+        # A run id that a part of a chain inherits is that of the chain.
+        if config and config.get("run_id") is not None:
+            options.setdefault("run_id", config["run_id"])
+        inherited = var_child_runnable_config.get()
+        configurable = (config or {}).get("configurable") or (inherited or {}).get("configurable")
+        if configurable and is_blank(options.get("namespace")):
+            found = find_namespace(configurable)
+            if found is not None:
+                options["namespace"] = found
+        return options
 
     def add_documents(
         self, documents: Iterable[Document], **options: Unpack[AddingOptions]
     ) -> list[str]:
-        """Add documents as :meth:`CrabPath.add_documents`; returns the ids of their chunks."""
+        """Add documents as :meth:`CrabPath.add_documents`; returns the ids of their chunks.
+
+        Example::
+
+            ids = retriever.add_documents(documents)
+        """
         return self.memory.add_documents(documents, **options).ids
 
     async def aadd_documents(
         self, documents: Iterable[Document], **options: Unpack[AddingOptions]
     ) -> list[str]:
-        """As :meth:`add_documents`, off the event loop."""
+        """As :meth:`add_documents`, off the event loop.
+
+        Example::
+
+            ids = await retriever.aadd_documents(documents)
+        """
         return (await self.memory.aio.add_documents(documents, **options)).ids
 
+    def get_by_ids(self, ids: Sequence[str]) -> list[Document]:
+        """Read chunks, documents and notes of its namespace by id, see :meth:`CrabPath.get_by_ids`.
+
+        No turn is recorded, so the documents carry the metadata that they were added with.
+
+        Example::
+
+            (document,) = retriever.get_by_ids(["deploy"])
+        """
+        return self.memory.get_by_ids(ids, namespace=self.namespace)
+
+    async def aget_by_ids(self, ids: Sequence[str]) -> list[Document]:
+        """As :meth:`get_by_ids`, off the event loop.
+
+        Example::
+
+            (document,) = await retriever.aget_by_ids(["deploy"])
+        """
+        return await self.memory.aio.get_by_ids(ids, namespace=self.namespace)
+
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """Update to what the wrapped store holds now; see :meth:`CrabPath.refresh`."""
+        """Update to what the wrapped store holds now; see :meth:`CrabPath.refresh`.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_vectorstore(store)
+            retriever.refresh().removed
+        """
         return self.memory.refresh(documents)
 
     async def arefresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """As :meth:`refresh`, off the event loop."""
+        """As :meth:`refresh`, off the event loop.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_vectorstore(store)
+            (await retriever.arefresh()).removed
+        """
         return await self.memory.aio.refresh(documents)
 
+    @overload
+    def record(  # type: ignore[overload-overlap]
+        self,
+        about: str | UUID | Document | None,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt: ...
+    @overload
     def record(
-        self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
-    ) -> Receipt:
-        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record`.
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]: ...
+    def record(
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt | list[Receipt]:
+        """Learn from the outcome of an answer, now or a week later.
 
         Args:
-            turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
-                that returned it; None for the last turns of this retriever's namespace.
-            outcome: From -1 (failure) to 1 (success).
-            fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`.
+            about: What it is about: the returned documents, or one of them; the output of a chain
+                or agent that holds them; a turn id, ``metadata["crabpath"]["turn_id"]``, or the
+                run id of the call; None for the last turns of this retriever's namespace.
+            outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
+            strict: False returns the receipt of refused feedback, which is raised otherwise.
+            fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`, such as
+                ``used``: the documents that helped, or their ids.
+
+        Returns:
+            One receipt for an id or one document; else a list with one for each turn.
 
         Raises:
-            InvalidInputError: The outcome is no number in [-1, 1], or a field cannot be used.
+            InvalidInputError: An argument cannot be used, or nothing can be learned from it.
+            NotFoundError: There is no such turn.
             StoreError: It could not be saved.
+
+        Example::
+
+            documents = retriever.invoke("how do I deploy?")
+            retriever.record(documents, True, used=documents[:1])
         """
-        return self.memory.record(self._feedback(turn_id, outcome, fields))
+        return self.memory.record(about, outcome, strict=strict, **self._add_own(about, fields))
 
+    @overload
+    async def arecord(  # type: ignore[overload-overlap]
+        self,
+        about: str | UUID | Document | None,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt: ...
+    @overload
     async def arecord(
-        self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
-    ) -> Receipt:
-        """As :meth:`record`, off the event loop."""
-        return await self.memory.aio.record(self._feedback(turn_id, outcome, fields))
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]: ...
+    async def arecord(
+        self,
+        about: object,
+        outcome: Outcome,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
+    ) -> Receipt | list[Receipt]:
+        """As :meth:`record`, off the event loop.
 
-    def _feedback(
-        self, turn_id: str | UUID | None, outcome: float, fields: FeedbackFields
-    ) -> Feedback:
-        if turn_id is None:
-            fields.setdefault("namespace", self.namespace)
-        return Feedback(None if turn_id is None else str(turn_id), outcome, **fields)
+        Example::
+
+            documents = await retriever.ainvoke("how do I deploy?")
+            await retriever.arecord(documents, "down", correction="Nobody deploys on a Friday.")
+        """
+        own = self._add_own(about, fields)
+        return await self.memory.aio.record(about, outcome, strict=strict, **own)
+
+    def _add_own(self, about: object, fields: FeedbackFields) -> FeedbackFields:
+        """The fields, with this retriever's namespace for its last turns."""
+        return {"namespace": self.namespace, **fields} if about is None else fields
 
     def _get_relevant_documents(
         self,
@@ -352,9 +602,7 @@ class CrabPathRetriever(BaseRetriever):
     ) -> QueryOptions:
         """The retriever's fields, overridden by what one call gives."""
         if unknown := set(options) - {*_CALL_OPTIONS, "verbose"}:  # that one is LangChain's
-            usable = ", ".join(_CALL_OPTIONS)
-            msg = f"unknown retriever arguments {sorted(unknown)}: use {usable}"
-            raise TypeError(msg)
+            raise InvalidInputError(explain_unknown(sorted(unknown), _CALL_OPTIONS))
         given = {n: v for n, v in options.items() if v is not None and n != "verbose"}
         if is_blank(given.get("namespace")):
             given.pop("namespace", None)
@@ -375,11 +623,66 @@ class CrabPathRetriever(BaseRetriever):
         return params
 
 
-def _split_fields(fields: OpeningFields) -> tuple[dict[str, Any], RetrieverFields]:
-    """The arguments of ``CrabPath.open`` among the fields, and those of a retriever."""
-    opening = {name: value for name, value in fields.items() if name in _OPENING}
-    own = {name: value for name, value in fields.items() if name not in _OPENING}
+def _split_fields(
+    fields: OpeningFields, embeddings: Embeddings | str | None
+) -> tuple[dict[str, Any], RetrieverFields]:
+    """The arguments of ``CrabPath.open`` among the fields, and those of a retriever.
+
+    Raises:
+        InvalidInputError: Two embedders are given.
+    """
+    own: dict[str, Any] = dict(fields)
+    other = own.pop("embedding", None)
+    if embeddings is not None and other is not None:
+        msg = "embedding and embeddings are two names of one argument: give one of them"
+        raise InvalidInputError(msg)
+    opening = {name: own.pop(name) for name in _OPENING if name in own}
+    opening["embeddings"] = other if embeddings is None else embeddings
     return opening, cast("RetrieverFields", own)
+
+
+def _read_search_arguments(fields: Mapping[str, Any]) -> RetrieverFields:
+    """Fields of a retriever, with ``search_type`` and ``search_kwargs`` as our own fields.
+
+    Raises:
+        InvalidInputError: They ask for what there is not.
+    """
+    own = dict(fields)
+    kind, options = own.pop("search_type", None), own.pop("search_kwargs", None) or {}
+    if kind not in (None, "similarity", "similarity_score_threshold"):
+        msg = (
+            f"there is no search_type={format_value(kind)} here: leave it out, since every answer "
+            "is chosen for relevance and for what each document adds to the others, and see "
+            "one_per_document= and max_tokens= for still more variety"
+        )
+        raise InvalidInputError(msg)
+    if not isinstance(options, Mapping):
+        msg = f"search_kwargs must be a mapping, not {format_value(options)}"
+        raise InvalidInputError(msg)
+    if unknown := set(options) - set(_SEARCH_KWARGS):
+        said, known = ", ".join(sorted(map(str, unknown))), ", ".join(_SEARCH_KWARGS)
+        msg = f"search_kwargs cannot have {said} here: use {known}, or fields of the retriever"
+        raise InvalidInputError(msg)
+    if options.get("score_threshold") is not None:
+        _log.warning(
+            "score_threshold=%s is compared with the probability of relevance in "
+            "metadata['score'], not with a cosine: say min_score= once you have looked at some",
+            options["score_threshold"],
+        )
+    for name, value in options.items():
+        own.setdefault(_SEARCH_KWARGS[name], value)
+    return cast("RetrieverFields", own)
+
+
+def _explain_refusal(kind: type[CrabPathRetriever], error: ValidationError) -> str:
+    """One sentence about the first error."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        usable = [n for n in kind.model_fields if n != "memory"]
+        return explain_unknown([name], [*usable, *OpeningFields.__annotations__, "embeddings"])
+    reason = first["msg"][:1].lower() + first["msg"][1:]
+    return f"{name} cannot be {format_value(first['input'])}: {reason}"
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from crabpath_retrievers.ab.metrics import (
 from crabpath_retrievers.ab.state import TrialState, has_failed
 from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.config.maintenance import TrialSettings
+from crabpath_retrievers.errors import MissingExtraError
 from crabpath_retrievers.storage import GraphStore
 
 Pairing = Literal["session", "user", "none"]
@@ -174,9 +175,15 @@ def estimate_interval(
 
     Returns:
         Low and high end of mean(treatment) − mean(control); None below two values in an arm.
-    """
-    from scipy.stats import bootstrap  # slow to import, and only reports need it
 
+    Raises:
+        MissingExtraError: scipy is not installed.
+    """
+    try:
+        from scipy.stats import bootstrap  # slow to import, and only reports need it
+    except ImportError as error:
+        msg = "judging a trial needs scipy: pip install 'crabpath-retrievers[sync]'"
+        raise MissingExtraError(msg) from error
     if min(len(control), len(treatment)) < 2:  # noqa: PLR2004
         return None, None
     a, b = np.asarray(control, dtype=np.float64), np.asarray(treatment, dtype=np.float64)

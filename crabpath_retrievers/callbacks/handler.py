@@ -5,14 +5,14 @@ More specific feedback replaces less specific feedback.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from typing_extensions import TypedDict, Unpack
 
-from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
 from crabpath_retrievers.callbacks.runs import (
     ChainRun,
     ChainTracker,
@@ -33,10 +33,11 @@ from crabpath_retrievers.config.outcome_policy import (
     OutcomePolicy,
     collect_exception_names,
 )
-from crabpath_retrievers.core.feedback import Feedback, Receipt
+from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
 from crabpath_retrievers.learning.supersede import record_superseding
 
 _log = logging.getLogger(__name__)
@@ -195,13 +196,43 @@ class ChainListener:
             f"no run, thread or turn {name!r} with retrieved documents is known here: give the run "
             "id of the chain or of the retriever, or a document's "
             'metadata["crabpath"]["turn_id"]; turns are found as long as they are kept, chains '
-            f"and threads only for {self.runs.retention}"
+            f"and threads only for {self.runs.retention}; LangChain's own retrievers ignore a "
+            "run_id in the config, so give it as an argument: invoke(question, run_id=...)"
         )
         return NotFoundError(msg)
 
 
 MOST_RUNS = 2_000
 KEEP_SECONDS = 86_400.0
+
+
+class TargetFields(TypedDict, total=False):
+    """Fields of :class:`~crabpath_retrievers.Feedback` that scores and corrections may have."""
+
+    used: Sequence[str] | None
+    unused: Sequence[str] | None
+    answer: str | None
+    namespace: str | None
+    user: str | None
+
+
+class CorrectionFields(TargetFields, total=False):
+    """The same for corrections, and who gave it."""
+
+    source: RewardSource
+
+
+class RunCorrectionFields(CorrectionFields, total=False):
+    """The same, and which run is corrected."""
+
+    run_id: str | UUID | None
+    thread_id: str | None
+
+
+class RunScoreFields(RunCorrectionFields, total=False):
+    """The same, and the name of the score."""
+
+    key: str
 
 
 class _Handler:
@@ -246,7 +277,7 @@ class _Handler:
         *,
         run_id: str | UUID | None = None,
         thread_id: str | None = None,
-        **fields: Any,
+        **fields: Unpack[CorrectionFields],
     ) -> list[Receipt]:
         """Correct an answer: the correction becomes a note, and the used documents are blamed.
 
@@ -276,7 +307,8 @@ class _Handler:
         key: str = "score",
         run_id: str | UUID | None = None,
         thread_id: str | None = None,
-        **fields: Any,
+        source: RewardSource = "human",
+        **fields: Unpack[TargetFields],
     ) -> list[Receipt]:
         """Score a run in [0, 1]; otherwise as :meth:`correct`.
 
@@ -285,16 +317,22 @@ class _Handler:
             key: Name of the score; repeating a key changes nothing.
             run_id: Run id of the chain or of the retriever, or a turn id.
             thread_id: Instead of ``run_id``: the last run of this thread.
-            fields: As for :meth:`correct`; ``source="human"`` for a user's thumb.
+            source: Who gave it: a person, such as a user with a thumb; ``"teacher"`` for an
+                evaluator, whose scores weigh less.
+            fields: As for :meth:`correct`.
+
+        Example::
+
+            handler.score(0, run_id=run_id)  # thumb down
         """
-        about = {"run_id": run_id, "thread_id": thread_id, **fields}
+        about = {"run_id": run_id, "thread_id": thread_id, "source": source, **fields}
         return self._record(self._listener.feedback_about({"score": score, "key": key, **about}))
 
-    async def acorrect(self, text: str, **fields: Any) -> list[Receipt]:
+    async def acorrect(self, text: str, **fields: Unpack[RunCorrectionFields]) -> list[Receipt]:
         """As :meth:`correct`, off the event loop."""
         return await asyncio.to_thread(self.correct, text, **fields)
 
-    async def ascore(self, score: float, **fields: Any) -> list[Receipt]:
+    async def ascore(self, score: float, **fields: Unpack[RunScoreFields]) -> list[Receipt]:
         """As :meth:`score`, off the event loop."""
         return await asyncio.to_thread(self.score, score, **fields)
 

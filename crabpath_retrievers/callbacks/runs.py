@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crabpath_retrievers.callbacks.answers import ParsedOutput
 from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.config.outcome_policy import rank_kind
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ class OutcomePolicy(ValidatedSettings):
     ================ ======= ========= === ====================================================
     correction       -1      human     yes a user states the right answer
     langsmith        2s - 1  human     yes pulled feedback; ``teacher`` where a model gave it
-    score            2s - 1  teacher   yes an evaluator or a thumb gave a score s in [0, 1]
+    score            2s - 1  teacher   yes an evaluator gave a score s in [0, 1]; ``human`` where
+                                           ``handler.score`` gave it: a user's thumb
     tool_error       -0.2    harvested yes a tool failed, whether or not the chain did
     chain_error      -0.3    harvested yes the chain failed
     silent_success   0.2     harvested no  the chain answered, without further feedback

@@ -191,11 +191,14 @@ class NodeHead(NamedTuple):
         return 1.0 / math.sqrt(1.0 + self.mentions)
 
 
+def to_single_precision(vectors: NDArray[Any]) -> Vector:
+    """Vectors in half precision as single precision; others as they are."""
+    return _SINGLE.take(vectors.view(np.uint16)) if vectors.dtype == np.float16 else vectors
+
+
 def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
     """Cosine of each unit vector (at least one) with ``vector``; all have shape ``[d]``."""
-    stacked = np.concatenate(vectors).reshape(len(vectors), -1)
-    if stacked.dtype == np.float16:
-        stacked = _SINGLE.take(stacked.view(np.uint16))
+    stacked = to_single_precision(np.concatenate(vectors).reshape(len(vectors), -1))
     similarities: list[float] = (stacked @ vector).tolist()
     return similarities
 

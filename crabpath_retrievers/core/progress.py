@@ -1,4 +1,4 @@
-"""Progress bars for work that takes longer than two seconds.
+"""Progress of work that takes longer than two seconds, written to standard error.
 
 Logging under ``crabpath_retrievers``.
 
@@ -11,47 +11,66 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-_PATIENCE = 2.0  # seconds before a bar appears
+_PATIENCE = 2.0  # seconds before progress is shown
+_PAUSE = 10.0  # seconds between lines that stay
 
 
 @contextmanager
-def bar(total: int, *, description: str = "indexing") -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal; nothing is progress for quick work or other outputs.
+def bar(
+    total: int, *, description: str = "indexing", piped: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Show how much is done, the rate and the time left, such as ``indexing 16 of 638, 23/s``.
+
+    On a terminal it is one line that is written over and erased at the end; quick work shows
+    nothing.
 
     Args:
         total: Units of work.
-        description: The kind of work, written beside the bar.
+        description: The kind of work, written before the numbers.
+        piped: Where standard error is no terminal, write lines at least ten seconds apart,
+            instead of nothing.
 
     Yields:
         A function to call with the number of units just done.
     """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
-    task = progress.add_task(description, total=total)
-    start = time.monotonic()
+    live = sys.stderr.isatty()
+    begun, due = time.monotonic(), _PATIENCE
+    done = width = 0
 
     def advance(units: int) -> None:
-        progress.advance(task, units)
-        if sys.stderr.isatty() and time.monotonic() - start > _PATIENCE:
-            progress.start()
+        nonlocal done, due, width
+        done += units
+        seconds = time.monotonic() - begun
+        if seconds < due or not (live or piped):
+            return
+        line = f"{description} {_describe_progress(done, total, seconds)}"
+        width, due = max(width, len(line)), seconds + (0.0 if live else _PAUSE)
+        sys.stderr.write(f"\r{line.ljust(width)}" if live else f"{line}\n")
+        sys.stderr.flush()
 
     try:
         yield advance
     finally:
-        if progress.live.is_started:
-            progress.stop()
+        if live and width:
+            sys.stderr.write(f"\r{' ' * width}\r")
+            sys.stderr.flush()
 
 
-_NOISY = ("filelock", "markdown_it")  # one line per lock, ten lines per document
+def _describe_progress(done: int, total: int, seconds: float) -> str:
+    rate = done / max(seconds, 1e-9)
+    left = timedelta(seconds=round((total - done) / rate)) if rate else None
+    return f"{done:,} of {total:,}, {rate:.3g}/s" + (f", {left} left" if left else "")
+
+
+# One line per lock, ten lines per document, and every flaw of a file that is read all the same.
+_NOISY = {
+    "filelock": logging.INFO,
+    "markdown_it": logging.INFO,
+    "bs4": logging.ERROR,
+    "pypdf": logging.ERROR,
+}
 
 
 def elapsed_ms(start: float) -> float:
@@ -60,8 +79,8 @@ def elapsed_ms(start: float) -> float:
 
 
 def quiet_foreign_loggers() -> None:
-    """Silence the DEBUG messages of noisy libraries, unless the application has set a level."""
-    for name in _NOISY:
+    """Silence the messages of noisy libraries, unless the application has set a level."""
+    for name, level in _NOISY.items():
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
-            logger.setLevel(logging.INFO)
+            logger.setLevel(level)

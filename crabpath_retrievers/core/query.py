@@ -5,16 +5,20 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.text import format_value, is_blank, to_storable
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
+
+MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | None
+"""Condition on metadata: a mapping for most vector stores, a function or an object for some."""
 
 _log = logging.getLogger(__name__)
 _LONGEST_NAMESPACE = 512
@@ -35,6 +39,9 @@ class RetrieverOptions(TypedDict, total=False):
     least 0 seeds the sampling."""
     fill: bool
     """Return exactly k documents (as far as there are so many); False: only confident ones."""
+    min_score: float | None
+    """Least probability of relevance of a document, in [0, 1]; None for no bound. Probabilities
+    differ between corpora: look at ``metadata["score"]`` of good and bad answers of yours."""
     one_per_document: bool
     """Return at most one chunk of each document."""
     max_tokens: int | None
@@ -46,7 +53,7 @@ class CallOptions(RetrieverOptions, total=False):
 
     k: int
     """Documents to return, 1 to 1,000,000."""
-    filter: Mapping[str, Any] | None
+    filter: MetadataFilter
     """Condition on metadata, in the language of the vector index."""
     seed_ids: Sequence[str] | None
     """Ids of nodes that the caller suggests as entries of the walk."""
@@ -87,11 +94,12 @@ class Query:
     text: str
     k: int = 4
     namespace: str = "default"
-    filter: Mapping[str, Any] | None = None
+    filter: MetadataFilter = None
     seed_ids: Sequence[str] = ()
     boost_tags: Sequence[str] = ()
     explore: bool | int = False
     fill: bool = True
+    min_score: float | None = None
     one_per_document: bool = False
     max_tokens: int | None = None
     candidate_ids: Sequence[str] | None = None
@@ -130,7 +138,10 @@ class Query:
                 given[name] = texts_of(given[name], name=name)
             elif name != "candidate_ids":  # None is the default
                 given.pop(name, None)
-        query = cls(text=question, **given)
+        try:
+            query = cls(text=question, **given)
+        except TypeError as error:
+            raise InvalidInputError(explain_unknown(given, QueryOptions.__annotations__)) from error
         query._require_valid_options()
         return query
 
@@ -138,6 +149,8 @@ class Query:
         require_count("k", self.k)
         if self.max_tokens is not None:
             require_count("max_tokens", self.max_tokens)
+        if self.min_score is not None:
+            require_share("min_score", self.min_score)
         require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
         if not isinstance(self.explore, int) or self.explore < 0:
             shown = format_value(self.explore)
@@ -257,6 +270,36 @@ def namespace_of(name: object) -> str:
     return text
 
 
+_RUNTIME, _USER = "__pregel_runtime", "langgraph_auth_user"  # keys that LangGraph writes
+
+
+def find_namespace(configurable: Mapping[str, Any]) -> str | None:
+    """The namespace of a call by the configuration of its run: the first of these that is given.
+
+    1. The user authenticated by a LangGraph server;
+    2. ``namespace``, then ``user_id``, of the context of LangGraph's runtime;
+    3. ``namespace``, then ``user_id``, of the configuration itself.
+
+    Blank texts are skipped: a LangGraph server without authentication writes one.
+
+    Args:
+        configurable: ``config["configurable"]`` of a LangChain run.
+
+    Returns:
+        None if none is given: then the retriever's own namespace applies.
+    """
+    runtime = configurable.get(_RUNTIME)
+    places = getattr(runtime, "context", None), configurable
+    found = [_read_member(configurable.get(_USER), "identity")]
+    found += [_read_member(place, name) for place in places for name in ("namespace", "user_id")]
+    return next((str(name) for name in found if not is_blank(name)), None)
+
+
+def _read_member(place: object, name: str) -> Any:
+    """A value of a mapping or an attribute of another object; None where it is missing."""
+    return place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
+
+
 def label_of(name: str, value: object) -> str:
     """The type of a task or of an action, or another label, as it is stored.
 
@@ -270,6 +313,26 @@ def label_of(name: str, value: object) -> str:
         )
         raise InvalidInputError(msg)
     return text
+
+
+def require_share(name: str, value: object) -> None:
+    """Refuse what is no number in [0, 1].
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not 0 <= value <= 1:  # type: ignore[operator]
+        msg = f"{name} must be a number from 0 to 1, not {format_value(value)}"
+        raise InvalidInputError(msg)
+
+
+def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
+    """One sentence about the arguments that do not exist, with similar ones, else with all."""
+    names = list(usable)
+    unknown = [name for name in given if name not in names]
+    similar = [n for name in unknown for n in get_close_matches(name, names, n=1)]
+    return f"unknown arguments {', '.join(unknown)}: use {', '.join(similar or names)}"
 
 
 def require_count(name: str, value: object) -> None:

@@ -12,8 +12,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from functools import lru_cache
 from hashlib import sha256
+from textwrap import shorten
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -38,9 +40,9 @@ _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
 _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest needs them four times
 # Characters that control a terminal: C0 except tab and newline, DEL, C1, bidirectional overrides;
-# and lone surrogates, which cannot be encoded.
+# lone surrogates, which cannot be encoded; and U+FFFE and U+FFFF, which XML refuses as well.
 _UNPRINTABLE = re.compile(
-    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _MAX_SHOWN = 200
 
@@ -62,6 +64,18 @@ def to_storable(text: str) -> str:
 def to_printable(text: str) -> str:
     """The text with \ufffd in place of each character that could control a terminal."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def format_time(seconds: float) -> str:
+    """A moment since 1970, to the minute in the time zone of this computer."""
+    return f"{datetime.fromtimestamp(seconds, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
+
+
+def find_first_line(text: str, longest: int = 100) -> str:
+    """The first line that is no heading of Markdown, else the first; cut, with single spaces."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    first = next((line for line in lines if not line.lstrip().startswith("#")), lines[0])
+    return shorten(first, longest, placeholder=" …")
 
 
 def is_blank(text: object) -> bool:

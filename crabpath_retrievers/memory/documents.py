@@ -1,5 +1,6 @@
 """Documents of a memory: read, added, followed as their sources change, and deleted."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -8,31 +9,36 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.changes import ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.query import (
     namespace_of,
     path_of,
+    require_count,
     require_list,
     text_of,
     texts_of,
 )
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
 from crabpath_retrievers.ingest.files import (
     SourceFolder,
     choose_root,
+    describe_skipped,
     read_folder,
     require_documents,
 )
+from crabpath_retrievers.ingest.parsers import INSTALL
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.read.catalog import MetadataTest, StoredChunk
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import wrapped_store
+
+_log = logging.getLogger(__name__)
 
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
@@ -44,7 +50,7 @@ _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
 def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
-    """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
+    """Chunks and notes by id; arguments and result as ``CrabPath.get_by_ids``."""
     store, names = services.store, texts_of(ids)
     owner = store.walk.get_clock(namespace_of(namespace)).key
     nodes = store.catalog.documents(list(dict.fromkeys(names)), namespace=owner)
@@ -54,10 +60,43 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
     wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
-    return [
-        Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
-        for node in (nodes[name] for name in dict.fromkeys(wanted) if name in nodes)
-    ]
+    return [_to_document(nodes[name]) for name in dict.fromkeys(wanted) if name in nodes]
+
+
+def list_documents(
+    services: Services, source: str | None, wanted: Mapping[str, object] | None, limit: int
+) -> list[Document]:
+    """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
+    require_count("limit", limit)
+    name, matches = None if source is None else text_of("source", source), _make_test(wanted)
+    nodes = services.store.catalog.list_nodes(limit, source=name, matches=matches)
+    return [_to_document(node) for node in nodes]
+
+
+def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
+    """What tells whether metadata have all the wanted values; None where all do.
+
+    Raises:
+        InvalidInputError: They are no mapping of keys to values.
+    """
+    if wanted is None:
+        return None
+    plain = isinstance(wanted, Mapping) and all(
+        isinstance(key, str) and not key.startswith("$") and not isinstance(value, Mapping)
+        for key, value in wanted.items()
+    )
+    if not plain:
+        msg = (
+            "filter must map keys of the metadata to the values that they must have, such as "
+            f"{{'team': 'people'}}, not {format_value(wanted)}"
+        )
+        raise InvalidInputError(msg)
+    values = to_json_safe(wanted).items()
+    return lambda metadata: all(metadata.get(key, ...) == value for key, value in values)
+
+
+def _to_document(node: Node) -> Document:
+    return Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
 
 
 def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
@@ -177,7 +216,11 @@ def read_sources(
     folders = [_read_folder(services, path) for path in paths]
     if not allow_empty:
         require_documents(folders)
-    skipped = tuple(source for folder in folders for source in folder.skipped)
+    reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
+    skipped = tuple(reasons)
+    unparsed = {name: why for name, why in reasons.items() if INSTALL in why}
+    for line in describe_skipped(unparsed):
+        _log.warning("not read: %s", line)
     scope = SyncScope(
         tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
         tuple(alias for folder in folders for alias in folder.aliases),
@@ -191,7 +234,8 @@ def _read_folder(services: Services, given: SourcePath) -> SourceFolder:
     root = choose_root(path, lambda root: bool(services.store.catalog.find_under_source(root)))
     folder = read_folder(path, root=root, largest=largest)
     if path.is_file() and folder.skipped:
-        msg = f"{path} is not a text file of at most {largest:,} bytes: leave it out, or convert it"
+        (why,) = folder.skipped.values()
+        msg = f"{path} was not read: {why}"
         raise InvalidInputError(msg)
     return folder
 

@@ -1,27 +1,34 @@
 """``memory.graph``: typed edges, their traversal, searches that use them, and an export."""
 
+import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.query import require_flags, text_of
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.query import path_of, require_flags, text_of, texts_of
+from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
     MissingExtraError,
 )
 from crabpath_retrievers.learning.explicit import set_weights
+from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.transfer.replacement import open_replacement
 from crabpath_retrievers.typed_search.follow import (
     Neighbour,
     ReachedNode,
+    collect_neighbourhood,
     list_neighbours,
     traverse_edges,
 )
@@ -54,6 +61,16 @@ QueryInput = str | Sequence[float]
 _AT_ONCE = 1_000  # nodes that are read together
 _LAST_TURNS = 5_000  # turns from which influence is estimated
 _BOOST: Mapping[str, float] = {"caused_success": 0.3}
+
+
+class GraphOptions(TypedDict, total=False):
+    """Arguments of :meth:`MemoryGraph.to_networkx`."""
+
+    edge_type: str | Iterable[str] | None
+    around: Sequence[str] | str | None
+    max_hops: int
+    limit: int
+    namespace: str
 
 
 class MemoryGraph(Component):
@@ -317,43 +334,80 @@ class MemoryGraph(Component):
         self,
         edge_type: str | Iterable[str] | None = None,
         *,
+        around: Sequence[str] | str | None = None,
+        max_hops: int = 2,
+        limit: int = 500,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> "MultiDiGraph":
-        """The graph as one namespace sees it now, to analyse or draw; reads the whole corpus.
+        """The graph as one namespace sees it now, to analyse or draw.
 
         Args:
             edge_type: One or several types; None for all, including those read from the text.
+            around: Ids of documents, chunks or notes, for what is near them alone; None for the
+                whole graph, which is read in batches.
+            max_hops: With ``around``: longest path from there in edges, whatever their direction.
+            limit: With ``around``: how many nodes at most, those of the strongest edges.
             namespace: The namespace whose weights and notes count.
 
         Returns:
-            A copy. Nodes are ids of chunks and notes, with ``title``; edges have the type as key
-            and as ``kind``, and the effective ``weight`` in [-1, 1], decay included.
+            A copy. Nodes are ids of chunks and notes, with ``title`` and ``source``; edges have the
+            type as key and as ``kind``, and the effective ``weight`` in [-1, 1], decay included.
 
         Raises:
-            InvalidInputError: An unknown type.
+            InvalidInputError: An unknown type, or a number out of range.
+            NotFoundError: There is no such document or note in the namespace.
             MissingExtraError: networkx is not installed.
         """
         kinds, scope = parse_edge_kinds(edge_type), self._services.scope(namespace)
-        try:
-            from networkx import MultiDiGraph
-        except ImportError as error:
-            msg = "to_networkx needs networkx: pip install 'crabpath-retrievers[graph]'"
-            raise MissingExtraError(msg) from error
-        store, graph = scope.store, MultiDiGraph()
-        notes = store.notes.ids(scope.clock.key) if scope.clock.notes else ()
-        ids = split_batches([*store.catalog.chunk_ids(), *notes], _AT_ONCE)
-        keys = {key for part in ids for key in store.learned.keys(part).values()}
-        batches = list(split_batches(sorted(keys), _AT_ONCE))
-        heads = {head.key: head for batch in batches for head in scope.heads(batch)}
-        graph.add_nodes_from((head.id, {"title": head.title}) for head in heads.values())
+        hops, most = validate_count("max_hops", max_hops), validate_count("limit", limit)
+        graph = _import_networkx("to_networkx").MultiDiGraph()
+        if around is None:
+            keys = _read_all_keys(scope)
+        else:
+            starts = resolve_nodes(scope.store, texts_of(around, name="around"), scope.namespace)
+            keys = collect_neighbourhood(scope, starts.values(), kinds, hops, most)
+        batches, names = list(split_batches(sorted(keys), _AT_ONCE)), dict[int, str]()
+        for batch in batches:
+            heads = scope.heads(batch)
+            names |= {head.key: head.id for head in heads}
+            sources = _read_sources(scope, [head.id for head in heads])
+            graph.add_nodes_from(
+                (head.id, {"title": head.title, "source": sources.get(head.id, "")})
+                for head in heads
+            )
         for batch in batches:
             for edge in scope.edges(batch, kinds):
-                if edge.near in heads and edge.key in heads:
+                if edge.near in names and edge.key in names:
                     kind = edge.kind.label
-                    graph.add_edge(
-                        heads[edge.near].id, edge.id, kind, kind=kind, weight=edge.weight
-                    )
+                    graph.add_edge(names[edge.near], edge.id, kind, kind=kind, weight=edge.weight)
         return graph
+
+    def write_graphml(self, path: str | os.PathLike[str], **options: Unpack[GraphOptions]) -> Path:
+        """Write the graph of :meth:`to_networkx` as GraphML, which Gephi, yEd and Cytoscape open.
+
+        Args:
+            path: The file; one that exists is replaced once the new one is complete.
+            options: Arguments of :meth:`to_networkx`.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInputError: The file cannot be written, or as for :meth:`to_networkx`.
+            NotFoundError: There is no such document or note in the namespace.
+            MissingExtraError: networkx is not installed.
+        """
+        file, networkx = path_of("path", path), _import_networkx("write_graphml")
+        graph = self.to_networkx(**options)
+        clean = networkx.MultiDiGraph()  # XML cannot say control characters, and edges need ids
+        for node, facts in graph.nodes(data=True):
+            texts = {name: to_printable(text) for name, text in facts.items()}
+            clean.add_node(to_printable(node), **texts)
+        for number, (source, target, facts) in enumerate(graph.edges(data=True)):
+            clean.add_edge(to_printable(source), to_printable(target), number, **facts)
+        with open_replacement(file, str(file)) as opened:
+            networkx.write_graphml_xml(clean, opened, named_key_ids=True)
+        return file
 
     def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
         """Write edges in place of those of an earlier run; unchanged ones are not touched."""
@@ -381,3 +435,33 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
     causal_search = off_loop(MemoryGraph.causal_search)
     find_influence = off_loop(MemoryGraph.find_influence)
     to_networkx = off_loop(MemoryGraph.to_networkx)
+    write_graphml = off_loop(MemoryGraph.write_graphml)
+
+
+def _import_networkx(caller: str) -> Any:
+    """The module networkx.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import networkx as nx
+    except ImportError as error:
+        msg = f"{caller} needs networkx: pip install 'crabpath-retrievers[graph]'"
+        raise MissingExtraError(msg) from error
+    return nx
+
+
+def _read_all_keys(scope: NamespaceView) -> set[int]:
+    """Keys of all chunks and of the notes of the namespace."""
+    store = scope.store
+    notes = store.notes.ids(scope.clock.key) if scope.clock.notes else ()
+    ids = split_batches([*store.catalog.chunk_ids(), *notes], _AT_ONCE)
+    return {key for part in ids for key in store.learned.keys(part).values()}
+
+
+def _read_sources(scope: NamespaceView, ids: Sequence[str]) -> dict[str, str]:
+    """Sources by id; of notes those that they carry when they are returned."""
+    chunks = {chunk.id: chunk.source for chunk in scope.store.catalog.find_chunks(ids=ids)}
+    notes = scope.store.notes.get_facts([node for node in ids if node not in chunks])
+    return chunks | {note.id: f"crabpath:{note.kind}" for note in notes}

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from crabpath_retrievers.core.changes.notes import NoteKind
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
-from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.core.query import namespace_of, require_count, text_of, texts_of
 from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import to_json_safe
@@ -25,7 +25,8 @@ from crabpath_retrievers.learning.rules.notes import (
 )
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.turns import StoredTurn
+from crabpath_retrievers.storage.read.notes import NoteRecord
+from crabpath_retrievers.storage.read.turns import StoredTurn, TurnRecord
 
 _DEFAULT_AUTHORITIES = {"teaching": "overlay", "directive": "canonical"}
 _LONGEST_NAME = 600
@@ -158,6 +159,19 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
         msg = f"no turn {name!r} is recorded here: check the id and the namespace"
         raise NotFoundError(msg)
     return logged
+
+
+def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord]:
+    """The newest notes of a namespace; as ``CrabPath.notes``."""
+    require_count("limit", limit)
+    return store.notes.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
+
+
+def list_turns(store: GraphStore, namespace: str, limit: int) -> list[TurnRecord]:
+    """The last turns of a namespace; as ``CrabPath.turns``."""
+    require_count("limit", limit)
+    store.flush()  # the first turn of a namespace creates it
+    return store.turns.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
 
 
 def find_best_document(store: GraphStore, logged: StoredTurn) -> list[str]:

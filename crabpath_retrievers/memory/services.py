@@ -22,7 +22,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import namespace_of, require_flags, require_list
 from crabpath_retrievers.core.text import format_value, to_storable
-from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
@@ -45,10 +45,16 @@ from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.typed_search.derive import TypedGraphs
 from crabpath_retrievers.typed_search.view import NamespaceView
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
+from crabpath_retrievers.vectors.embedder import (
+    Embedder,
+    EmbedderFingerprint,
+    read_embedder_name,
+    to_unit_vector,
+)
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import (
     OWN,
+    VectorPlace,
     open_index,
     place_of,
     require_existing,
@@ -59,6 +65,7 @@ from crabpath_retrievers.vectors.opening import (
 )
 
 _log = logging.getLogger(__name__)
+_PATIENCE = 1.0  # seconds that a repr may wait for a database
 _REBUILDING = partial(bar, description="indexing again")
 
 
@@ -111,6 +118,7 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
+        self._is_temporary = False
         self._finish_what_was_interrupted(reindex=reindex)
 
     def _make_retrieval(self, models: NamespaceModels, router: Router) -> RetrievalPipeline:
@@ -138,6 +146,8 @@ class Services:
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
         """Fill the index, finish an ingest, and learn from feedback that waits."""
+        if self.index.read_only:
+            return
         self.index.refill = self.reindexing.fill
         if reindex:
             self.reindexing.reindex_all()
@@ -153,8 +163,8 @@ class Services:
         cls,
         path: str | Path | None = None,
         *,
-        embeddings: Embeddings | None = None,
-        vectors: Any = None,
+        embeddings: Embeddings | str | None = None,
+        vectors: VectorPlace = None,
         settings: Settings | None = None,
         router: Router | BaseChatModel | None = None,
         linkers: Sequence[Linker] | None = None,
@@ -171,13 +181,14 @@ class Services:
         checked_linkers = None if linkers is None else require_list("linkers", linkers)
         chosen_router = None if router is None else _router_of(router)
         place = _require_place(path, vectors, create=create)
-        limit = settings.time_limit
+        limit, embedder = settings.time_limit, Embedder(embeddings)
         with ExitStack() as undo:
             store, index, meta = _open_stores(place, vectors, limit, undo)
+            embedder.use_by_default(read_embedder_name(meta))
             services = cls(
                 store,
                 index,
-                Embedder(embeddings),
+                embedder,
                 settings=settings,
                 router=chosen_router,
                 linkers=checked_linkers,
@@ -190,6 +201,7 @@ class Services:
             services._release.detach()
             undo.enter_context(closing(services.recorder))
             services._release = weakref.finalize(services, _close_within, limit, undo.pop_all())
+        services._is_temporary = place is None
         if _log.isEnabledFor(logging.INFO):
             chunks = store.catalog.meta().get("nodes", 0)
             _log.info("opened %s with %s chunks in %.0f ms", store.name, chunks, elapsed_ms(begun))
@@ -203,6 +215,15 @@ class Services:
     def is_open(self) -> bool:
         """Whether they were not closed."""
         return self._release.alive
+
+    def warn_if_temporary(self) -> None:
+        """Say once that what is learned now is deleted with the memory, if it has no path."""
+        if self._is_temporary:
+            self._is_temporary = False
+            _log.warning(
+                "this memory is temporary: what it learns is deleted when it is closed; give a "
+                "path to keep it"
+            )
 
     def scope(self, namespace: str) -> NamespaceView:
         """What one namespace sees of the memory."""
@@ -252,6 +273,19 @@ class Services:
         return sorted(others, key=lambda item: -item[1])[:k]
 
 
+def describe_briefly(services: Services) -> str:
+    """Where a memory is and how large, for ``repr``: never fails, and hardly ever waits."""
+    if not services.is_open:
+        return f"<CrabPath {services.store.name}, closed>"
+    size = ""
+    try:
+        with shorten_waiting(_PATIENCE):
+            size = f", {int(services.store.catalog.meta().get('nodes', 0)):,} chunks"
+    except Exception:
+        _log.debug("the size of the memory is not known", exc_info=True)
+    return f"<CrabPath {services.store.name}{size}>"
+
+
 class Component:
     """Methods of a memory over its services."""
 
@@ -272,7 +306,7 @@ class Component:
         return self._all_services
 
 
-def _require_place(path: str | Path | None, vectors: Any, *, create: bool) -> str | None:
+def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: bool) -> str | None:
     """The place of a memory; None for a temporary one."""
     place = None if path is None else place_of(path)
     if not create:
@@ -283,7 +317,7 @@ def _require_place(path: str | Path | None, vectors: Any, *, create: bool) -> st
 
 
 def _open_stores(
-    place: str | None, vectors: Any, time_limit: float, undo: ExitStack
+    place: str | None, vectors: VectorPlace, time_limit: float, undo: ExitStack
 ) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
     """Graph store, vector index and facts of a memory; ``undo`` closes them."""
     if place is None:

@@ -228,17 +228,17 @@ class _EdgeArrays(NamedTuple):
     @classmethod
     def from_evidence(cls, evidence: Evidence) -> "_EdgeArrays":
         rows = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
-        entries: list[tuple[float, ...]] = []
-        for source, target, kind, weight, _, _, strength, hop, change in evidence.support:
-            row = rows.get(target.key, -1)
-            if row >= 0:
-                # A source that the filter excludes counts by its energy only.
-                origin = rows.get(source.key, -1)
-                column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
-                entries.append((row, origin, column, _CODES[kind], strength, weight, change))
-        values = np.array(entries).reshape(-1, 7).T
-        targets, sources, columns, kinds = values[:4].astype(np.intp)
-        strengths, weights, changes = values[4:]
+        edges = [edge for edge in evidence.support if edge.target.key in rows]
+        targets = np.array([rows[edge.target.key] for edge in edges], dtype=np.intp)
+        # A source that the filter excludes counts by its energy only.
+        sources = np.array([rows.get(edge.source.key, -1) for edge in edges], dtype=np.intp)
+        columns = np.array(
+            [_KIND_COLUMN.get(e.kind, -1) if e.hop == 1 else _FAR for e in edges], dtype=np.intp
+        )
+        kinds = np.array([_CODES[edge.kind] for edge in edges], dtype=np.intp)
+        strengths = np.array([edge.strength for edge in edges])
+        weights = np.array([edge.weight for edge in edges])
+        changes = np.array([edge.change for edge in edges])
         beyond = np.sign(changes) * np.maximum(0.0, np.abs(changes) - _CHANCE)
         return cls(
             targets, sources, columns, kinds, strengths, weights, beyond * strengths / weights

@@ -1,13 +1,15 @@
-"""Explaining why each document of a turn was returned."""
+"""Explaining why each document of a turn was returned, as records, as a text and as HTML."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.query import namespace_of, text_of
+from crabpath_retrievers.core.text import format_time, to_printable
 from crabpath_retrievers.core.turn import PathEdge, Turn
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -16,6 +18,8 @@ from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChang
 
 MAX_CHANGES_PER_EDGE = 5
 """Changes of weight that an explanation lists for one edge."""
+
+_SHOWN = 4  # features of a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +66,62 @@ class DocumentReason:
         return {**asdict(self), "moved": [edge.to_dict() for edge in self.moved]}
 
 
+class ReasonLines(NamedTuple):
+    """Why one document was returned, for people: texts that may contain anything.
+
+    Attributes:
+        probability: Probability of relevance, with two decimals.
+        document: Title of the document, or its id.
+        route: How it was found, line by line.
+        shares: The features with the largest shares, each with its log-odds.
+    """
+
+    probability: str
+    document: str
+    route: list[str]
+    shares: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of one turn."""
+    """The explanation of one turn; ``print`` shows it briefly, a notebook as a table."""
 
     turn: Turn
     documents: tuple[DocumentReason, ...]
     titles: dict[str, str]
+
+    def to_lines(self) -> Iterator[ReasonLines]:
+        """What people are shown, document by document."""
+        for reason in self.documents:
+            shares = [s for s in list(reason.contributions.items())[:_SHOWN] if s[0] != "bias"]
+            yield ReasonLines(
+                f"{reason.probability:.2f}",
+                reason.title or reason.id,
+                _describe_route(reason, self.titles),
+                [f"{name} {share:+.2f}" for name, share in shares],
+            )
+
+    def __str__(self) -> str:
+        """Question and documents with their routes, without control characters."""
+        lines = [f"Query: {self.turn.query}"]
+        for found in self.to_lines():
+            first, *route = found.route
+            lines.append(f"{found.probability}  {found.document}: {first}")
+            lines += [f"    {line}" for line in route]
+            lines.append(f"      {', '.join(found.shares)}")
+        return to_printable("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks; texts of documents are escaped."""
+        heads = ("p", "document", "route", "log-odds by feature")
+        rows = [
+            (row.probability, row.document, "\n".join(row.route), "\n".join(row.shares))
+            for row in self.to_lines()
+        ]
+        body = "".join("<tr>" + "".join(map(_to_cell, cells)) + "</tr>" for cells in rows)
+        title = escape(to_printable(f"Query: {self.turn.query}"))
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        return f"<table><caption>{title}</caption><tr>{head}</tr>{body}</table>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-safe data."""
@@ -159,6 +212,36 @@ def build_explanation(
             )
         )
     return Explanation(turn, tuple(reasons), titles)
+
+
+def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[str]:
+    """The route to a document edge by edge; or that search found it, and the edge that helped."""
+    if reason.path:
+        lines = [titles.get(reason.path[0].source) or reason.path[0].source]
+        for edge in reason.path:
+            target = titles.get(edge.target) or edge.target
+            decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
+            lines += [f"  └ {decided} → {target}", *_describe_changes(reason, edge)]
+        return lines
+    if (helped := reason.support) is None:
+        return ["search hit"]
+    by = f"  {helped.kind} {helped.weight:.2f} by {titles.get(helped.source, '')}"
+    return ["search hit", by, *_describe_changes(reason, helped)]
+
+
+def _describe_changes(reason: DocumentReason, edge: PathEdge) -> list[str]:
+    """The feedback that changed the weight of an edge, with its time."""
+    name = (edge.source, edge.target, edge.kind)
+    return [
+        f"      {move.delta:+.3f} by {move.feedback_id}, {format_time(move.created)}"
+        for moved in reason.moved
+        if (moved.source, moved.target, moved.kind) == name
+        for move in moved.moves
+    ]
+
+
+def _to_cell(text: str) -> str:
+    return f'<td style="text-align: left; white-space: pre">{escape(to_printable(text))}</td>'
 
 
 def _list_changes(

@@ -39,6 +39,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
 from crabpath_retrievers.retrieval.walk import Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import (
     FindExisting,
     VectorIndex,
@@ -197,7 +198,7 @@ class RetrievalPipeline:
         request = RoutingRequest(
             query.text,
             callbacks=query.callbacks,
-            read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
+            read=lambda ids: self.store.walk.get_documents(ids, clock),
             policy=self.settings.policy,
             recalled=max((hit.again for hit in hits), default=0.0),
             tried=cache(lambda: self.models.list_tried_actions(vector, clock, query.task_type)),
@@ -237,7 +238,7 @@ class RetrievalPipeline:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             ids = [hit.head.id for hit in pool]
-            nodes = self.store.catalog.documents(ids, namespace=clock.key)
+            nodes = self.store.walk.get_documents(ids, clock)
             pool = apply_tag_hints(pool, nodes, query.boost_tags)
         return self.models.add_usage(pool, clock) if clock.learned else pool
 
@@ -252,12 +253,12 @@ class RetrievalPipeline:
             if remaining is not found:
                 found = remaining
                 ranked = self._rank(found)
-        documents = self._read_documents(ranked, clock.key)
+        documents = self._read_documents(ranked, clock)
         if query.candidate_ids is None:
             while repeats := self._find_repeats(ranked, documents, found):
                 found = self._leave_out(repeats, found)
                 ranked = self._rank(found)
-                documents = self._read_documents(ranked, clock.key)
+                documents = self._read_documents(ranked, clock)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -296,10 +297,12 @@ class RetrievalPipeline:
             among = [i for i in among if i not in spare]
         order = ranker.order(matrix, evidence, query.k, among)
         probabilities = ranker.probabilities(matrix).tolist()
+        least = query.min_score or 0.0
         if not query.fill:
+            least = max(least, self.settings.rank.min_probability)
+        if least:
             order, spare = (
-                [i for i in indices if probabilities[i] >= self.settings.rank.min_probability]
-                for indices in (order, spare)
+                [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
             )
             spare = spare[: 0 if len(order) > 1 else None]
         order += spare
@@ -320,10 +323,8 @@ class RetrievalPipeline:
             for i in chosen
         ]
 
-    def _read_documents(
-        self, ranked: Sequence[ReturnedDocument], namespace: int
-    ) -> dict[str, Node]:
-        return self.store.catalog.documents([item.node for item in ranked], namespace=namespace)
+    def _read_documents(self, ranked: Sequence[ReturnedDocument], clock: Clock) -> dict[str, Node]:
+        return self.store.walk.get_documents([item.node for item in ranked], clock)
 
     def _find_repeats(
         self,
@@ -409,7 +410,7 @@ class RetrievalPipeline:
     ) -> list[int]:
         heads = [found.evidence.pool[i].head for i in order]
         ids = [head.id for head in heads]
-        documents = self.store.catalog.documents(ids, namespace=found.seeds.clock.key)
+        documents = self.store.walk.get_documents(ids, found.seeds.clock)
         bounds = SelectionLimits(query.k, max_tokens, self.settings.rank.characters_per_token)
         return [order[i] for i in select_within_budget(heads, documents, bounds)]
 

@@ -47,14 +47,15 @@ def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> set[s
     documents = [node for node in ranked if node.document]
     if len(documents) <= 1:
         return set()
-    matrix = np.stack([vectors[node.id] for node in documents]).astype(np.float32)
-    similar = np.triu(matrix @ matrix.T >= _MIN_SIMILARITY, k=1)
+    matrix = np.array([vectors[node.id] for node in documents], dtype=np.float32)
+    similar = matrix @ matrix.T >= _MIN_SIMILARITY
+    np.fill_diagonal(similar, val=False)
     if not similar.any():
         return set()
     wordings = [_describe(node) for node in documents]
     return {
         documents[later].id
-        for first, later in np.argwhere(similar).tolist()
+        for first, later in np.argwhere(np.triu(similar)).tolist()
         if wordings[first] == wordings[later]
     }
 

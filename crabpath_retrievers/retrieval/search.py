@@ -168,7 +168,9 @@ class SeedSearch:
                 past, notes = self._models.recall(question, clock)
                 ids += [node for node, score in past.items() if max(score) > 0]
                 ids += notes
-            heads = self._store.walk.get_nodes(ids, [*lexical, *named], namespace=clock.key)
+            heads = self._store.walk.get_nodes(
+                ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
+            )
         self._report_unknown(dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
             search = partial(self._index.search, vector, filter=query.filter)
@@ -188,10 +190,10 @@ class SeedSearch:
             hits[key] = Candidate(
                 head,
                 similarity,
-                lexical=lexical.get(key, 0.0),
-                name=head.rarity if key in named else 0.0,
-                exact=named.get(key, 0.0),
-                hint=1.0 if head.id in hints else 0.0,
+                lexical.get(key, 0.0),
+                head.rarity if key in named else 0.0,
+                named.get(key, 0.0),
+                1.0 if head.id in hints else 0.0,
                 episode=score.alike,
                 again=max(0.0, score.same),
                 passed=max(0.0, -score.same),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -368,22 +368,40 @@ class Walker:
         """All edges by key of their source, with their value in this walk."""
         if not outgoing:
             return {}
-        relevance = cosines([edge.target.vector for edge in outgoing], self._vector)
-        damped = self._settings.max_visits_per_node > 1
-        visits, tier_of = self._walk.visits, self._tiers.tier_of
+        sources, targets, kinds, stored, priors = zip(*outgoing, strict=True)
+        from_visits = [self._walk.visits[source] for source in sources]
+        weights = list(stored)
+        if self._settings.max_visits_per_node > 1:
+            # w · λ^k for an edge that this walk has followed k times [CrabPath]
+            damping = self._settings.damping
+            followed = [self._followed[s, t.key, k] for s, t, k, *_ in outgoing]
+            weights = [w * damping**times for w, times in zip(weights, followed, strict=True)]
+        tiers = {weight: self._tiers.tier_of(weight) for weight in set(weights)}
+        columns = zip(
+            [visit.head for visit in from_visits],
+            targets,
+            kinds,
+            weights,
+            cosines([target.vector for target in targets], self._vector),
+            [tiers[weight] for weight in weights],
+            [
+                # A name that many texts mention says little about each of them.
+                v.energy * weight * (v.head.rarity if kind in _BACKWARD else 1.0)
+                if weight > 0
+                else 0.0
+                for v, weight, kind in zip(from_visits, weights, kinds, strict=True)
+            ],
+            repeat(hop),
+            [
+                0.0 if kind in LEARNED_KINDS else weight - prior
+                for kind, weight, prior in zip(kinds, stored, priors, strict=True)
+            ],
+            strict=False,
+        )
         grouped: dict[int, list[WalkEdge]] = {}
-        for (source, target, kind, stored, prior), cosine in zip(outgoing, relevance, strict=True):
-            visit = visits[source]
-            change = 0.0 if kind in LEARNED_KINDS else stored - prior
-            weight = stored
-            if damped:  # w · λ^k for an edge that this walk has followed k times [CrabPath]
-                weight *= self._settings.damping ** self._followed[source, target.key, kind]
-            tier = tier_of(weight)
-            strength = visit.energy * weight if weight > 0 and tier is not Tier.INHIBITORY else 0.0
-            # A name that many texts mention says little about each of them.
-            if kind in _BACKWARD:
-                strength *= visit.head.rarity
-            edge = WalkEdge(visit.head, target, kind, weight, cosine, tier, strength, hop, change)
+        # tuple.__new__ is what a named tuple calls, without checking its arguments again.
+        edges = map(partial(tuple.__new__, WalkEdge), columns)
+        for source, edge in zip(sources, edges, strict=True):
             grouped.setdefault(source, []).append(edge)
         return grouped
 

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.errors import InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
 
-MetadataFilter = Mapping[str, Any] | None
 FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
@@ -32,12 +33,14 @@ class VectorIndex(ABC):
             empty.
         has_collections: Whether :meth:`beside` opens further collections.
         unknown_reported: Whether documents that the graph does not know are not reported (again).
+        read_only: Whether only queries may use it; opening a memory over it repairs nothing.
     """
 
     foreign: bool = False
     refill: Callable[[], None] | None = None
     has_collections: bool = False
     unknown_reported: bool = True
+    read_only: bool = False
 
     @property
     def local(self) -> bool:
@@ -125,6 +128,64 @@ class VectorIndex(ABC):
 
     def report_unknown(self, ids: Sequence[str]) -> None:  # noqa: B027  see ``unknown_reported``
         """Log that the index contains documents that the graph does not know."""
+
+
+class StoredVectors(VectorIndex):
+    """Exact search over the vectors in the graph store, for queries while others hold the index.
+
+    Each query reads all vectors, in blocks of bounded size.
+    """
+
+    read_only = True
+
+    def __init__(self, store: GraphStore) -> None:
+        """Search a graph store of its own, which is closed with the index."""
+        self._store = store
+
+    @property
+    def description(self) -> str:
+        """What and where the index is, for messages."""
+        return f"the vectors in {self._store.name}"
+
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
+        """Ids of the k nearest vectors, nearest first; without a filter."""
+        self._require_no_filter(filter)
+        ids: list[str] = []
+        best = np.zeros(0, dtype=np.float32)
+        for block in self._store.regions.iterate_nodes():
+            matrix = np.stack([node.vector for node in block]).astype(np.float32)
+            found = np.concatenate((best, matrix @ vector.astype(np.float32)))
+            ids += [node.id for node in block]
+            order = np.argsort(-found, kind="stable")[:k]
+            ids, best = [ids[place] for place in order], found[order]
+        return ids
+
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
+        """All of the ids; without a filter."""
+        self._require_no_filter(filter)
+        return set(ids)
+
+    def _require_no_filter(self, filter: MetadataFilter) -> None:  # noqa: A002
+        if filter is not None:
+            msg = f"{self.description} know no filter: ask the process that holds the index"
+            raise InvalidInputError(msg)
+
+    def upsert(self, *_: object) -> None:
+        """Refuse to write.
+
+        Raises:
+            StoreReadOnlyError: Always.
+        """
+        msg = f"{self.description} were opened for queries alone: another process holds the index"
+        raise StoreReadOnlyError(msg)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Refuse to write, as :meth:`upsert`."""
+        self.upsert(ids)
+
+    def close(self) -> None:
+        """Close the graph store."""
+        self._store.close()
 
 
 def get_owner_lookup(index: VectorIndex) -> FindExisting | None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
@@ -23,7 +25,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.storage.engine import build_disk_full_error
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
@@ -258,11 +260,12 @@ class ChromaIndex(VectorIndex):
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
+        where = _to_where(filter)
         found = self._run(
             lambda records: records.query(
                 query_embeddings=vector[None, :],
                 n_results=k,
-                where=dict(filter) if filter else None,
+                where=where,
                 include=[],
             ),
             filter,
@@ -273,7 +276,7 @@ class ChromaIndex(VectorIndex):
         """Those of the ids whose metadata satisfies a filter."""
         if not ids or not filter:
             return set(ids)
-        where = dict(filter)
+        where = _to_where(filter)
         found = self._run(
             lambda records: records.get(ids=list(ids), where=where, include=[]), filter
         )
@@ -349,6 +352,21 @@ def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
         yield client, name
     finally:
         close_client(client)
+
+
+def _to_where(condition: MetadataFilter) -> dict[str, Any] | None:
+    """A filter as Chroma reads it.
+
+    Raises:
+        InvalidInputError: It is no mapping.
+    """
+    if not condition:
+        return None
+    if not isinstance(condition, Mapping):
+        shown = format_value(condition)
+        msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
+        raise InvalidInputError(msg)
+    return dict(condition)
 
 
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:

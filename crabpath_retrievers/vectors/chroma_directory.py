@@ -6,6 +6,7 @@ import shutil
 import stat
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
@@ -273,11 +274,23 @@ def _acquire_lock(path: Path) -> FileLock:
         lock.acquire()
     except Timeout as error:
         msg = (
-            f"{path} is in use by another process: close it there, or share the data through "
-            "a Chroma server (vectors=chromadb.HttpClient(...))"
+            f"{path} is in use by another process{_describe_lock_holder(path / LOCK_FILE)}: "
+            "close it there, or share the data through a Chroma server "
+            "(vectors=chromadb.HttpClient(...), or its URL as --vectors in the shell)"
         )
         raise StoreLockedError(msg) from error
     return lock
+
+
+def _describe_lock_holder(lock: Path) -> str:
+    """The number of the process that holds a lock, where Linux tells it."""
+    with suppress(OSError, ValueError):
+        end = f":{lock.stat().st_ino}"
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            _, kind, _, _, process, place, *_ = line.split()
+            if kind == "FLOCK" and place.endswith(end) and process != "0":
+                return f" ({process})"
+    return ""
 
 
 def _close(client: "ClientAPI") -> None:

@@ -11,14 +11,16 @@ Checking that a store is used with the embedder that it was built with.
 import asyncio
 import base64
 import hashlib
+import importlib
 import importlib.util
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -102,7 +104,25 @@ def load_default_embeddings() -> Embeddings:
         )
         raise MissingExtraError(msg) from error
     name = str(find_packaged_weights() or DEFAULT_MODEL)
-    return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
+    with _hide_loading_bars():
+        return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
+
+
+@contextmanager
+def _hide_loading_bars() -> Iterator[None]:
+    """Keep Hugging Face's libraries from drawing bars while a model is loaded."""
+    try:
+        bars: Any = importlib.import_module("transformers.utils.logging")
+    except ImportError:
+        yield
+        return
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def find_packaged_weights() -> Path | None:
@@ -123,22 +143,77 @@ def find_packaged_weights() -> Path | None:
     return model
 
 
-class Embedder:
-    """A LangChain ``Embeddings`` that returns unit vectors."""
+def resolve_embeddings(given: Embeddings | str | None) -> Embeddings | None:
+    """The embedder that an argument ``embeddings`` describes.
 
-    def __init__(self, embeddings: Embeddings | None) -> None:
-        """Wrap an embedder; None loads the default model at first use.
+    Args:
+        given: An embedder; the ``"provider:model"`` of one that LangChain's ``init_embeddings``
+            makes, such as ``"openai:text-embedding-3-small"``; or None.
+
+    Returns:
+        The embedder; None for None, which leaves the choice to the memory.
+
+    Raises:
+        InvalidInputError: It is neither, or the provider refuses it, for instance without a key.
+        MissingExtraError: LangChain, or its package for the provider, is not installed.
+    """
+    if given is None or callable(getattr(given, "embed_query", None)):
+        return cast("Embeddings | None", given)
+    if not isinstance(given, str) or not all(part.strip() for part in given.partition(":")):
+        msg = (
+            "embeddings must be LangChain Embeddings, or a text 'provider:model' such as "
+            f"'openai:text-embedding-3-small', not {format_value(given)}"
+        )
+        raise InvalidInputError(msg)
+    try:
+        from langchain.embeddings import init_embeddings
+    except ImportError as error:
+        provider = given.partition(":")[0].strip().replace("_", "-")
+        msg = (
+            f"embeddings={given!r} needs LangChain: pip install langchain langchain-{provider}, "
+            "or pass an Embeddings object"
+        )
+        raise MissingExtraError(msg) from error
+    try:
+        is_local = given.strip().startswith("huggingface")
+        with _hide_loading_bars() if is_local else nullcontext():
+            return init_embeddings(given)
+    except ImportError as error:
+        msg = f"embeddings={given!r}: {error}"
+        raise MissingExtraError(msg) from error
+    except Exception as error:  # an unknown provider, a missing key: whatever its class raises
+        why = " ".join(str(error).split())
+        msg = f"the embeddings {given!r} cannot be made: {why}"
+        raise InvalidInputError(msg) from error
+
+
+class Embedder:
+    """A LangChain ``Embeddings`` that returns unit vectors.
+
+    Attributes:
+        name: ``"provider:model"`` if it is known by that; it is remembered in the store.
+    """
+
+    def __init__(self, embeddings: Embeddings | str | None) -> None:
+        """Wrap an embedder; None loads a model at first use, see :meth:`use_by_default`.
 
         Raises:
-            InvalidInputError: ``embeddings`` has no method ``embed_query``.
+            InvalidInputError: As for :func:`resolve_embeddings`.
+            MissingExtraError: As for :func:`resolve_embeddings`.
         """
-        can_embed = callable(getattr(embeddings, "embed_query", None))
-        if embeddings is not None and not can_embed:
-            msg = f"embeddings must be a LangChain Embeddings, not {format_value(embeddings)}"
-            raise InvalidInputError(msg)
-        self._given = embeddings
+        self.name = embeddings if isinstance(embeddings, str) else None
+        self._given = resolve_embeddings(embeddings)
         self._lock = threading.Lock()
         self._batcher = self._create_batcher()
+
+    def use_by_default(self, name: str | None) -> None:
+        """Load the model of this name at first use, unless an embedder was given.
+
+        Args:
+            name: ``"provider:model"``; None for all-MiniLM-L6-v2.
+        """
+        if self._given is None and name is not None:
+            self.name, self._batcher = name, None
 
     @property
     def embeddings(self) -> Embeddings:
@@ -146,14 +221,15 @@ class Embedder:
         if self._given is None:
             with self._lock:
                 if self._given is None:
-                    self._given = load_default_embeddings()
+                    self._given = resolve_embeddings(self.name) or load_default_embeddings()
+                    self._batcher = self._batcher or self._create_batcher()
         return self._given
 
     @property
     def model(self) -> str:
         """Name of the model, or of the embedder's class if it does not name a model."""
         if self._given is None:
-            return DEFAULT_MODEL
+            return self.name.partition(":")[2] if self.name else DEFAULT_MODEL
         for attribute in ("model_name", "model", "model_id", "deployment"):
             name = getattr(self._given, attribute, None)
             if isinstance(name, str):
@@ -190,6 +266,8 @@ class Embedder:
             return self._batcher.embed(text)
 
         async def embed() -> Vector:
+            if self._given is None:  # loading a model takes seconds
+                await asyncio.to_thread(lambda: self.embeddings)
             return to_unit_vector(await self.embeddings.aembed_query(text))
 
         return embed()
@@ -231,22 +309,41 @@ def require_same_embedder(
         what = f"model {stored_model!r}; the embedder given is {model!r}"
     else:
         return
-    msg = f"the store was built with {what}: open it with the embedder it was built with"
+    msg = (
+        f"the store was built with {what}: open it with the embedder it was built with "
+        "(embeddings=...; in the shell --embeddings PROVIDER:MODEL)"
+    )
     raise EmbeddingMismatchError(msg)
 
 
 class EmbedderIdentity(NamedTuple):
-    """Name of an embedder, and its vector of one fixed sentence, shape ``[d]``."""
+    """The embedder that a store was built with.
+
+    Attributes:
+        model: Name of its model, for people.
+        probe: Its vector of one fixed sentence, shape ``[d]``.
+        name: ``"provider:model"``, by which it can be made again; None if it is not known.
+    """
 
     model: str
     probe: Vector
+    name: str | None = None
 
 
 def parse_identity(text: str) -> EmbedderIdentity:
     """Return the embedder that a store was built with, from its metadata."""
     data = json.loads(text)
     probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-    return EmbedderIdentity(str(data["model"]), probe)
+    return EmbedderIdentity(str(data["model"]), probe, data.get("name"))
+
+
+def read_embedder_name(meta: Mapping[str, str]) -> str | None:
+    """``"provider:model"`` of the embedder that a store was built with; None if not remembered.
+
+    Args:
+        meta: Facts about the graph store.
+    """
+    return parse_identity(meta["embedder"]).name if "embedder" in meta else None
 
 
 class EmbedderFingerprint:
@@ -307,11 +404,14 @@ class EmbedderFingerprint:
 
     def _compare(self, stored: EmbedderIdentity | None) -> None:
         probe, model = self._embedder.fingerprint(), self._embedder.model
+        name = self._embedder.name
         if stored:
             require_same_embedder(stored.probe, probe, stored_model=stored.model, model=model)
             self._is_same = True
-        else:
-            self._store.apply([PutMeta((("embedder", _encode(model, probe)),))])
+            if name is None or name == stored.name:
+                return
+            model, probe = stored.model, stored.probe
+        self._store.apply([PutMeta((("embedder", _encode(model, probe, name)),))])
 
     def _read_stored(self) -> EmbedderIdentity | None:
         """The recorded embedder; None before the first document or note."""
@@ -330,6 +430,7 @@ def _require_size(stored: EmbedderIdentity | None, vector: Vector) -> None:
         raise EmbeddingMismatchError(msg)
 
 
-def _encode(model: str, probe: Vector) -> str:
+def _encode(model: str, probe: Vector, name: str | None) -> str:
     data = base64.b64encode(probe.astype("<f4").tobytes()).decode()
-    return json.dumps({"model": model, "dimension": int(probe.size), "probe": data})
+    facts = {"model": model, "dimension": int(probe.size), "probe": data}
+    return json.dumps(facts if name is None else {**facts, "name": name})

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -15,7 +16,7 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.vectors.base import MetadataFilter, VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import keep_filterable
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
@@ -19,11 +19,22 @@ from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
+
+class ChromaClient(Protocol):
+    """A client of Chroma, such as ``chromadb.HttpClient(...)``."""
+
+    def get_or_create_collection(self, name: str) -> Any:
+        """A collection of vectors."""
+
+
+VectorPlace: TypeAlias = str | Path | VectorStore | VectorIndex | ChromaClient | None
+"""Where a memory's vectors are: a directory, the URL of a Chroma server, a client, a store."""
+
 OWN = json.dumps({"kind": "own"})
 """Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
 
 
-def open_index(vectors: Any, location: str | Path) -> VectorIndex:
+def open_index(vectors: VectorPlace, location: str | Path) -> VectorIndex:
     """Open the vector index that the argument ``vectors`` describes.
 
     Raises:
@@ -46,7 +57,7 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
     if isinstance(vectors, VectorStore):
         return VectorStoreIndex(vectors)
     if hasattr(vectors, "get_or_create_collection"):
-        return ChromaIndex.from_client(vectors)
+        return ChromaIndex.from_client(cast("Any", vectors))
     if isinstance(vectors, VectorIndex):
         return vectors
     msg = (
@@ -176,7 +187,7 @@ def require_existing(place: str | None) -> None:
     if not exists:
         msg = (
             f"there is no memory at {name}: check the path, "
-            "or create one with CrabPathRetriever.from_documents(documents, path=...)"
+            "or create one with `crabpath add FILES` or CrabPathRetriever.from_documents(...)"
         )
         raise NotFoundError(msg)
 

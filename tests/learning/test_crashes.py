@@ -217,6 +217,7 @@ def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
         damage(memory, s.namespaces, model='{"of": "another release"}')
     with open_memory() as memory:
         assert host_of(memory).ask()
+    with open_memory() as memory:
         with memory.store._engine.begin() as connection:
             key = sa.select(s.nodes.c.key).where(s.nodes.c.id == "a").scalar_subquery()
             broken = s.contents.update().where(s.contents.c.node == key)

@@ -9,7 +9,8 @@ is given. With a share above one half two users outweigh one.
 Relevance of returned documents in a turn without stated use.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
@@ -17,6 +18,8 @@ from crabpath_retrievers.core.turn import Turn
 
 _EXPECTED_SHARE = 0.5  # least expected share of relevant documents among those returned
 _MIN_PROBABILITY = 1e-9
+_MAX_LOG_ODDS = 22.0  # above those of 1 - _MIN_PROBABILITY
+_BISECTIONS = 50  # of at most 43, to 4e-14
 
 
 def calibrate_relevance(turn: Turn) -> dict[str, float]:
@@ -30,22 +33,27 @@ def calibrate_relevance(turn: Turn) -> dict[str, float]:
     Args:
         turn: The turn with its returned documents and their probabilities.
     """
-    from scipy.optimize import brentq
-    from scipy.special import expit, logit
-
     if not turn.returned:
         return {}
     probabilities = [
         min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, item.probability))
         for item in turn.returned
     ]
-    log_odds, expected = logit(probabilities), _EXPECTED_SHARE * len(probabilities)
+    expected = _EXPECTED_SHARE * len(probabilities)
     if sum(probabilities) < expected:
-        upper = -logit(_MIN_PROBABILITY) + 1.0 - min(log_odds)
-        log_odds = log_odds + brentq(
-            lambda shift: float(expit(log_odds + shift).sum()) - expected, 0.0, upper
-        )
-    return dict(zip((item.node for item in turn.returned), expit(log_odds).tolist(), strict=True))
+        log_odds = [math.log(p / (1.0 - p)) for p in probabilities]
+        probabilities = _shift_log_odds(log_odds, expected)
+    return dict(zip((item.node for item in turn.returned), probabilities, strict=True))
+
+
+def _shift_log_odds(log_odds: Sequence[float], expected: float) -> list[float]:
+    """Shift log odds by one constant, ≥ 0, until their probabilities sum to ``expected``."""
+    low, high = 0.0, _MAX_LOG_ODDS - min(log_odds)
+    for _ in range(_BISECTIONS):
+        shift = (low + high) / 2
+        probabilities = [1.0 / (1.0 + math.exp(-value - shift)) for value in log_odds]
+        low, high = (shift, high) if sum(probabilities) < expected else (low, shift)
+    return probabilities
 
 
 _FAILURE_WEIGHT = 0.5  # a failure without stated use may be none, or have another cause

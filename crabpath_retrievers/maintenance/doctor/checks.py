@@ -197,7 +197,8 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
 
     Args:
         store: The store, opened for reading.
-        embeddings: The embedder to use with it; None for the default one of the commands.
+        embeddings: The embedder to use with it, or its ``"provider:model"``; None for the
+            remembered one, else for the default one.
     """
     meta = store.catalog.meta()
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
@@ -214,20 +215,22 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
             f"{identity.model!r}"
         )
         yield Finding("embedder", "error", message, _REBUILD)
+    embeddings = identity.name if embeddings is None else embeddings
     if embeddings is None and identity.model != DEFAULT_MODEL:
         yield Finding(
             "embedder",
             "warning",
             f"the store was built with {identity.model!r}; `crabpath add` and `crabpath query` "
             f"use {DEFAULT_MODEL!r} and refuse this store",
-            "open it from Python: CrabPath.open(path, embeddings=...)",
+            "name its embedder: --embeddings PROVIDER:MODEL, CrabPath.open(path, embeddings=...)",
         )
         return
-    yield from _compare(identity, Embedder(embeddings))
+    yield from _compare(identity, embeddings)
 
 
-def _compare(identity: EmbedderIdentity, at_hand: Embedder) -> Iterator[Finding]:
+def _compare(identity: EmbedderIdentity, embeddings: Any) -> Iterator[Finding]:
     try:
+        at_hand = Embedder(embeddings)
         require_same_embedder(
             identity.probe,
             at_hand.fingerprint(),

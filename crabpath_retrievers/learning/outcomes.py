@@ -1,0 +1,195 @@
+"""Outcomes as people state them: about documents, a response, a turn or a run."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from typing_extensions import Unpack
+
+from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt, validate_outcome
+from crabpath_retrievers.core.metadata import read_answer_block
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
+from crabpath_retrievers.learning.supersede import FeedbackSink, record_superseding
+
+Outcome: TypeAlias = float | bool | str
+"""A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1."""
+
+OUTCOME_WORDS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
+"""Words that state an outcome."""
+
+# Parts of responses of LangChain and LlamaIndex that hold documents.
+_PARTS = (
+    *("metadata", "node", "artifact", "source_nodes", "sources"),
+    *("tool_calls", "tool_output", "raw_output", "messages", "documents", "context"),
+)
+_MAX_DEPTH = 8
+
+
+def parse_outcome(outcome: Outcome) -> float:
+    """An outcome as a number in [-1, 1].
+
+    Raises:
+        InvalidInputError: It is none of what :data:`Outcome` lists.
+    """
+    if isinstance(outcome, bool):
+        return 1.0 if outcome else -1.0
+    if isinstance(outcome, str):
+        word = outcome.strip().lower()
+        if word not in OUTCOME_WORDS:
+            msg = (
+                "outcome must be True, False, 'up', 'down' or a number from -1 to 1, "
+                f"not {format_value(outcome)}: give the text of a correction as correction="
+            )
+            raise InvalidInputError(msg)
+        return OUTCOME_WORDS[word]
+    return validate_outcome(outcome)
+
+
+def find_turn_ids(about: object) -> list[str]:
+    """Ids of the turns that returned documents, each once, in order.
+
+    Args:
+        about: A document or node, several of them, an answer, or whatever holds some: the output of
+            a chain, the state of a graph or agent, a response of LlamaIndex, also as JSON. Of a
+            list of messages, those after the last question count. A text is an id itself; so are
+            the texts of a list.
+    """
+    return list(dict.fromkeys(_iterate_turn_ids(about)))
+
+
+def make_outcome_feedback(
+    about: object, outcome: Outcome, **fields: Unpack[FeedbackFields]
+) -> list[Feedback]:
+    """One feedback for each turn behind a response or documents.
+
+    The text of a response counts as ``answer``, unless ``used`` or ``answer`` are given.
+
+    Args:
+        about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
+        outcome: How well it did.
+        fields: Other fields of the feedback. Of documents among ``used`` and ``unused`` the
+            ids count; a ``feedback_id`` is made unique for each of several turns.
+
+    Raises:
+        InvalidInputError: No turn returned any of it, or a field cannot be used.
+    """
+    value = parse_outcome(outcome)
+    turns: Sequence[str | None] = [None] if about is None else find_turn_ids(about)
+    if not turns:
+        msg = (
+            f"{format_value(about)} has no document that CrabPath returned: pass documents or "
+            "a response that still holds them, a turn id, or the run id of the retriever's call"
+        )
+        raise InvalidInputError(msg)
+    for name in ("used", "unused"):
+        if isinstance(items := fields.get(name), (list, tuple)):
+            fields[name] = [_name_document(item) for item in items]
+    if "used" not in fields and "answer" not in fields and not isinstance(about, (str, UUID)):
+        fields["answer"] = parse_output(about).text
+    return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
+
+
+def record_outcome(
+    memory: FeedbackSink,
+    about: object,
+    outcome: Outcome,
+    *,
+    strict: bool = True,
+    **fields: Unpack[FeedbackFields],
+) -> list[Receipt]:
+    """Record what a person says about documents, a response, a turn or a run.
+
+    Feedback that events of a host gave for the same turns is undone first.
+
+    Args:
+        memory: The memory of the turns.
+        about: As for :func:`make_outcome_feedback`.
+        outcome: How well it did.
+        strict: False returns the receipts also where all were refused.
+        fields: Other fields of the feedback.
+
+    Returns:
+        One receipt for each turn.
+
+    Raises:
+        InvalidInputError: As for :func:`make_outcome_feedback`; or nothing can be learned from it.
+        NotFoundError: There is no such turn.
+        StoreError: It could not be stored.
+    """
+    given = make_outcome_feedback(about, outcome, **fields)
+    receipts = [record_superseding(memory, feedback) for feedback in given]
+    if strict and all(receipt.status == "refused" for receipt in receipts):
+        raise _make_refusal(memory, given[0], receipts[0])
+    return receipts
+
+
+def _set_feedback_id(
+    fields: FeedbackFields, turn: str | None, turns: Sequence[str | None]
+) -> FeedbackFields:
+    """Make the caller's feedback id unique for each of several turns."""
+    if "feedback_id" not in fields or len(turns) == 1:
+        return fields
+    return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
+
+
+def _name_document(given: object) -> Any:
+    """The id of a document or node; ids as they are."""
+    return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), given)
+
+
+def _make_refusal(memory: FeedbackSink, feedback: Feedback, receipt: Receipt) -> CrabPathError:
+    turn, space = feedback.turn_id, feedback.namespace
+    missing = turn is not None and memory.store.turns.find(turn, namespace=space) is None
+    kind = NotFoundError if missing else InvalidInputError
+    hint = (
+        "; of chains, agents and retrievers such as MultiQueryRetriever no run id is known here: "
+        "give their output or documents, or use a CrabPathCallbackHandler"
+        if missing
+        else "; strict=False returns this as a receipt"
+    )
+    return kind(f"{receipt.note}{hint}")
+
+
+def _iterate_turn_ids(given: object, depth: int = 0, *, said: bool = True) -> Iterator[str]:
+    """Yield ids; texts are ids only where the caller ``said`` them, not within a response."""
+    if isinstance(given, (str, UUID)):
+        if said:
+            yield str(given)
+    elif (turn_id := _read_turn_id(given)) is not None:
+        yield turn_id
+    elif depth < _MAX_DEPTH:
+        listed = said and isinstance(given, (list, tuple))
+        for part in _list_parts(given):
+            yield from _iterate_turn_ids(part, depth + 1, said=listed)
+
+
+def _read_turn_id(given: object) -> str | None:
+    """Id of a turn, of an answer's turn, or of the turn in a document's metadata."""
+    turn = getattr(given, "turn", given)
+    if isinstance(turn, Turn):
+        return turn.id
+    block = read_answer_block(given) if isinstance(given, Mapping) else None
+    return str(block["turn_id"]) if block else None
+
+
+def _list_parts(given: object) -> Iterable[object]:
+    """What may hold documents among the parts of a response."""
+    if isinstance(given, Mapping):
+        return given.values()
+    if isinstance(given, (list, tuple)):
+        return _select_last_round(given)
+    held = getattr(given, "__dict__", {})
+    return [held[name] for name in _PARTS if name in held]
+
+
+def _select_last_round(items: Sequence[object]) -> Sequence[object]:
+    """Messages after the last question; all items where there is none."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        kind = item.get("role") if isinstance(item, Mapping) else getattr(item, "type", None)
+        if kind in ("human", "user"):
+            return items[index + 1 :]
+    return items

@@ -1,0 +1,171 @@
+"""Seeing what a memory holds: documents, sources, notes, turns, its repr, an explained turn."""
+
+from datetime import date
+from html.parser import HTMLParser
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers.errors import StoreUnavailableError
+
+PLAIN = DeterministicFakeEmbedding(size=16)
+PAGES = [
+    Document(
+        f"Page {n}.", metadata={"source": f"{'ab'[n % 2]}.pdf", "page": n, "day": date(2026, 1, 1)}
+    )
+    for n in range(8)
+]
+
+
+@pytest.fixture
+def memory(location, tmp_path):
+    with CrabPath.open(location, embeddings=PLAIN, vectors=tmp_path / "v") as opened:
+        opened.add_documents(PAGES)
+        yield opened
+
+
+def pages(documents):
+    return sorted(document.metadata["page"] for document in documents)
+
+
+@pytest.mark.both_databases
+def test_documents_by_source_by_metadata_and_a_few(memory):
+    assert pages(memory.documents()) == list(range(8))
+    (first,) = memory.documents(limit=1)
+    assert (first.page_content, first.metadata["source"]) == ("Page 0.", "a.pdf")
+    assert memory.get_by_ids([first.id]) == [first]
+    for options, found in (
+        ({"source": "b.pdf"}, [1, 3, 5, 7]),
+        ({"source": "c.pdf"}, []),
+        ({"filter": {"page": 3}}, [3]),
+        ({"filter": {"page": 3, "source": "a.pdf"}}, []),
+        ({"filter": {"day": date(2026, 1, 1)}, "limit": 2}, [0, 2]),
+        ({"filter": {"title": None}}, []),
+        ({"filter": {}}, list(range(8))),
+        ({"filter": {"source": "a.pdf"}, "source": "a.pdf", "limit": 3}, [0, 2, 4]),
+    ):
+        assert pages(memory.documents(**options)) == found, options
+    for wrong in (
+        {"limit": 0},
+        {"filter": "x"},
+        {"filter": {"$and": []}},
+        {"filter": {"page": {"$gt": 3}}},
+    ):
+        with pytest.raises(InvalidInputError, match="must"):
+            memory.documents(**wrong)
+    assert memory.sources() == {"a.pdf": 4, "b.pdf": 4}
+    assert memory.sources(limit=1) == {"a.pdf": 4}
+
+
+@pytest.mark.both_databases
+def test_what_a_sync_retired_is_not_listed_and_new_text_is_in_its_place(memory):
+    def sync(*texts):
+        parts = [Document(text, metadata={"source": "c.md"}) for text in texts]
+        memory.sync(parts)
+        return [document.page_content for document in memory.documents(source="c.md")]
+
+    assert sync("One.", "Three.") == ["One.", "Three."]
+    assert sync("One.", "Two.", "Three.") == ["One.", "Two.", "Three."]
+    assert sync("Two.") == ["Two."]
+    assert memory.sources()["c.md"] == 1
+
+
+@pytest.mark.both_databases
+async def test_notes_and_turns_belong_to_a_namespace(memory):
+    turns = [memory.retrieve(f"Which page is {n}?", k=2, namespace="ann") for n in range(3)]
+    other = memory.retrieve("Other?", namespace="bob").turn.id
+    memory.record(Feedback(turns[1].turn.id, 1.0, feedback_id="thumb"))
+    listed = memory.turns(namespace="ann")
+    assert [turn.id for turn in listed] == [answer.turn.id for answer in reversed(turns)]
+    assert [turn.feedback_id for turn in listed] == [None, "thumb", None]
+    assert listed[0].query == "Which page is 2?"
+    assert listed[0].documents == tuple(found.node.id for found in turns[2].documents)
+    assert memory.turns(namespace="ann", limit=1) == listed[:1]
+    assert [turn.id for turn in await memory.aio.turns(namespace="bob")] == [other]
+    first = memory.teach("Ask Ann.", title="Ann", query="Whom?", namespace="ann")
+    second = memory.correct("Page 9.", turn_id=turns[0].turn.id)
+    late, early = await memory.aio.notes(namespace="ann")
+    assert (late.id, late.kind, late.turn_id) == (second, "correction", turns[0].turn.id)
+    assert (early.id, early.title, early.text, early.query) == (first, "Ann", "Ask Ann.", "Whom?")
+    assert memory.notes(namespace="ann", limit=1) == [late]
+    assert memory.notes() == memory.notes(namespace="bob") == memory.turns() == []
+    assert pages(memory.documents()) == list(range(8))
+    with CrabPathRetriever(memory=memory, namespace="ann").memory:
+        ann, bob = (CrabPathRetriever(memory=memory, namespace=name) for name in ("ann", "bob"))
+        assert [note.page_content for note in ann.get_by_ids([first])] == ["Ask Ann."]
+        assert await bob.aget_by_ids([first]) == []
+
+
+@pytest.mark.sqlite
+def test_listing_reads_as_much_as_it_returns(memory, monkeypatch):
+    """Whatever the corpus holds: every statement has a limit, or ids, and an index to go by."""
+    memory.retrieve("Page?")
+    store, plans = memory.store, []
+    engine = store._reader
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def explain(_connection, cursor, statement, parameters, *_):
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        plans.extend(row[-1] for row in cursor.fetchall())
+
+    memory.documents()
+    memory.documents(source="a.pdf")
+    memory.turns()
+    memory.notes()
+    sa.event.remove(engine, "before_cursor_execute", explain)
+    assert plans
+    assert [plan for plan in plans if plan.startswith("SCAN") or "TEMP B-TREE" in plan] == []
+
+
+def test_repr_says_where_and_how_much(memory, monkeypatch):
+    assert repr(memory) == f"<CrabPath {memory.store.name}, 8 chunks>"
+    assert repr(memory) in repr(memory.as_retriever())
+
+    def fail(_):
+        msg = "away"
+        raise StoreUnavailableError(msg)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(memory.store.catalog), "meta", fail)
+        assert repr(memory) == f"<CrabPath {memory.store.name}>"
+    memory.close()
+    assert repr(memory) == f"<CrabPath {memory.store.name}, closed>"
+
+
+class Cells(HTMLParser):
+    """Collects the texts and the tags of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts = set(), []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_an_explanation_is_short_as_text_and_data_as_html():
+    """Texts of documents are shown, but no tag and no control character of theirs."""
+    hostile = "<script>alert('x')</script>\x1b[2J & Page 2"
+    documents = [
+        Document("Deploy with make ship, see Page 2.", id="a", metadata={"title": "Page 1"}),
+        Document("It is red.", id="b", metadata={"title": hostile}),
+    ]
+    with CrabPath.open(embeddings=PLAIN) as memory:
+        memory.add_documents(documents)
+        explanation = memory.explain(memory.retrieve("<b>Page 1</b>?").turn.id)
+        shown, html = str(explanation), explanation._repr_html_()
+    assert shown.splitlines()[0] == "Query: <b>Page 1</b>?"
+    assert "Page 1: search hit" in shown
+    assert len(shown) < 1000
+    assert "\x1b" not in shown + html
+    cells = Cells(html)
+    assert cells.tags == {"table", "caption", "tr", "th", "td"}
+    assert "<script>alert('x')</script>\ufffd[2J & Page 2" in cells.texts
+    assert "Query: <b>Page 1</b>?" in cells.texts
