@@ -1,19 +1,25 @@
-"""Commands about documents: ``add``, ``sync``, ``forget`` and ``info``."""
+"""Commands about documents: ``add``, ``sync``, ``list``, ``forget`` and ``info``."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from langchain_core.documents import Document
 from rich.markup import escape
+from rich.table import Column, Table
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    EmbedderName,
     Output,
     Store,
     Vectors,
+    Yes,
+    confirm_deletion,
     dim,
     errors,
     existing_store,
@@ -21,26 +27,45 @@ from crabpath_retrievers.cli.options import (
     make_table,
     namespace_option,
 )
+from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.query import require_count
+from crabpath_retrievers.core.text import find_first_line, format_time
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.ingest.files import read_documents, require_path
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.sync import Section
+from crabpath_retrievers.ingest.sync import Section, SyncPlan
+from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.notes import NoteRecord
+from crabpath_retrievers.storage.read.turns import TurnRecord
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.opening import describe, place_of, wrapped_store
 
-_SHOWN = 50  # rows of a sync that are printed, unless only a plan was asked for
+_ID_WIDTH = 40  # characters of an id that stay together
+_SHOWN = 50  # files of a sync that are printed, unless only a plan was asked for
+_show_progress = partial(bar, piped=True)
 
-Sources = Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")]
+Sources = Annotated[
+    list[Path], typer.Argument(help="Files, or directories of them: text, HTML, PDF, Word.")
+]
 
 
-def run_add(paths: Sources, store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
+def run_add(
+    paths: Sources,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    embeddings: EmbedderName = None,
+) -> Output:
     """Add files, or update what the memory holds of them."""
     documents, skipped = read_documents(paths)
-    with CrabPath.open(store, vectors=vectors) as memory:
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
         report = _add_documents(memory, documents)
     numbers = {
-        "documents": len(documents) - report.blank,
+        "documents": len(
+            {document.metadata["source"] for document in documents if document.page_content.strip()}
+        ),
         "added": report.added,
         "updated": report.updated,
         "removed": report.removed,
@@ -52,8 +77,8 @@ def run_add(paths: Sources, store: Store = DEFAULT_STORE, vectors: Vectors = Non
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
-    warnings = [f"[yellow]Skipped[/yellow] {escape(name)}: not a text file" for name in skipped]
-    return Output({**numbers, "skipped": skipped}, [text], warnings)
+    left_out = [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
+    return Output({**numbers, "skipped": list(skipped)}, [text], left_out)
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -64,7 +89,7 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
     def count_chunks(chunks: int) -> Iterator[Callable[[int], None]]:
         nonlocal total
         total = chunks
-        with bar(chunks) as show:
+        with _show_progress(chunks) as show:
 
             def advance(some: int) -> None:
                 nonlocal done
@@ -76,7 +101,8 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
     try:
         return memory.add_documents(documents, cleanup="incremental", progress=count_chunks)
     except KeyboardInterrupt:
-        errors.print(f"Stopped: {done} of {total} new chunks are in; run it again to go on")
+        amount = f"{done} of {total} new chunks are in" if total else "nothing was added yet"
+        errors.print(f"Stopped: {amount}; run it again to go on")
         raise typer.Exit(130) from None
 
 
@@ -88,19 +114,27 @@ def run_sync(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Retire everything of a source that is empty now.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print one line per section, with its similarity.")
+    ] = False,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
+    embeddings: EmbedderName = None,
 ) -> Output:
     """Follow files as they change, and keep what was learned about their sections."""
     for path in sources:
         require_path(path)  # before a memory is created
-    with CrabPath.open(store, vectors=vectors, create=not dry_run) as memory:
-        plan = memory.sync(sources, allow_empty=allow_empty, dry_run=dry_run)
-    shown = plan.sections if dry_run else plan.sections[:_SHOWN]
-    columns = ("change", "similarity", "section", "source")
-    table = [make_table(columns, map(_describe_section, shown))] if shown else []
-    rest = len(plan.sections) - len(shown)
-    more = [dim(f"… and {rest} more; --json shows all")] if rest else []
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=not dry_run) as memory:
+        plan = _sync_files(memory, sources, allow_empty=allow_empty, dry_run=dry_run)
+    if verbose:
+        columns: tuple[str, ...] = ("change", "similarity", "section", "source")
+        rows = list(map(_describe_section, plan.sections))
+    else:
+        columns, rows = ("source", "sections"), _count_by_file(plan.sections)
+    shown = rows if dry_run or verbose else rows[:_SHOWN]
+    table = [make_table(columns, shown)] if shown else []
+    rest = len(rows) - len(shown)
+    more = [dim(f"… and {rest} more files; --verbose or --json shows all")] if rest else []
     shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
     ending = "; nothing was written" if dry_run else ""
     counts = f"{list_counts(plan.counts())}{shifted}{ending}"
@@ -111,13 +145,39 @@ def run_sync(
     return Output({**plan.to_dict(), "dry_run": dry_run}, (*table, *more, counts), warnings)
 
 
+def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
+    """Every file that changes, after its former name, with its sections by their fate."""
+    files: dict[str, Counter[str]] = {}
+    for section in sections:
+        files.setdefault(_describe_source(section), Counter())[section.fate] += 1
+    return [(name, list_counts(c)) for name, c in sorted(files.items())]
+
+
+def _sync_files(
+    memory: CrabPath, sources: list[Path], *, allow_empty: bool, dry_run: bool
+) -> SyncPlan:
+    """Sync files; where the user interrupts, print what that means."""
+    try:
+        return memory.sync(
+            sources, allow_empty=allow_empty, dry_run=dry_run, progress=_show_progress
+        )
+    except KeyboardInterrupt:
+        errors.print("Stopped: a sync is done as a whole or not at all; run it again to finish it")
+        raise typer.Exit(130) from None
+
+
 def _describe_section(section: Section) -> tuple[str, ...]:
-    """Fate, similarity, title and source; after its former source if that is another one."""
+    """Fate, similarity, title and source."""
     similarity = "" if section.similarity is None else f"{section.similarity:.2f}"
+    title = section.node.title or section.node.content[:60]
+    return section.fate, similarity, title, _describe_source(section)
+
+
+def _describe_source(section: Section) -> str:
+    """The source of a section, after its former one if that is another."""
     source = section.node.source
-    if section.was is not None and section.was.source != source:
-        source = f"{section.was.source} → {source}"
-    return section.fate, similarity, section.node.title or section.node.content[:60], source
+    was = source if section.was is None else section.was.source
+    return source if was == source else f"{was} → {source}"
 
 
 def run_forget(
@@ -126,14 +186,132 @@ def run_forget(
     namespace: Annotated[
         str | None, namespace_option(help="All that this namespace learned.")
     ] = None,
+    yes: Yes = False,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        _require_known(memory.store, ids or (), source, namespace)
+        _confirm_forgetting(ids or [], source, namespace, yes=yes)
         removed = memory.forget(ids or None, source=source, namespace=namespace)
     text = f"{removed} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
     return Output({"removed": removed}, [text])
+
+
+def _confirm_forgetting(
+    ids: Sequence[str], source: str | None, namespace: str | None, *, yes: bool
+) -> None:
+    """Ask before documents, or what a namespace has learned, are deleted for good."""
+    named = (
+        ", ".join(ids),
+        source and f"all of {source}",
+        namespace and f"all that {namespace} learned",
+    )
+    if what := " and ".join(filter(None, named)):
+        confirm_deletion(f"Delete {what}? This cannot be undone.", yes=yes)
+
+
+def _require_known(
+    store: GraphStore, ids: Sequence[str], source: str | None, namespace: str | None
+) -> None:
+    """Refuse to forget what the memory does not hold, before anything is deleted.
+
+    Raises:
+        NotFoundError: An id, the source or the namespace is unknown.
+    """
+    catalog, owners = store.catalog, (0, RETIRED)
+    chunks = catalog.find_chunks(ids=ids, documents=ids, owners=owners)
+    known = {name for chunk in chunks for name in (chunk.id, chunk.document)}
+    known |= {note.id for note in store.notes.get_facts(ids)}
+    if unknown := [name for name in ids if name not in known]:
+        names = ", ".join(map(repr, unknown))
+        msg = f"there is no chunk, document or note {names}: crabpath list shows what there is"
+    elif source is not None and not catalog.find_chunks(sources=[source], owners=owners):
+        msg = f"there is no source {source!r}: crabpath list --sources shows what there is"
+    elif namespace is not None and not store.walk.get_clock(namespace).key:
+        msg = f"there is no namespace {namespace!r}: crabpath info shows what there is"
+    else:
+        return
+    msg += "; nothing was deleted"
+    raise NotFoundError(msg)
+
+
+def list_contents(
+    source: Annotated[str | None, typer.Option(help="Only chunks of this source.")] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="Notes instead, newest first.")] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="Turns instead, newest first.")] = False,
+    sources: Annotated[bool, typer.Option("--sources", help="Sources instead, by name.")] = False,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
+    namespace: Annotated[
+        str, namespace_option(help="The namespace of the notes or turns.")
+    ] = "default",
+    store: Store = DEFAULT_STORE,
+) -> Output:
+    """List chunks of documents, or notes, turns or sources; other processes may use the memory."""
+    if [source is not None, notes, turns, sources].count(True) > 1:
+        msg = "give at most one of --source, --notes, --turns and --sources"
+        raise InvalidInputError(msg)
+    require_count("limit", limit)
+    with existing_store(store) as opened:
+        if notes:
+            table, data = _list_notes(list_notes(opened, namespace, limit))
+        elif turns:
+            table, data = _list_turns(list_turns(opened, namespace, limit))
+        elif sources:
+            table, data = _list_sources(opened.catalog.count_by_source(limit))
+        else:
+            table, data = _list_nodes(opened.catalog.list_nodes(limit, source=source))
+    if not data:
+        whose = f" in namespace {namespace}" if notes or turns else ""
+        return Output(data, [dim(f"nothing{whose}; crabpath info counts what there is")])
+    more = [dim(f"the first {limit}; raise --limit for more")] if len(data) == limit else []
+    return Output(data, [table, *more])
+
+
+_Listed = tuple[Table, list[dict[str, Any]] | dict[str, int]]
+
+
+def _list_sources(found: dict[str, int]) -> _Listed:
+    rows = [(str(chunks), source) for source, chunks in found.items()]
+    return make_table(("chunks", "source"), rows), found
+
+
+def _list_nodes(found: Sequence[Node]) -> _Listed:
+    rows = [(node.id, node.source, find_first_line(node.content)) for node in found]
+    data = [
+        {
+            "id": node.id,
+            "title": node.title,
+            "source": node.source,
+            "content": node.content,
+            "metadata": dict(node.metadata),
+        }
+        for node in found
+    ]
+    return _make_list(("id", "source", "text"), rows), data
+
+
+def _list_notes(found: Sequence[NoteRecord]) -> _Listed:
+    rows = [(note.id, note.kind, find_first_line(note.text)) for note in found]
+    return _make_list(("id", "kind", "note"), rows), [note._asdict() for note in found]
+
+
+def _list_turns(found: Sequence[TurnRecord]) -> _Listed:
+    rows = [
+        (turn.id, format_time(turn.created), "yes" if turn.feedback_id else "", turn.query)
+        for turn in found
+    ]
+    columns = ("id", "asked", "learned", "question")
+    return _make_list(columns, rows), [turn._asdict() for turn in found]
+
+
+def _make_list(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table that leaves nothing out; ids of usual length stay on one line, to be copied."""
+    first, *others = columns
+    short = all(len(row[0]) <= _ID_WIDTH for row in rows)
+    kept = Column(first, no_wrap=short, overflow="fold")
+    return make_table((kept, *(Column(name, overflow="fold") for name in others)), rows)
 
 
 def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:

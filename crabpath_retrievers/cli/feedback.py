@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    EmbedderName,
     Memory,
     Output,
     Store,
@@ -96,13 +97,14 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     namespace: Annotated[str, namespace_option(help="The namespace of the note.")] = "default",
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
+    embeddings: EmbedderName = None,
 ) -> Output:
     """Add a note to a namespace; its queries find it as they find documents."""
     if kind not in {"teaching", "directive"}:
         msg = f"--kind must be teaching or directive, not {kind!r}: for corrections use correct"
         raise InvalidInputError(msg)
     fields = _note_fields(related, title, note_id, authority)
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
         note = memory.teach(
             text, kind=cast("Any", kind), query=query, namespace=namespace, **fields
         )
@@ -125,10 +127,11 @@ def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     ] = None,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
+    embeddings: EmbedderName = None,
 ) -> Output:
     """Add a note that says what would have been right; wrong documents are ranked lower."""
     fields = _note_fields(related, title, note_id, authority)
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
         note = memory.correct(
             text, turn_id=turn, wrong=wrong or None, query=query, namespace=namespace, **fields
         )
@@ -265,9 +268,10 @@ def run_replay(
     checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unusable lines.")] = False,
     vectors: Vectors = None,
+    embeddings: EmbedderName = None,
 ) -> Output:
     """Ask the questions of recorded sessions again, and learn from their outcomes."""
-    with CrabPath.open(path, vectors=vectors, create=False) as memory:
+    with CrabPath.open(path, vectors=vectors, embeddings=embeddings, create=False) as memory:
         done = memory.learning.replay(
             sessions, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
         )

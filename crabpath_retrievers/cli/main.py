@@ -1,9 +1,11 @@
-"""The command line. Exit codes: 0 done, 1 a store or environment problem, 2 unusable input."""
+"""The command line."""
 
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import typer
 
+from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import ab, documents, feedback, maintenance, namespaces, queries
 from crabpath_retrievers.cli.evaluation import run_evaluation
 from crabpath_retrievers.cli.options import Output, print_output, report_errors
@@ -11,16 +13,37 @@ from crabpath_retrievers.cli.regions import show_regions
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    help="Retrieval over a graph of your documents that learns from outcomes.",
+    epilog="Exit codes: 0 done, 1 a store, a server or the installation fails, "
+    "2 unusable input, 130 stopped by Ctrl-C.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crabpath {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def describe_program(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Retrieval over a graph of your documents that learns from outcomes."""
+
 
 _Commands = dict[str, Callable[..., Output | Iterator[Output]]]
 _COMMANDS: dict[str, _Commands] = {
     "Documents": {
         "add": documents.run_add,
         "sync": documents.run_sync,
+        "list": documents.list_contents,
         "forget": documents.run_forget,
         "info": documents.run_info,
     },
@@ -47,7 +70,7 @@ _COMMANDS: dict[str, _Commands] = {
 }
 _GROUPS: dict[str, tuple[str, str, _Commands]] = {
     "history": (
-        "Namespaces",
+        "Operate",
         "Snapshots of what a namespace has learned; freezing it.",
         {
             "snapshot": namespaces.take_snapshot,
@@ -59,10 +82,11 @@ _GROUPS: dict[str, tuple[str, str, _Commands]] = {
         },
     ),
     "transfer": (
-        "Namespaces",
+        "Move",
         "Archives of a memory or a namespace; other databases.",
         {
             "export": namespaces.run_export,
+            "graphml": namespaces.export_graph,
             "import": namespaces.import_archive,
             "migrate": namespaces.migrate_memory,
         },

@@ -18,6 +18,7 @@ from rich.text import Text
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     DryRun,
+    EmbedderName,
     OneNamespace,
     Output,
     Place,
@@ -72,10 +73,14 @@ def run_health(
 
 
 def run_doctor(
-    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
+    path: Place = None,
+    *,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    embeddings: EmbedderName = None,
 ) -> Output:
     """Check a memory for damage, and say how to repair it; nothing is changed."""
-    diagnosis = examine(path or store, vectors=vectors)
+    diagnosis = examine(path or store, vectors=vectors, embeddings=embeddings)
     lines = []
     for finding in diagnosis.findings:
         severity = _SEVERITIES[finding.severity]

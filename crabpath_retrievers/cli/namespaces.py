@@ -14,14 +14,16 @@ from crabpath_retrievers.cli.options import (
     Store,
     Vectors,
     Within,
+    Yes,
+    confirm_deletion,
     existing_store,
-    format_time,
     make_table,
     namespace_option,
 )
 from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.text import format_time
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.transfer.archive_reader import open_archive
@@ -46,9 +48,13 @@ def take_snapshot(
 
 
 def delete_snapshot(
-    snapshot: SnapshotName, namespace: OneNamespace = "default", store: Store = DEFAULT_STORE
+    snapshot: SnapshotName,
+    namespace: OneNamespace = "default",
+    yes: Yes = False,
+    store: Store = DEFAULT_STORE,
 ) -> Output:
     """Delete a snapshot."""
+    confirm_deletion(f"Delete the snapshot {snapshot}? This cannot be undone.", yes=yes)
     with existing_store(store) as opened:
         identity = StandaloneLearner(opened).history.delete(snapshot, namespace)
     return Output({"deleted": identity}, [f"{identity} deleted"])
@@ -68,9 +74,13 @@ def list_snapshots(namespace: Within = None, store: Store = DEFAULT_STORE) -> Ou
 
 
 def restore_snapshot(
-    snapshot: SnapshotName, namespace: Within = None, store: Store = DEFAULT_STORE
+    snapshot: SnapshotName,
+    namespace: Within = None,
+    yes: Yes = False,
+    store: Store = DEFAULT_STORE,
 ) -> Output:
     """Reset what a namespace has learned to what it was at a snapshot."""
+    confirm_deletion(f"Delete all that was learned since the snapshot {snapshot}?", yes=yes)
     with existing_store(store) as opened:
         restored = StandaloneLearner(opened).history.restore(snapshot, namespace)
     name, lessons = escape(restored.namespace), restored.learned
@@ -112,6 +122,33 @@ def run_export(
     return Output(data, [f"{escape(str(done.path))}: {size}"])
 
 
+def export_graph(
+    path: Memory,
+    file: Annotated[Path, typer.Argument(help="The GraphML file.")],
+    around: Annotated[
+        list[str] | None, typer.Option(help="Only what is near this document, chunk or note.")
+    ] = None,
+    max_hops: Annotated[int, typer.Option(help="With --around: how near, in edges.")] = 2,
+    limit: Annotated[int, typer.Option(help="With --around: how many nodes at most.")] = 500,
+    edge_type: Annotated[
+        list[str] | None, typer.Option("--type", help="Only edges of this type.")
+    ] = None,
+    namespace: OneNamespace = "default",
+    vectors: Vectors = None,
+) -> Output:
+    """Write the graph as GraphML, to draw it: what is near a document, or all of it."""
+    with CrabPath.open(path, vectors=vectors, create=False) as memory:
+        graph = memory.graph.write_graphml(
+            file,
+            edge_type=edge_type or None,
+            around=around or None,
+            max_hops=max_hops,
+            limit=limit,
+            namespace=namespace,
+        )
+    return Output({"path": str(graph)}, [escape(str(graph))])
+
+
 def import_archive(
     archive: ArchiveFile,
     path: Memory,
@@ -122,11 +159,14 @@ def import_archive(
     replace: Annotated[
         bool, typer.Option("--replace", help="First delete what it has learned there so far.")
     ] = False,
+    yes: Yes = False,
     vectors: Vectors = None,
 ) -> Output:
     """Import an archive: a whole memory into an empty place, or what a namespace learned."""
     with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
         whole = namespace is None and checked.manifest.namespace is None
+    if replace:
+        confirm_deletion(f"Delete what the namespace has learned in {path} so far?", yes=yes)
     with CrabPath.open(path, vectors=vectors, create=whole) as memory:
         done = memory.transfer.import_archive(
             archive, namespace=namespace, rename=rename, replace=replace

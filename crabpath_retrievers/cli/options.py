@@ -4,10 +4,10 @@ import inspect
 import json
 import logging
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial, wraps
 from threading import Event
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from crabpath_retrievers.config import Settings
@@ -55,6 +55,16 @@ Vectors = Annotated[
         help="Directory of the vectors, or URL of a Chroma server; needed for a store at a URL.",
     ),
 ]
+EmbedderName = Annotated[
+    str | None,
+    typer.Option(
+        "--embeddings",
+        envvar="CRABPATH_EMBEDDINGS",
+        metavar="PROVIDER:MODEL",
+        help="Embedder, such as openai:text-embedding-3-small; the memory remembers it.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")]
 namespace_option = partial(typer.Option, "--namespace", "-n")
 Namespace = Annotated[str, namespace_option(help="The namespace whose learned weights apply.")]
 OneNamespace = Annotated[str, namespace_option(help="The namespace.")]
@@ -99,7 +109,7 @@ class Output:
 
 
 def make_table(
-    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], **options: Any
+    columns: Sequence[str | Column], rows: Iterable[Sequence[RenderableType]], **options: Any
 ) -> Table:
     """A table, without lines unless ``options`` say so; texts in cells are shown as they are."""
     table = Table(*columns, **{"box": None, "pad_edge": False, **options})
@@ -113,14 +123,20 @@ def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items())
 
 
-def format_time(seconds: float) -> str:
-    """A moment since 1970, to the minute in the time zone of this computer."""
-    return f"{datetime.fromtimestamp(seconds, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
-
-
 def dim(text: str) -> str:
     """A text for people, escaped, that is less important than the others."""
     return f"[dim]{escape(text)}[/dim]"
+
+
+def confirm_deletion(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be undone, where a person can answer; no ends the command.
+
+    Args:
+        question: What would be lost.
+        yes: Whether the answer was given beforehand.
+    """
+    if not yes and sys.stdin.isatty():
+        typer.confirm(to_printable(question), abort=True, err=True)
 
 
 @contextmanager
@@ -164,6 +180,9 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
         logging.lastResort = _Warnings(logging.WARNING)
         try:
             command(*args, **kwargs)
+        except KeyboardInterrupt:
+            errors.print("Stopped")
+            raise typer.Exit(130) from None
         except CrabPathError as error:
             errors.print(f"[red]Error:[/red] {escape(str(error))}")
             usage = isinstance(error, (InvalidInputError, NotFoundError))

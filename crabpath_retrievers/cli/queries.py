@@ -7,10 +7,12 @@ import typer
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from crabpath_retrievers.cli.demo import DemoResult, run_demo
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    EmbedderName,
     Namespace,
     Output,
     Store,
@@ -18,15 +20,17 @@ from crabpath_retrievers.cli.options import (
     dim,
     errors,
     existing_store,
-    format_time,
-    make_table,
 )
-from crabpath_retrievers.core.turn import PathEdge, Turn
+from crabpath_retrievers.core.text import find_first_line, to_printable
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import StoreLockedError
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval.explain import DocumentReason, Explanation, explain_turn
-
-_SHOWN = 4  # features of a document
+from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
+from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.base import StoredVectors
+from crabpath_retrievers.vectors.opening import place_of
 
 
 def run_query(
@@ -34,12 +38,13 @@ def run_query(
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
+    embeddings: EmbedderName = None,
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
 ) -> Output:
     """Find the documents that answer a question."""
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with _open_for_queries(store, vectors, embeddings) as memory:
         answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill, task_type=task)
     documents = [
         {
@@ -52,17 +57,32 @@ def run_query(
         }
         for item in answer.documents
     ]
-    rows = [
-        (
-            f"{item.score:.2f}",
-            " → ".join(edge.kind for edge in item.returned.path) or "search",
-            item.node.title or item.node.content[:60],
-        )
-        for item in answer.documents
-    ]
-    table = make_table(("score", "route", "document"), rows)
-    why = dim(f"\nWhy: crabpath explain {answer.turn.id}")
-    return Output({"turn_id": answer.turn.id, "documents": documents}, [table, why])
+    shown = [_describe_hit(item) for item in answer.documents]
+    turn = answer.turn.id
+    more = dim(f"\nRate: crabpath feedback {turn} --outcome 1 --used ID")
+    why = dim(f"Why:  crabpath explain {turn}")
+    return Output({"turn_id": turn, "documents": documents}, [*shown, more, why])
+
+
+def _describe_hit(item: RetrievedDocument) -> Text:
+    """Score, title and route; source; first line; and the id, on a line of its own to be copied."""
+    node = item.node
+    route = " → ".join(edge.kind for edge in item.returned.path) or "search"
+    line = find_first_line(node.content)
+    hit = Text(no_wrap=True, overflow="ignore")
+    hit.append(f"{item.score:.2f}  {to_printable(node.title or line)} ({route})\n", "bold")
+    if node.title:
+        hit.append(f"      {to_printable(line)}\n")
+    return hit.append(f"      {to_printable(node.source)}\n      {to_printable(node.id)}", "dim")
+
+
+def _open_for_queries(store: str, vectors: str | None, embeddings: str | None) -> CrabPath:
+    """Open a memory; beside a process that holds its index, over the vectors in the graph store."""
+    try:
+        return CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False)
+    except StoreLockedError:
+        stored = StoredVectors(GraphStore(place_of(store)))
+        return CrabPath.open(store, vectors=stored, embeddings=embeddings, create=False)
 
 
 def run_explain(
@@ -86,14 +106,9 @@ def explanation_table(explanation: Explanation) -> Table:
     """One row per document: probability, route, and the features with the largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
     table.caption = _routing_summary(explanation.turn)
-    for reason in explanation.documents:
-        shares = list(reason.contributions.items())[:_SHOWN]
-        table.add_row(
-            f"{reason.probability:.2f}",
-            escape(reason.title or reason.id),
-            _route(reason, explanation.titles),
-            "\n".join(f"{name} {share:+.2f}" for name, share in shares if name != "bias"),
-        )
+    for row in explanation.to_lines():
+        route, shares = "\n".join(row.route), "\n".join(row.shares)
+        table.add_row(row.probability, escape(row.document), escape(route), escape(shares))
     return table
 
 
@@ -104,38 +119,6 @@ def _routing_summary(turn: Turn) -> str | None:
         return None
     summary = f"chat model: {asked} calls, {turn.llm_tokens} tokens, ${turn.cost_usd:.5f}"
     return "\n".join([summary, *map(escape, turn.routing)])
-
-
-def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
-    if not reason.path:
-        return _search_hit(reason, titles)
-    lines = [escape(titles.get(reason.path[0].source) or reason.path[0].source)]
-    for edge in reason.path:
-        target = escape(titles.get(edge.target) or edge.target)
-        decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
-        lines.append(f"  └ {decided} → {target}")
-        lines += _weight_changes(reason, edge)
-    return "\n".join(lines)
-
-
-def _search_hit(reason: DocumentReason, titles: dict[str, str]) -> str:
-    """A search hit, with the edge that raised its score most."""
-    edge = reason.support
-    if edge is None:
-        return "search hit"
-    by = f"  {edge.kind} {edge.weight:.2f} by {escape(titles.get(edge.source, ''))}"
-    return "\n".join(("search hit", by, *_weight_changes(reason, edge)))
-
-
-def _weight_changes(reason: DocumentReason, edge: PathEdge) -> list[str]:
-    """The feedback that changed the weight of an edge, with its time."""
-    name = (edge.source, edge.target, edge.kind)
-    return [
-        f"      {move.delta:+.3f} by {escape(move.feedback_id)}, {format_time(move.created)}"
-        for moved in reason.moved
-        if (moved.source, moved.target, moved.kind) == name
-        for move in moved.moves
-    ]
 
 
 def _describe_demo(result: DemoResult) -> Iterator[RenderableType]:

@@ -20,16 +20,15 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.store import ReadOnlyStore
-from crabpath_retrievers.vectors.embedder import Embedder
+from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
 
 _PROBE = "What is there?"
-_SHARED = ("k", "filter")  # search options of LangChain's retriever that ours has too
 
 
 def unwrap_store(given: Any) -> tuple[VectorStore, dict[str, Any]]:
-    """The vector store, and the options of its LangChain retriever that carry over.
+    """The vector store, and the search arguments of its LangChain retriever.
 
     Args:
         given: A ``VectorStore``, or the result of its ``as_retriever()``.
@@ -38,8 +37,8 @@ def unwrap_store(given: Any) -> tuple[VectorStore, dict[str, Any]]:
         InvalidInputError: ``given`` is neither.
     """
     if isinstance(given, VectorStoreRetriever):
-        options = given.search_kwargs
-        return given.vectorstore, {name: options[name] for name in _SHARED if options.get(name)}
+        search = {"search_type": given.search_type, "search_kwargs": given.search_kwargs}
+        return given.vectorstore, search
     if isinstance(given, VectorStore):
         return given, {}
     msg = (
@@ -54,7 +53,7 @@ def wrap_vectorstore(
     *,
     path: str | Path | None,
     documents: Iterable[Document] | None,
-    embeddings: Embeddings | None,
+    embeddings: Embeddings | str | None,
     **opening: Any,
 ) -> CrabPath:
     """A memory over a vector store of others; see ``CrabPathRetriever.from_vectorstore``.
@@ -63,7 +62,7 @@ def wrap_vectorstore(
     """
     index = VectorStoreIndex(vectorstore)
     known = None if documents is None else list(documents)
-    embedder = embeddings or _get_embedder(vectorstore)
+    embedder = resolve_embeddings(embeddings) or _get_embedder(vectorstore)
     _require_capabilities(index, vectorstore, embedder, known)
     if path is not None:
         _require_no_other_memory(path)

@@ -223,6 +223,7 @@ class _Embedder:
     model: str
     dimension: int
     probe: str
+    name: str | None = None
 
 
 @dataclass

@@ -77,6 +77,6 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     known = store.catalog.meta().get("embedder")
     if known is None:
         return [PutMeta((("embedder", text),))]
-    (here, probe), (there, other) = map(parse_identity, (known, text))
-    require_same_embedder(probe, other, stored_model=here, model=there)
+    here, there = map(parse_identity, (known, text))
+    require_same_embedder(here.probe, there.probe, stored_model=here.model, model=there.model)
     return []

@@ -1,7 +1,7 @@
 """Typed edges of a node: its neighbours, and breadth-first traversal."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
@@ -81,6 +81,30 @@ def traverse_edges(
         if not frontier or len(reached) >= MAX_REACHED:
             break
     return reached
+
+
+def collect_neighbourhood(
+    scope: NamespaceView, starts: Iterable[int], kinds: Sequence[EdgeKind], hops: int, limit: int
+) -> set[int]:
+    """Return the keys of the nodes within ``hops`` along edges in either direction, starts first.
+
+    At most ``limit`` nodes, but all starts; of a hop that exceeds it those of the strongest edges.
+    Two queries per hop.
+    """
+    frontier = list(dict.fromkeys(starts))
+    found = set(frontier)
+    for _ in range(hops):
+        best: dict[int, float] = {}
+        for direction in get_args(Direction):
+            for edge in scope.edges(frontier, kinds, direction):
+                if edge.key not in found:
+                    best[edge.key] = max(abs(edge.weight), best.get(edge.key, 0.0))
+        strongest = sorted(best, key=lambda key: (-best[key], key))
+        frontier = strongest[: max(0, limit - len(found))]
+        if not frontier:
+            break
+        found.update(frontier)
+    return found
 
 
 def _advance(

@@ -1,6 +1,7 @@
 """Adding, asking and forgetting documents from a shell: output, JSON, exit codes."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -47,7 +48,11 @@ def test_a_day_with_the_command_line(cli, read, refuse, docs, caplog):
     assert (facts["nodes"], facts["namespaces"], facts["turns"]) == (3, {}, 0)
 
     shown = cli("query", "how do I deploy?").output
+    ids = {node["id"] for node in read("list")}
     assert "Deploying" in shown
+    assert {"Check CI first, then read the [manifest](manifest.md).", "docs/deploy.md"} | ids <= {
+        line.strip() for line in shown.splitlines()
+    }
     assert "similarity" in cli("explain", shown.strip().split()[-1]).output
     assert "sibling 2" in cli("info").output.replace("\n", " ")
     for command in (("query", "  "), ("explain", "nope"), ("forget",)):
@@ -62,6 +67,62 @@ def test_a_day_with_the_command_line(cli, read, refuse, docs, caplog):
     assert "1 chunks deleted" in cli("forget", "--source", "docs/deploy.md").output
     assert read("forget", "--source", "docs/manifest.md")["removed"] == 1
     assert read("info")["nodes"] == 0
+
+
+def test_listing_what_is_there(cli, read, refuse):
+    """Chunks, sources, turns and notes, each with the ids that other commands take."""
+    read("add", "docs")
+    for namespace in ("default", "ann"):
+        turn = read("query", "rollback", "-k", "1", "-n", namespace)
+    used = turn["documents"][0]["id"]
+    assert (
+        read("feedback", turn["turn_id"], "--outcome", "1", "--used", used)["status"] == "applied"
+    )
+    note = read("teach", "Ask Ann.\nOr Bob.", "-n", "ann")["id"]
+    found = read("list")
+    assert [node["source"] for node in found] == ["docs/deploy.md"] * 2 + ["docs/manifest.md"]
+    assert found[1] == {
+        "id": used,
+        "title": "Deploying › Rollback",
+        "source": "docs/deploy.md",
+        "content": "## Rollback\n\nUndo.",
+        "metadata": {"source": "docs/deploy.md"},
+    }
+    assert read("list", "--source", "docs/manifest.md") == found[2:]
+    assert read("list", "--sources") == {"docs/deploy.md": 2, "docs/manifest.md": 1}
+    (asked,) = read("list", "--turns", "-n", "ann")
+    assert (asked["id"], asked["documents"], asked["query"]) == (
+        turn["turn_id"],
+        [used],
+        "rollback",
+    )
+    assert asked["feedback_id"]
+    (taught,) = read("list", "--notes", "-n", "ann")
+    assert (taught["id"], taught["kind"], taught["text"]) == (note, "teaching", "Ask Ann.\nOr Bob.")
+    for options, line in (
+        ((), f"{used} docs/deploy.md Undo."),
+        (("--sources",), "2 docs/deploy.md"),
+        (("--turns", "-n", "ann"), "yes rollback"),
+        (("--notes", "-n", "ann"), f"{note} teaching Ask Ann."),
+        (("--notes",), "nothing in namespace default"),
+        (("--limit", "2"), "the first 2; raise --limit for more"),
+    ):
+        assert line in " ".join(cli("list", *options).stdout.split()), options
+    drawn = read("transfer", "graphml", "memory", "graph.graphml", "--around", note, "-n", "ann")
+    assert note in Path(drawn["path"]).read_text()
+    assert "at most one" in refuse("list", "--notes", "--turns")
+    assert "limit" in refuse("list", "--limit", "0")
+
+
+def test_forgetting_what_is_not_there(read, refuse):
+    """Is said, and nothing else is deleted with it."""
+    read("add", "docs")
+    (known, *_) = (node["id"] for node in read("list"))
+    assert "no chunk, document or note 'nope'" in refuse("forget", known, "nope")
+    assert "no source 'docs'" in refuse("forget", "--source", "docs")
+    assert "no namespace 'eve'" in refuse("forget", "-n", "eve")
+    assert read("info")["nodes"] == 3
+    assert read("forget", known)["removed"] == 1
 
 
 def test_an_add_that_is_stopped_says_what_is_in(read, refuse, docs, monkeypatch):
@@ -115,6 +176,9 @@ def test_nothing_gives_orders_to_the_terminal(cli, read, monkeypatch, capsys):
         ("explain", turn),
         ("explain", f"nothing{HOSTILE}"),
         ("info",),
+        ("list",),
+        ("list", "--sources"),
+        ("list", "--turns", "-n", team),
         ("info", "-s", f"nowhere{HOSTILE}"),
         ("history", "list"),
         ("doctor", "memory"),

@@ -27,7 +27,8 @@ def test_plan_sync_and_no_op(cli, read, docs):
     shown = cli("sync", "docs", "--dry-run")
     table = " ".join(shown.stdout.split())
     assert "docs/leave.md → docs/holidays.md" in table
-    assert "1.00" in table
+    assert "docs/deploy.md 1 edited" in table
+    assert "1.00" in cli("sync", "docs", "--dry-run", "--verbose").stdout
     assert "nothing was written" in table
     assert "Skipped docs/image.png" in shown.stderr
     assert read("sync", "docs") == {**planned, "dry_run": False}
@@ -47,7 +48,7 @@ def test_refusals_are_one_sentence(cli, read, refuse, docs):
     assert not (docs.parent / "memory").exists()
     cli("sync", "docs")
     assert "does not exist" in refuse("sync", "nowhere")
-    assert "is not a text file" in refuse("sync", "docs/image.png")
+    assert "not a text file" in refuse("sync", "docs/image.png")
     for file in docs.iterdir():
         file.unlink()
     assert "--allow-empty" in refuse("sync", "docs")

@@ -1,0 +1,18 @@
+"""The program ``crabpath``, also ``python -m crabpath_retrievers``."""
+
+import sys
+
+from crabpath_retrievers.errors import MissingExtraError
+
+
+def run_command_line() -> None:
+    """Run the command line, or say how it is installed."""
+    try:
+        from crabpath_retrievers.cli import app
+    except MissingExtraError as error:
+        sys.exit(str(error))
+    app()
+
+
+if __name__ == "__main__":
+    run_command_line()

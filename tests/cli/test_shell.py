@@ -1,0 +1,144 @@
+"""Habits of shells: versions, help, questions before deleting, embedders, other processes."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import langchain.embeddings
+import pytest
+from filelock import FileLock
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, __version__
+from crabpath_retrievers.cli import options
+from crabpath_retrievers.core import progress
+from crabpath_retrievers.ingest.pipeline import Ingest
+
+NAMES = ("apple", "banana", "cherry")
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A folder with three documents."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.md").write_text(f"# {name}\n\nAll about the {name}.\n")
+    return folder
+
+
+@pytest.fixture
+def _embedders(monkeypatch):
+    """LangChain makes an embedder of as many dimensions as its name says."""
+
+    def make(name):
+        provider, _, size = name.partition(":")
+        assert provider == "fake"
+        return DeterministicFakeEmbedding(size=int(size))
+
+    monkeypatch.setattr(langchain.embeddings, "init_embeddings", make)
+
+
+def test_version_and_help(cli):
+    """The groups of commands come in the order of use; the exit codes stand below them."""
+    assert {cli(flag).stdout for flag in ("--version", "-V")} == {f"crabpath {__version__}\n"}
+    shown = cli("-h").stdout
+    assert shown == cli("--help").stdout
+    places = [shown.index(f"─ {name} ─") for name in ("Documents", "Ask", "Feedback", "Operate")]
+    assert places == sorted(places)
+    assert all(name in shown for name in ("Exit codes: 0 done", "─ Move ─", "--install-completion"))
+    assert "─ Options ─" in cli("transfer", "export", "-h").stdout
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_an_embedder_is_named_once_and_then_remembered(cli, read, refuse, monkeypatch):
+    """By an option or by the environment; another one is refused in a sentence."""
+    assert read("add", "docs", "--embeddings", "fake:16")["added"] == 3
+    found = read("query", "apple", "-k", "1")["documents"]
+    assert (len(found), read("sync", "docs")["unchanged"]) == (1, 3)
+    assert cli("teach", "Apples are red.").exit_code == 0
+    assert "not 8: open it with" in refuse("query", "apple", "--embeddings", "fake:8", code=1)
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:8")
+    assert "--embeddings PROVIDER:MODEL" in refuse("query", "apple", code=1)
+    assert read("add", "docs", "--store", "other")["added"] == 3
+    assert "'provider:model'" in refuse("add", "docs", "--embeddings", "minilm")
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_beside_a_process_that_holds_the_vectors(read, refuse, monkeypatch):
+    """Questions are answered as before, and recorded; what must write names the process."""
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+    read("add", "docs")
+    read("teach", "Apples are red.", "--query", "apple", "-n", "ann")
+    asked = ("query", "apple", "-k", "3", "-n", "ann")
+    before = read(*asked)
+    with FileLock("memory/vectors/crabpath.lock"):
+        beside = read(*asked)
+        assert [d["id"] for d in beside["documents"]] == [d["id"] for d in before["documents"]]
+        assert read("explain", beside["turn_id"])["documents"]
+        assert (read("info")["turns"], read("info")["nodes"]) == (2, 3)
+        said = refuse("add", "docs", code=1)
+        holder = f" ({os.getpid()})" if sys.platform == "linux" else ""
+        assert f"in use by another process{holder}: close it there" in said
+    assert read("sync", "docs")["unchanged"] == 3
+    with CrabPath.open("memory") as memory:
+        assert memory.index.count() == 3
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
+    """On a terminal only, and not with --yes; without a terminal scripts go on as they are."""
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+    read("add", "docs")
+    turn = read("query", "apple")["turn_id"]
+    snapshot = read("history", "snapshot", "before")["snapshot"]
+    read("feedback", turn, "--outcome", "1")
+    read("transfer", "export", "memory", "saved", "-n", "default")
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    questions = (
+        (("forget", "--source", "docs/apple.md"), "Delete all of docs/apple.md?"),
+        (("forget", "--namespace", "default"), "Delete all that default learned?"),
+        (("history", "restore", "before"), "Delete all that was learned since"),
+        (("history", "delete", "before"), "Delete the snapshot before?"),
+        (("transfer", "import", "saved", "memory", "--replace"), "Delete what the namespace"),
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(options, "sys", terminal)
+        for command, question in questions:
+            result = cli(*command)  # nobody answers
+            assert (result.exit_code, question in result.stderr) == (1, True), result.output
+        assert (read("info")["nodes"], read("history", "list")[0]["id"]) == (3, snapshot)
+        assert read("forget", "--source", "docs/apple.md", "--yes")["removed"] == 1
+    assert read("forget", "--source", "docs/banana.md")["removed"] == 1
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_progress_has_a_rate_from_the_first_seconds(monkeypatch, capsys, live):
+    """On a terminal one line that is erased; otherwise a line every ten seconds."""
+    clock = SimpleNamespace(now=0.0, perf_counter=None, monotonic=lambda: clock.now)
+    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: live, raising=False)
+    with progress.bar(1200, piped=True) as advance:
+        for clock.now in (1.0, 2.0, 5.0, 12.0):
+            advance(100)
+    shown = capsys.readouterr().err
+    first, last = ("indexing 200 of 1,200, 100/s, 0:00:10 left", "indexing 400 of 1,200, 33.3/s")
+    assert (first in shown, last in shown) == (True, True)
+    assert ("300 of" in shown, shown.endswith("\r"), "\n" in shown) == (live, live, not live)
+    with progress.bar(1200) as advance:
+        clock.now += 60
+        advance(100)
+    assert bool(capsys.readouterr().err) == live
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_a_sync_that_is_stopped_says_how_to_go_on(read, refuse, monkeypatch):
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ingest, "publish", stop)
+        assert "run it again to finish it" in refuse("sync", "docs", code=130)
+    assert read("sync", "docs")["added"] == 3
