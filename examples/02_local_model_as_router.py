@@ -8,6 +8,7 @@ The model is asked at most once a turn, and not at all where the graph is sure. 
 answers too late, or answers nonsense, the graph decides alone.
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -15,24 +16,26 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import ChatModelRouter, CrabPathRetriever, RouterSettings
-from crabpath_retrievers.evaluation.datasets import load_beir
 
 SAMPLE = Path(__file__).parent / "hotpotqa_sample"
 
 
 def main() -> None:
     """Ask a few questions; the turn tells what the model decided and what that cost."""
-    data = load_beir(SAMPLE)
+    documents = [
+        Document(line["text"], id=line["_id"], metadata={"title": line["title"]})
+        for line in read("corpus.jsonl")[:60]
+    ]
     model = ChatOpenAI(
         model=os.environ.get("CHAT_MODEL", "llama3.2"),
         max_retries=0,  # the router retries itself, within its time limit
     )
     settings = RouterSettings(timeout=5, prices=(0.15, 0.60))  # dollars per million tokens
     retriever = CrabPathRetriever.from_documents(
-        data.documents[:60], k=4, router=ChatModelRouter(model, settings)
+        documents, k=4, router=ChatModelRouter(model, settings)
     )
 
-    for question in list(data.queries.values())[:2]:
+    for question in [line["text"] for line in read("queries.jsonl")[:2]]:
         found = retriever.invoke(question)
         tell(question, found, retriever)
 
@@ -41,6 +44,12 @@ def main() -> None:
     retriever.record(turn_id, outcome=1.0, used=[found[0].id])
     tell(f"again: {question}", retriever.invoke(question), retriever)
     retriever.memory.close()
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """The lines of a file of the sample."""
+    lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def tell(question: str, found: list[Document], retriever: CrabPathRetriever) -> None:

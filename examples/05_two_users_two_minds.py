@@ -30,7 +30,7 @@ def main() -> None:
 
     for user, wanted in ((ada, "Python"), (steve, "Pythons")):
         found = user.invoke(QUESTION)
-        user.record(found[0].metadata["crabpath"]["turn_id"], outcome=1.0, used=[wanted])
+        user.record(found, outcome=True, used=[wanted])
     show("after", ada, steve)
 
     # A note is private too.
@@ -40,7 +40,7 @@ def main() -> None:
 
     # Feedback for a turn of somebody else is refused.
     turn = ada.invoke(QUESTION)[0].metadata["crabpath"]["turn_id"]
-    receipt = steve.record(turn, outcome=-1.0, namespace="steve")
+    receipt = steve.record(turn, outcome=-1.0, namespace="steve", strict=False)
     print("steve about ada's turn:", receipt.status, "-", receipt.note)
     shared.memory.close()
 
