@@ -26,6 +26,7 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	cd adapters/llama_index && ../../$(BIN)/deptry .
 	$(MAKE) --no-print-directory docs
 
 docs: $(STAMP)  ## the documentation site, in site/; every broken link is an error
@@ -59,11 +60,11 @@ prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI and MUSIQUE are t
 env: $(STAMP)
 
 # torch first and pinned: without the pin the CUDA build and its gigabytes come along.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml adapters/llama_index/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" -e adapters/llama_index --group dev
 	touch $@
 
 clean:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.cli.options import report_errors
 from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
 from crabpath_retrievers.evaluation.requirements import EVAL_PACKAGES, require_packages
@@ -61,6 +62,37 @@ def check_packages() -> None:
 
 
 # Studies
+
+
+@app.command("sample")
+@report_errors
+def draw_samples(
+    name: Annotated[str, typer.Argument(help="A sample; `list` prints all of them.")],
+    source: Annotated[
+        Path | None, typer.Option(help="The official file; of MultiHop-RAG the folder.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File (.json.gz, .jsonl.gz) or folder to write.")
+    ] = None,
+) -> None:
+    """Draw a sample of a data set from its official file, and check it."""
+    from benchmarks.samples import draw_sample, read_samples
+
+    samples = read_samples()
+    if name == "list":
+        for known, sample in samples.items():
+            typer.echo(f"{known}: {sample['questions']} questions, {sample['documents']} documents")
+        return
+    if name not in samples or source is None or output is None:
+        known = ", ".join(samples)
+        msg = f"name a sample ({known}) with its --source and --output, not {name!r}"
+        raise InvalidInputError(msg)
+    found, wanted = draw_sample(samples[name], source, output), samples[name]
+    typer.echo(f"{found['questions']} questions, {found['documents']} documents")
+    typer.echo(f"checksum {found['checksum']}")
+    same = found["checksum"] == wanted["checksum"]
+    typer.echo("as measured" if same else f"differs from what was measured: {wanted['checksum']}")
+    raise typer.Exit(0 if same else 1)
 
 
 @app.command("experiments")
@@ -224,6 +256,19 @@ def run_soak(
     warnings.simplefilter("ignore")
     if not run_checks(only, minutes=minutes, seed=seed, runs=runs, report=report):
         raise typer.Exit(1)
+
+
+@app.command("chart")
+@report_errors
+def draw_readme_chart(
+    files: Annotated[list[Path], typer.Argument(help="What crabpath eval --json wrote.")],
+    write: Annotated[Path, typer.Option(help="The SVG file.")] = Path("docs/assets/recall.svg"),
+    metric: Annotated[str, typer.Option(help="The measure that is drawn.")] = "full@5",
+) -> None:
+    """Draw the chart of the README from the figures of evaluations."""
+    from benchmarks.chart import draw_chart
+
+    draw_chart(files, write, metric)
 
 
 # Speed

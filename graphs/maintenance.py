@@ -1,6 +1,5 @@
-"""Apply waiting feedback, update the indexes, and report the memory. For a cron job."""
+"""Measure, prune, connect and compact the memory: for a cron job, once a day."""
 
-import asyncio
 from typing import Any
 
 from langgraph.graph import END, START, StateGraph
@@ -13,35 +12,31 @@ from langgraph_crabpath.serving import served_retriever
 
 
 class State(TypedDict, total=False):
-    """Result of the maintenance.
+    """What to do, and what was done.
 
     Attributes:
-        learned: Numbers of feedback records that were applied, refused, or failed.
-        memory: Content of the memory, as in ``crabpath info``.
+        dry_run: Whether to report only what would change.
+        report: The run's id, for ``crabpath maintain --undo``, and the result of every step.
     """
 
-    learned: dict[str, int]
-    memory: dict[str, Any]
+    dry_run: bool
+    report: dict[str, Any]
 
 
 def build(
     retriever: CrabPathRetriever, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[State, None, State, State]:
     """Build the graph over the memory of one retriever."""
-    memory = retriever.memory
+    maintenance = retriever.memory.aio.maintenance
 
-    async def learn(state: State) -> State:  # noqa: ARG001  LangGraph's name
-        return {"learned": (await memory.aio.learning.learn_waiting())._asdict()}
-
-    async def report(state: State) -> State:  # noqa: ARG001
-        return {"memory": await asyncio.to_thread(memory.info)}
+    async def maintain(state: State) -> State:
+        report = await maintenance.run(dry_run=state.get("dry_run", False))
+        return {"report": report.to_dict()}
 
     builder = StateGraph(State)
-    builder.add_node("learn", learn)
-    builder.add_node("report", report)
-    builder.add_edge(START, "learn")
-    builder.add_edge("learn", "report")
-    builder.add_edge("report", END)
+    builder.add_node("maintain", maintain)
+    builder.add_edge(START, "maintain")
+    builder.add_edge("maintain", END)
     return builder.compile(checkpointer=checkpointer)
 
 

@@ -1,6 +1,8 @@
 """What README and the pages of docs/ tell a user to write, runs as it stands there."""
 
 import re
+import shlex
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,39 +10,83 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
+from langsmith_server import API_KEY, LangSmithServer
+from llama_index.core import Document as LlamaDocument
+from llama_index.core import VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms import MockLLM
 from markdown_it import MarkdownIt
+from typer.main import get_command
 
-from crabpath_retrievers import CrabPathRetriever
+import crabpath_retrievers
+import langgraph_crabpath
+from benchmarks.commands import app as benchmarks
+from crabpath_retrievers import CrabPathRetriever, Settings, callbacks
+from crabpath_retrievers.cli import app
+from llama_index.retrievers import crabpath as llama_crabpath
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
 PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests take nine minutes.")
 
 
-def read_blocks(page):
-    """Blocks of Python by the heading that they stand under."""
-    found, heading = {}, ""
-    tokens = MarkdownIt().parse(page.read_text())
+def read_tokens(page, kinds=("fence",), language=None):
+    """Blocks of a page by kind, each with the heading that it stands under."""
+    tokens, heading = MarkdownIt().parse(page.read_text()), ""
     for place, token in enumerate(tokens):
         if token.type == "heading_open":
             heading = tokens[place + 1].content
-        if token.type == "fence" and token.info == "python":
-            found.setdefault(heading, []).append(token.content)
-    return found
+        if token.type in kinds and language in (None, token.info):
+            yield heading, token
 
 
 def run_blocks(page, heading=None, **given):
-    for name, codes in read_blocks(page).items():
-        for code in codes if heading in (None, name) else ():
-            exec(code, given)  # noqa: S102  a page of this very repository
+    for name, token in read_tokens(page, language="python"):
+        if heading in (None, name):
+            exec(token.content, given)  # noqa: S102  a page of this very repository
     return SimpleNamespace(**given)
 
 
-def check_closed_loop(it):
-    assert "Refunds go back" in it.context
-    assert it.receipt.status == "applied"
-    assert it.answer.turn.task_type == "refund"
+@pytest.fixture
+def documents(tmp_path, monkeypatch, chat_server):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    return [Document(text) for text in PAGES]
+
+
+# Pages of docs/: what a page takes for granted, and what its code must have come to.
+
+
+@pytest.fixture
+def given(documents, chat_server, httpserver, monkeypatch):
+    """Names that pages take for granted, made where they are asked for."""
+
+    def make(page):
+        if page == "how-to/feedback-callbacks":
+            monkeypatch.setenv("LANGSMITH_ENDPOINT", LangSmithServer(httpserver, "my-project").url)
+            monkeypatch.setenv("LANGSMITH_API_KEY", API_KEY)
+            retriever = CrabPathRetriever.from_documents(documents, k=2)
+            chain = retriever | RunnableLambda(lambda found: found[0].page_content)
+            return {"retriever": retriever, "chain": chain, "question": "What is the capital?"}
+        if page == "how-to/langgraph":
+            CrabPathRetriever.from_documents(documents, path="./memory").memory.close()
+            return {"model": ChatOpenAI(model="m", max_retries=0)}
+        if page == "how-to/llama-index":
+            Path("docs").mkdir()
+            for number, text in enumerate(PAGES):
+                Path("docs", f"{number}.md").write_text(text)
+            nodes = [LlamaDocument(text=text) for text in PAGES]
+            index = VectorStoreIndex.from_documents(nodes, embed_model=MockEmbedding(8))
+            return {"index": index, "llm": MockLLM()}
+        if page == "how-to/llm-router":
+            chat_server.says = {"follow": [], "drop": [], "stop": True, "reason": ""}
+            linked = [Document(f"See {text[:5]}. {text}") for text in PAGES]
+            return {"documents": linked, "llm": ChatOpenAI(model="m", max_retries=0)}
+        return {"documents": [Document(f"Booking number {n} was paid.") for n in range(64)]}
+
+    return make
 
 
 def check_sync(it):
@@ -102,16 +148,54 @@ def check_query(it):
     assert len(it.budget) < 3
 
 
+def check_look_inside(it):
+    assert [document.metadata["title"] for document in it.ops] == ["Hydra", "Help"]
+    assert it.again == it.ops[:1]
+    assert len(it.tests) == 1
+    assert [note.text for note in it.notes] == ["Hydra moves to Paris in May."]
+    assert "Query: Where do the tests run?" in str(it.explanation)
+    assert {it.tests[0].id, it.ops[0].id} <= set(it.near)
+    assert "graphml" in Path("graph.graphml").read_text()
+
+
 def check_teach_and_undo(it):
     assert it.corrected[0].page_content == "The port is 8443."
     assert it.undone[0].id == "port"
     assert [said.correction for said in it.from_eve] == ["The port is 8443."]
 
 
+def check_callbacks(it):
+    assert it.retriever.invoke(it.question)[0].page_content == "It was Paris."
+    assert it.graded
+    assert it.pulled.learned == 0
+
+
+def check_langgraph(it):
+    assert it.learned["feedback"]["status"] == "applied"
+    assert [event["type"] for event in it.events][-1] == "crabpath_retrieved"
+    assert [one["status"] for one in it.answered["crabpath_receipts"]] == ["applied"]
+
+
+def check_llama_index(it):
+    assert it.found[0].page_content == "Nobody deploys on a Friday."
+    assert it.ordered.source_nodes
+    it.ranking.close()
+
+
+def check_router(it):
+    turn = it.retriever.memory.retrieve("What is the capital of France?").turn
+    assert (turn.llm_failures, turn.llm_calls) in {(0, 0), (0, 1)}
+
+
 CHECKS = {
     "how-to/ab-test": check_ab,
     "how-to/agent-episodes": check_regions,
     "how-to/autotune": check_autotuner,
+    "how-to/feedback-callbacks": check_callbacks,
+    "how-to/langgraph": check_langgraph,
+    "how-to/llama-index": check_llama_index,
+    "how-to/llm-router": check_router,
+    "how-to/look-inside": check_look_inside,
     "how-to/maintain": check_maintenance,
     "how-to/monitor": check_health,
     "how-to/move-and-replay": check_migration,
@@ -119,68 +203,161 @@ CHECKS = {
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,
     "how-to/wrap-your-store": check_wrapping,
-    "tutorials/closed-loop": check_closed_loop,
 }
+PRINTING = {  # pages that show what their code prints, in a block of text below it
+    str(page.relative_to(DOCS))[:-3]
+    for page in DOCS.rglob("*.md")
+    if any(read_tokens(page, language="text"))
+}
+RUNNING = sorted(
+    str(page.relative_to(DOCS))[:-3]
+    for page in DOCS.rglob("*.md")
+    if any(read_tokens(page, language="python"))
+)
 
 
-@pytest.mark.parametrize("page", CHECKS)
-def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    documents = [Document(f"Booking number {n} was paid.") for n in range(64)]
-    it = run_blocks(ROOT / "docs" / f"{page}.md", documents=documents)
-    with it.memory if hasattr(it, "memory") else it.retriever.memory:
+@pytest.mark.parametrize("page", [page for page in RUNNING if page not in PRINTING])
+def test_a_page_runs_as_it_stands(page, given):
+    """Every page that has code; what it must have come to stands in ``CHECKS``."""
+    it = run_blocks(DOCS / f"{page}.md", **given(page))
+    if page in CHECKS:
         CHECKS[page](it)
+    if hasattr(it, "memory") or hasattr(it, "retriever"):
+        (it.memory if hasattr(it, "memory") else it.retriever.memory).close()
 
 
-def test_the_first_tutorial_prints_what_it_shows(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    given, printed = {}, ""
-    page = ROOT / "docs" / "tutorials" / "first-memory.md"
-    for token in MarkdownIt().parse(page.read_text()):
-        if token.type == "fence" and token.info == "python":
-            exec(token.content, given)  # noqa: S102  a page of this very repository
+@pytest.mark.parametrize("page", sorted(PRINTING))
+def test_a_page_prints_what_it_shows(page, documents, capsys):
+    names, printed = {}, ""
+    for _, token in read_tokens(DOCS / f"{page}.md"):
+        if token.info == "python":
+            exec(token.content, names)  # noqa: S102  a page of this very repository
             printed += capsys.readouterr().out
-        elif token.type == "fence" and token.info == "text":
+        elif token.info == "text":
             assert printed == token.content
             printed = ""
     assert printed == ""
+
+
+def test_checks_are_of_pages_that_run():
+    assert set(CHECKS) <= set(RUNNING)
+
+
+def test_blocks_that_do_not_run_say_why():
+    """Code is Python that runs, or commands that need more than a test has: these give a reason."""
+    for page in DOCS.rglob("*.md"):
+        tokens = MarkdownIt().parse(page.read_text())
+        for before, token in pairwise(tokens):
+            if token.type == "fence" and token.info not in {"python", "text", "mermaid"}:
+                assert token.info == "sh", f"{page.name} has a block of {token.info!r}"
+                assert before.content.startswith("<!-- not run: "), f"{page.name}: {token.content}"
+
+
+# What the shell is told.
+
+SHELL = {"crabpath": get_command(app), "python -m benchmarks": get_command(benchmarks)}
+WRITTEN = sorted(
+    [
+        *{*ROOT.glob("*.md")} - {ROOT / "CHANGELOG.md"},
+        *DOCS.rglob("*.md"),
+        ROOT / "examples" / "README.md",
+    ]
+)
+
+
+def read_shell_lines(page):
+    """Lines of code blocks, and code within text, that begin with a command of ours."""
+    for _, token in read_tokens(page, kinds=("fence", "code_block", "inline")):
+        if token.info == "mermaid":
+            continue
+        code = token.content.replace("\\\n", " ")
+        if token.type == "inline":
+            code = "\n".join(re.findall(r"`([^`]+)`", code))
+        for line in code.splitlines():
+            for begin, command in SHELL.items():
+                if line.strip().removeprefix("$ ").startswith(f"{begin} "):
+                    yield command, line.split(begin, 1)[1].split(" #")[0].replace("…", "X")
+
+
+def check_shell_line(command, line):
+    """Every word that names a command or an option is one that exists."""
+    words = shlex.split(re.sub(r"[\[\]]", " ", line))
+    while hasattr(command, "commands"):
+        if not words or words[0] in {"--help", "-h", "--version", "--install-completion"}:
+            return
+        names = words[0].split("|")
+        assert set(names) & {*command.commands} == set(names) != set(), f"no command: {line}"
+        command, words = command.commands[names[0]], words[1:]
+    known = {
+        "--help",
+        *(name for one in command.params for name in (*one.opts, *one.secondary_opts)),
+    }
+    unknown = {w.split("=")[0] for w in words if re.fullmatch(r"--?[a-z].*", w)} - known
+    assert not unknown, f"{line} has {unknown}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_that_pages_name_exist(page):
+    for command, line in read_shell_lines(page):
+        check_shell_line(command, line)
+
+
+# Names within text.
+
+FILE = (
+    r"`((?:[\w-]+/)+[\w-]+\.(?:py|md))`"
+    r"|(?<![\w/(])((?:docs|tests|examples|graphs)/[\w/-]+\.(?:py|md))"
+)
+PLACES = ("", "crabpath_retrievers", "crabpath_retrievers/retrieval", "adapters")
+INVENTED = {"docs/a.md", "docs/old.md"}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_settings_that_pages_name_exist(page):
+    text = page.read_text()
+    for file in {"".join(found) for found in re.findall(FILE, text)} - INVENTED:
+        assert any((ROOT / place / file).exists() for place in PLACES), file
+    for group, name in re.findall(r"`(?:settings\.)?([a-z]+)\.([a-z_]+)", text):
+        settings = getattr(Settings(), group, None)
+        assert settings is None or hasattr(settings, name), f"{group}.{name}"
+
+
+# The reference.
+
+
+@pytest.mark.parametrize(
+    "module",
+    [crabpath_retrievers, callbacks, langgraph_crabpath, llama_crabpath],
+    ids=lambda m: m.__name__,
+)
+def test_every_public_name_is_in_the_reference(module):
+    text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    named = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    errors = {name for name in dir(crabpath_retrievers.errors) if not name.startswith("_")}
+    known = errors | {"Settings"}  # pages of their own, the latter generated
+    whole = module.__name__ in named
+    missing = {n for n in module.__all__ if f"{module.__name__}.{n}" not in named} - known
+    assert whole or not missing
+
+
+# README.md
 
 
 def test_the_quickstart_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     it = run_blocks(README, "Quickstart")
     it.retriever.memory.close()
-    (code,) = read_blocks(README)["Quickstart"]
-    shown = [line[2:] for line in code.splitlines() if line.startswith("# [")]
+    lines = "".join(t.content for h, t in read_tokens(README) if h == "Quickstart").splitlines()
+    shown = [line[2:] for line in lines if line.startswith("# [")]
     assert capsys.readouterr().out.splitlines() == shown
 
 
-def test_blocks_of_the_readme_are_python_and_its_links_lead_somewhere():
-    blocks = read_blocks(README)
-    assert len([compile(c, n, "exec") for n, codes in blocks.items() for c in codes]) >= 4
+def test_the_readme_has_no_other_code_and_its_links_lead_somewhere():
+    run = {"Quickstart", "LangChain: learn from outcomes", "LangGraph", "LlamaIndex"}
+    assert {heading for heading, _ in read_tokens(README, language="python")} == run
     links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
     assert links
     assert all((ROOT / link).exists() for link in links)
-
-
-@pytest.fixture
-def documents(tmp_path, monkeypatch, chat_server):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    return [Document(text) for text in PAGES]
-
-
-def test_a_chat_model_as_router(chat_server, documents):
-    chat_server.says = {"follow": [], "drop": [], "stop": True, "reason": ""}
-    linked = [Document(f"See {d.page_content[:5]}. {d.page_content}") for d in documents]
-    llm = ChatOpenAI(model="m", max_retries=0)
-    page = ROOT / "docs" / "how-to" / "llm-router.md"
-    it = run_blocks(page, "A chat model as router", documents=linked, llm=llm)
-    with it.retriever.memory as memory:
-        turn = memory.retrieve("What is the capital of France?").turn
-    assert turn.llm_failures == 0
-    assert turn.llm_calls == len(chat_server.requests) <= 1
 
 
 def test_langchain(documents):
@@ -197,7 +374,7 @@ def test_langgraph(chat_server, documents):
     retriever = CrabPathRetriever.from_documents(documents)
     run_blocks(README, "LangGraph", retriever=retriever)
     ann, bob = [retriever.invoke("How do I deploy?", namespace=user)[0] for user in ("ann", "bob")]
-    assert ann.page_content == "Deployments start with `ship release`."
+    assert ann.page_content == "Deploy with `ship release`."
     assert bob.page_content == "Deploy with make ship."
     retriever.memory.close()
 

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import crabpath_retrievers
 from crabpath_retrievers import errors
 
-ADAPTERS = Path(__file__).parents[1] / "adapters"
+ROOT = Path(__file__).parents[1]
+ADAPTERS = ROOT / "adapters"
 HEAVY = {"torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers"}
 MEASURE = """
 import json, sys, time
@@ -28,6 +30,11 @@ try:
     import {adapter}
 except MissingExtraError as error:
     print(isinstance(error, ImportError), error)
+"""
+BARE = """
+import sys
+for module in ("llama_index", "matplotlib", "networkx", "psycopg", "rich", "scipy", "typer"):
+    sys.modules[module] = None
 """
 USE = """
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -103,3 +110,28 @@ def test_the_message_names_the_command(module, adapter, message):
 def test_the_library_imports_no_host():
     """Neither at import nor when a memory is opened and asked."""
     assert not {"langgraph", "langchain", "llama_index.core"} & imported(USE)[1]
+
+
+def test_a_base_install_does_without_the_extras():
+    """It indexes, asks and learns; the program says in one sentence what it needs."""
+    assert not run(BARE + USE)
+    program = "from crabpath_retrievers.__main__ import run_command_line as run; run()"
+    command = [sys.executable, "-c", BARE + program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    needs = "the command line needs rich: pip install 'crabpath-retrievers[cli]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", needs)
+
+
+def test_both_distributions_are_of_one_version():
+    version = crabpath_retrievers.__version__
+    own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    adapter = (ADAPTERS / "llama_index" / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{version}"' in adapter
+    needed = re.findall(r'"((?:crabpath-retrievers|llama-index-retrievers-crabpath)>=[^"]*)"', own)
+    needed += re.findall(r'"(crabpath-retrievers>=[^"]*)"', adapter)
+    assert len(needed) == 2
+    assert all(Requirement(text).specifier.contains(version) for text in needed)
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert (ADAPTERS / "llama_index" / "LICENSE").read_text(encoding="utf-8") == licence
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

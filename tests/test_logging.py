@@ -50,7 +50,7 @@ def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, caplog):
 
 def test_what_is_not_learned_is_warned_of(memory, caplog):
     """Whoever ignores the receipt still learns of it; also of the part that is not applied."""
-    receipt = CrabPathRetriever(memory=memory).record("\x1b[2J", 1.0)
+    receipt = CrabPathRetriever(memory=memory).record("\x1b[2J", 1.0, strict=False)
     turn = memory.retrieve("thing 1?").turn
     assert memory.record(Feedback(turn.id, 1.0, used=["unheard of"])).status == "applied"
     refused, partly = messages(caplog, logging.WARNING)

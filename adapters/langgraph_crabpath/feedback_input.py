@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
-from crabpath_retrievers.integration import Operations, perform, record_superseding
+from crabpath_retrievers.integration import (
+    OUTCOME_WORDS,
+    Operations,
+    parse_outcome,
+    perform,
+    record_superseding,
+)
 
-_THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
 FEEDBACK_FIELDS = ("outcome", "used", "unused", "answer", "correction")
 """Fields of feedback on an answer."""
 
@@ -39,10 +44,7 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     if "outcome" not in fields and "correction" not in fields:
         msg = "the feedback has neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)
-    outcome = fields.get("outcome", wrong)
-    fields["outcome"] = _THUMBS.get(outcome, outcome) if isinstance(outcome, str) else outcome
-    if isinstance(outcome, bool):
-        fields["outcome"] = 1.0 if outcome else -1.0
+    fields["outcome"] = parse_outcome(fields.get("outcome", wrong))
     return fields
 
 
@@ -77,7 +79,7 @@ def _to_mapping(said: Any) -> Mapping[str, Any]:
     if isinstance(said, (bool, int, float)):
         return {"outcome": said}
     if isinstance(said, str) and said.strip():
-        return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
+        return {"outcome" if said.strip() in OUTCOME_WORDS else "correction": said.strip()}
     msg = (
         f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
         f"the text of a correction, or a dict of {', '.join(FEEDBACK_FIELDS)}; not {said!r}"

@@ -7,7 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import is_blank
+from crabpath_retrievers.integration import find_namespace
 from langgraph_crabpath.state import get_value
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
@@ -19,7 +19,6 @@ T = TypeVar("T")
 # get_runtime() reads the same key, but refuses coroutines on Python 3.10.
 _RUNTIME = "__pregel_runtime"
 _USER = "langgraph_auth_user"  # a server overwrites what a client sent
-_NAMES = ("namespace", "user_id")
 _TASK = "task_type"
 
 
@@ -35,20 +34,16 @@ def resolve_namespace(
     """Find the namespace of a run: the first of these that is given.
 
     1. ``namespace=`` of the node, middleware or tool;
-    2. the user authenticated by a LangGraph server;
-    3. ``namespace``, then ``user_id``, of the runtime's context;
-    4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
-    5. the retriever's.
-
-    A blank text in 2 to 4 is skipped: a LangGraph server without authentication writes one.
+    2. what the configuration of the run says, as for every ``CrabPathRetriever``: see
+       :func:`~crabpath_retrievers.integration.find_namespace`;
+    3. the retriever's.
 
     Raises:
         InvalidInputError: ``namespace=`` is not, or does not return, a non-empty text.
     """
     if given is not None:
         return _require_text(_call(given, config))
-    found = _read_user(config), *_read_run(config, *_NAMES)
-    return str(next((name for name in found if not is_blank(name)), retriever.namespace))
+    return find_namespace(config.get("configurable", {})) or retriever.namespace
 
 
 def resolve_user(config: RunnableConfig) -> str | None:

@@ -17,6 +17,7 @@ from crabpath_retrievers import CrabPathRetriever
 T = TypeVar("T")
 STORE = "CRABPATH_STORE"
 VECTORS = "CRABPATH_VECTORS"
+EMBEDDINGS = "CRABPATH_EMBEDDINGS"
 MODEL = "CRABPATH_MODEL"
 _DEFAULT_STORE = "memory"
 _DEFAULT_MODEL = "openai:gpt-5-mini"
@@ -29,16 +30,19 @@ async def served_retriever() -> CrabPathRetriever:
     """Return the retriever of this process, over the memory that the environment names.
 
     ``CRABPATH_STORE`` is its directory or database URL, by default ``memory``;
-    ``CRABPATH_VECTORS`` is the directory of the vectors, for a store at a URL.
+    ``CRABPATH_VECTORS`` is the directory of the vectors, for a store at a URL;
+    ``CRABPATH_EMBEDDINGS`` is the embedder, such as ``openai:text-embedding-3-small``, unless the
+    memory remembers it.
 
     Raises:
         NotFoundError: The memory does not exist; nothing is created.
         StoreLockedError: Another process uses the directory.
     """
     store, vectors = os.environ.get(STORE, _DEFAULT_STORE), os.environ.get(VECTORS) or None
+    embeddings = os.environ.get(EMBEDDINGS) or None
     return await _make_once(
-        ("retriever", store, str(vectors)),
-        lambda: CrabPathRetriever.from_existing(store, vectors=vectors),
+        ("retriever", store, str(vectors), str(embeddings)),
+        lambda: CrabPathRetriever.from_existing(store, embeddings, vectors=vectors),
     )
 
 

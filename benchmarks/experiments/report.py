@@ -1,6 +1,7 @@
-"""Reports of experiments: a page and a plot for each, and one table over all."""
+"""Reports of experiments: one page of verdicts, one of all figures, and a plot for each."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,18 @@ from crabpath_retrievers.evaluation.reporting.plots import DPI
 from crabpath_retrievers.evaluation.reporting.tables import format_interval, render_table
 
 _HEAD = ("figure", "mean over seeds (95 %)", "least", "most")
-_ABOUT = """\
-Claims of the papers, reproduced with the retriever, feedback and maintenance that users have.
-`make experiments` writes these pages anew."""
+_FIRST = "not reproduced"  # what failed is read before what worked
+_VERDICTS = """\
+# What the papers claim, and what we found
+
+Claims of the papers behind CrabPath ([bibliography](../bibliography.md)), tried with the retriever,
+feedback and maintenance that users have. Claims that were not reproduced come first. Each line
+leads to its figures and its command; `make experiments` runs all and writes both pages."""
+_FIGURES = """\
+# Figures of the experiments
+
+What each experiment does, what it is held to, and what it measured. Verdicts in one table:
+[what the papers claim, and what we found](README.md)."""
 _COMMAND = "python -m benchmarks experiments {name} --seeds {seeds}"
 
 
@@ -32,8 +42,8 @@ def run_and_write(
     Args:
         wanted: Which.
         seeds: Number of runs of each, at least 1.
-        folder: Directory for ``NAME.md``, ``NAME.json``, ``NAME.png`` and ``README.md``, which
-            has a line for every report that lies there; None writes nothing.
+        folder: Directory for ``NAME.json`` and ``NAME.png``, and for ``README.md`` (verdicts) and
+            ``figures.md``, which cover every report that lies there; None writes nothing.
         cache: Directory that keeps embeddings.
 
     Returns:
@@ -63,7 +73,7 @@ def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:
     ]
     command = _COMMAND.format(name=record["name"], seeds=record["seeds"])
     parts = [
-        f"# {record['title']}",
+        f"## {record['title']}",
         f"**{record['verdict'].capitalize()}**: {record['reason']}.",
         f"Paper: {record['paper']}.",
         *([f"Held to: {record['must']}."] if record["must"] else []),
@@ -77,26 +87,38 @@ def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:
 
 
 def _write(record: Mapping[str, Any], folder: Path) -> None:
-    name, plot = record["name"], None
+    name = record["name"]
     if record["curves"]:
-        plot = f"{name}.png"
-        _draw(record, folder / plot)
+        _draw(record, folder / f"{name}.png")
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{name}.md").write_text(render_page(record, plot), encoding="utf-8")
-    (folder / "README.md").write_text(_render_overview(folder), encoding="utf-8")
+    for page, text in render_pages(folder).items():
+        (folder / page).write_text(text, encoding="utf-8")
 
 
-def _render_overview(folder: Path) -> str:
-    """The overview: one line per report in the folder."""
+def render_pages(folder: Path) -> dict[str, str]:
+    """The page of verdicts and the page of figures, of every report in the folder."""
     records = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
     ]
+    records.sort(key=lambda record: record["verdict"] != _FIRST)
     rows = [
-        (f"[{r['title']}]({r['name']}.md)", r["paper"], r["verdict"], r["reason"], r["seeds"])
+        (f"[{r['title']}](figures.md#{_anchor(r['title'])})", r["paper"], r["verdict"], r["reason"])
         for r in records
     ]
-    lines = render_table(("experiment", "the paper", "verdict", "here", "seeds"), rows)
-    return f"# Experiments\n\n{_ABOUT}\n\n{lines.rstrip()}\n"
+    table = render_table(("experiment", "the paper", "verdict", "here"), rows)
+    figures = [
+        render_page(record, f"{record['name']}.png" if record["curves"] else None)
+        for record in records
+    ]
+    return {
+        "README.md": f"{_VERDICTS}\n\n{table}\n",
+        "figures.md": "\n".join((f"{_FIGURES}\n", *figures)),
+    }
+
+
+def _anchor(title: str) -> str:
+    """The anchor of a heading, as GitHub and Python-Markdown make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _draw(record: Mapping[str, Any], path: Path) -> None:

@@ -131,7 +131,7 @@ _OPERATORS = (
 )
 _LEFT_OUT = {  # what reads and writes files is for the archives; closing is not an input
     *("close", "open", "sync", "learning.replay", "maintenance.runner", "as_retriever"),
-    *("transfer.copy_from", "transfer.export", "transfer.import_archive"),
+    *("transfer.copy_from", "transfer.export", "transfer.import_archive", "graph.write_graphml"),
 }
 _SHARES = {  # what looks at everything is called seldom, or nothing else would be
     "graph.find_influence": 0.05,

@@ -11,9 +11,9 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
 from crabpath_retrievers.callbacks import OutcomePolicy
-from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
 from crabpath_retrievers.config.outcome_policy import EventKind
+from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."

@@ -96,6 +96,13 @@ def test_a_score_takes_the_place_of_silence_that_still_waits(silence, recorded):
         assert [state.status for state in states] == ["undone", "waiting"]
 
 
+@pytest.mark.parametrize("options", [{}, {"source": "teacher"}])
+def test_a_thumb_is_a_persons(retriever, handler, recorded, options):
+    """Of full weight, unless it says that an evaluator gave it."""
+    handler.score(0, run_id=run(retriever, handler), **options)
+    assert recorded[-1][0].source == options.get("source", "human")
+
+
 def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent, status):
     """Feedback that came from no event is never taken back."""
     run_id = uuid.uuid4()

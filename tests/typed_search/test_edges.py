@@ -1,8 +1,10 @@
 """Setting typed edges, listing, following and exporting them."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from markdown_it import MarkdownIt
 
@@ -174,7 +176,8 @@ def test_networkx_sees_the_graph_of_a_namespace(memory, graph, join, namespace, 
     note = memory.teach("Ask Ann.", title="Ann", related=["d3"], namespace=namespace)
     whole = graph.to_networkx()
     assert {f"d{n}" for n in range(80)} | {note} == set(whole)
-    assert whole.nodes[note] == {"title": "Ann"}
+    assert whole.nodes[note] == {"title": "Ann", "source": "crabpath:teaching"}
+    assert whole.nodes["d1"] == {"title": "", "source": "d1"}
     assert whole["d1"]["d2"]["temporal"]["kind"] == "temporal"
     assert whole["d1"]["d2"][SUCCESS]["weight"] == pytest.approx(0.4)
     for node in ("d1", "d2", note):
@@ -187,6 +190,43 @@ def test_networkx_sees_the_graph_of_a_namespace(memory, graph, join, namespace, 
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(MissingExtraError, match=r"crabpath-retrievers\[graph\]"):
         graph.to_networkx()
+
+
+def test_networkx_of_a_neighbourhood(memory, graph, join, namespace):
+    """What edges join to a node in either direction, those of the strongest edges first."""
+    join(("d20", "d21", 0.9), ("d22", "d20", -0.8), ("d21", "d23", 0.7), ("d20", "d24", 0.1))
+    near = partial(graph.to_networkx, SUCCESS)
+    assert set(near(around="d20", max_hops=1)) == {"d20", "d21", "d22", "d24"}
+    assert set(near(around="d20")) == {"d20", "d21", "d22", "d24", "d23"}
+    assert set(near(around="d20", limit=3)) == {"d20", "d21", "d22"}
+    assert set(near(around=["d23", "d22"], max_hops=1)) == {"d23", "d22", "d21", "d20"}
+    assert near(around="d20", max_hops=1).number_of_edges() == 3
+    note = memory.teach("Ask Eve.", related=["d20"], namespace=namespace)
+    assert note in graph.to_networkx(around="d20", max_hops=1)
+    assert note not in memory.graph.to_networkx(around="d20", max_hops=1)
+    for wrong in ({"around": "nope"}, {"around": note, "namespace": "eve"}):
+        with pytest.raises(NotFoundError, match="no document or note"):
+            graph.to_networkx(**wrong) if len(wrong) == 1 else memory.graph.to_networkx(**wrong)
+    with pytest.raises(InvalidInputError, match="limit must be a whole number"):
+        near(around="d20", limit=0)
+
+
+async def test_graphml_can_be_read_back(memory, graph, join, namespace, tmp_path):
+    """Whatever texts say: XML takes no control characters."""
+    join(("d30", "d31", 0.9))
+    join(("d30", "d31", 0.4), kind="temporal")
+    title = 'Bell\x07 & <b> "x" 🦀 \ufffe'
+    note = memory.teach("Ask.", title=title, related=["d30"], namespace=namespace)
+    options = {"around": "d30", "namespace": namespace}
+    path = await memory.aio.graph.write_graphml(tmp_path / "graph.graphml", **options)
+    read, there = nx.read_graphml(path), graph.to_networkx(around="d30")
+    assert {(a, b, facts["kind"], facts["weight"]) for a, b, facts in read.edges(data=True)} == {
+        (a, b, facts["kind"], facts["weight"]) for a, b, facts in there.edges(data=True)
+    }
+    assert read.nodes[note]["title"] == 'Bell\ufffd & <b> "x" 🦀 \ufffd'
+    assert set(read) == set(there)
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        memory.graph.write_graphml(tmp_path / "none" / "x", **options)
 
 
 def test_the_page_names_every_type_and_runs_as_it_stands():

@@ -48,7 +48,10 @@ def replaces_a_retriever(store: VectorStore, embeddings: Embeddings) -> list[Bas
 
 async def answers(retriever: CrabPathRetriever) -> None:
     """Sync and async questions give documents."""
-    assert_type(retriever.invoke("question", k=2), list[Document])
+    documents = retriever.invoke("question", k=2, min_score=0.1)
+    assert_type(documents, list[Document])
+    assert_type(retriever.record(documents, True, used=["a"]), list[Receipt])  # noqa: FBT003
+    assert_type(await retriever.arecord(documents[0], "down", strict=False), Receipt)
     assert_type(await retriever.ainvoke("question", filter={"a": 1}), list[Document])
     assert_type(await retriever.aadd_documents([Document("a")]), list[str])
     assert_type(retriever.memory, CrabPath)

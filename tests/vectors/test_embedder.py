@@ -201,3 +201,11 @@ async def test_the_local_model_gives_the_same_vectors_in_batches(given, embeddin
     together = await asyncio.gather(*[local.aquery(text) for text in texts])
     for text, vector in zip(texts, together, strict=True):
         assert float(vector @ local.query(text)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_loading_a_model_draws_no_bars(capfd):
+    """Those of other libraries; an application that wants them still has them afterwards."""
+    bars = pytest.importorskip("transformers.utils.logging")
+    bars.enable_progress_bar()
+    assert len(embedder.load_default_embeddings().embed_query("crab")) == 384
+    assert (capfd.readouterr().err, bars.is_progress_bar_enabled()) == ("", True)

@@ -42,19 +42,18 @@ def test_figures_are_summed_up_over_seeds():
     json.dumps(record, allow_nan=False)
 
 
-def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, monkeypatch):
+def test_a_report_has_figures_a_plot_and_a_verdict(tmp_path, monkeypatch):
     monkeypatch.setattr(reporting, "cached_embedder", lambda cache: None)
     page = reporting.run_and_write([TOY], 2, folder=tmp_path)
-    assert page in (tmp_path / "toy.md").read_text().replace("\n![A toy](toy.png)\n", "")
+    assert page in (tmp_path / "figures.md").read_text().replace("\n![A toy](toy.png)\n", "")
     assert "**Not reproduced**: the mean is 0.5." in page
     assert "python -m benchmarks experiments toy --seeds 2" in page
     assert "| score | 0.500" in page
     assert json.loads((tmp_path / "toy.json").read_text())["seeds"] == 2
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
-    overview = (tmp_path / "README.md").read_text()
-    assert "[A toy](toy.md)" in overview
+    assert "[A toy](figures.md#a-toy)" in (tmp_path / "README.md").read_text()
     reporting.run_and_write([TOY], 4, folder=tmp_path)
-    assert (tmp_path / "README.md").read_text().count("toy.md") == 1
+    assert (tmp_path / "README.md").read_text().count("A toy") == 1
 
 
 def test_all_and_several_are_asked_for_by_name():
@@ -115,11 +114,11 @@ def judge(name, changed=()):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_reports_in_the_docs_say_what_their_figures_say(name):
-    """Of ten seeds, with a line in the overview."""
+    """Of ten seeds; both pages are as their JSON files make them."""
     record = RECORDS[name]
-    page = reporting.render_page(record, f"{name}.png" if record["curves"] else None)
-    assert (REPORTS / f"{name}.md").read_text(encoding="utf-8") == page
-    assert f"({name}.md)" in (REPORTS / "README.md").read_text(encoding="utf-8")
+    for page, text in reporting.render_pages(REPORTS).items():
+        assert (REPORTS / page).read_text(encoding="utf-8") == text
+        assert record["title"] in text
     assert record["seeds"] == 10
     assert judge(name).word == record["verdict"]
     assert judge(name, LACKING.get(name, ())).word in {"reproduced", "better"}

@@ -71,7 +71,7 @@ async def test_outcome_and_correction_none_record_nothing(retriever, called, sta
         ({"outcome": 1, "documents": [Document("x")]}, {}, "run crabpath_retrieve before"),
         ({"turn_id": "t"}, {}, "neither 'outcome' nor 'correction'.*ask=True"),
         ({"turn_id": "t", "outcome": 3}, {}, "outcome must be a number from -1 .* not 3"),
-        ({"turn_id": "t", "outcome": "great"}, {}, "outcome must be a number .* not 'great'"),
+        ({"turn_id": "t", "outcome": "great"}, {}, "outcome must be True, .* not 'great'"),
         ({"turn_id": "t", "outcome": 1, "used": 5}, {}, "used must be a list of texts, not 5"),
         ({"turn_id": "t", "outcome": 1}, {"source": "boss"}, "unknown source 'boss': use one of"),
     ],

@@ -11,13 +11,13 @@ from host_answers import CORRECTION, block_of, count_feedback, read_feedback, te
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from crabpath_retrievers import CrabPathRetriever, NotFoundError, Settings
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.vectors import embedder
 from langgraph_crabpath.serving import served_model, served_retriever
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
-NAMES = ("rag", "agent", "human_feedback", "maintenance")
+NAMES = ("rag", "agent", "human_feedback", "learn", "maintenance")
 CONFIG = {"configurable": {"thread_id": "1"}}
 ANN = {"user_id": "ann"}
 
@@ -32,9 +32,11 @@ def load(name):
 
 
 def test_the_configuration_names_every_application():
-    named = json.loads((GRAPHS / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
-    assert named == {name: f"./{name}.py:graph" for name in NAMES}
-    assert {path.stem for path in GRAPHS.glob("*.py")} == set(NAMES)
+    """And nothing outside of the folder, which is a template to copy."""
+    configuration = json.loads((GRAPHS / "langgraph.json").read_text(encoding="utf-8"))
+    assert configuration["graphs"] == {name: f"./{name}.py:graph" for name in NAMES}
+    assert configuration["dependencies"] == ["."]
+    assert {path.stem for path in GRAPHS.glob("*.py")} == {*NAMES, "auth"}
     assert all(callable(load(name).graph) for name in NAMES)
 
 
@@ -73,14 +75,14 @@ async def test_the_agent_remembers_and_learns(retriever, question, chat_server, 
     assert CORRECTION in texts(second["crabpath_documents"])
 
 
-async def test_maintenance_learns_from_what_waits(place, embeddings, question):
+async def test_learn_learns_from_what_waits(place, embeddings, question):
     """Feedback of a memory that leaves learning to others is applied and indexed, and counted."""
     settings = Settings(learning=LearningSettings(apply="external"))
     retriever = CrabPathRetriever.from_existing(place, embeddings, settings=settings)
     with retriever.memory as memory:
         turn = turn_of(retriever.invoke(question))
         assert retriever.record(turn, 1, used=["h1"]).status == "waiting"
-        graph = load("maintenance").build(retriever)
+        graph = load("learn").build(retriever)
         with blockbuster_ctx():
             result = await graph.ainvoke({})
         assert result["learned"] == {"applied": 1, "refused": 0, "failed": 0}
@@ -90,16 +92,30 @@ async def test_maintenance_learns_from_what_waits(place, embeddings, question):
         assert (await graph.ainvoke({}))["learned"]["applied"] == 0
 
 
+async def test_maintenance_maintains(retriever):
+    graph = load("maintenance").build(retriever)
+    with blockbuster_ctx():
+        looked = (await graph.ainvoke({"dry_run": True}))["report"]
+        done = (await graph.ainvoke({}))["report"]
+    assert (looked["dry_run"], looked["run"]) == (True, "")
+    assert {"fade", "prune", "connect", "compact"} <= {step["step"] for step in done["steps"]}
+    assert done["run"]
+
+
 async def test_a_server_opens_memory_and_model_once(
     place, embeddings, monkeypatch, question, chat_server
 ):
     """Off the event loop; every graph of the process shares them. It makes no memory."""
     monkeypatch.setenv("CRABPATH_STORE", str(place / "nowhere"))
     with pytest.raises(NotFoundError, match=r"there is no memory at .*nowhere"):
-        await load("maintenance").graph()
+        await load("learn").graph()
     assert not (place / "nowhere").exists()
     monkeypatch.setattr(embedder, "load_default_embeddings", lambda: embeddings)
     monkeypatch.setenv("CRABPATH_STORE", str(place))
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "minilm")
+    with pytest.raises(InvalidInputError, match="'provider:model'"):
+        await load("maintenance").graph()
+    monkeypatch.delenv("CRABPATH_EMBEDDINGS")
     monkeypatch.setenv("CRABPATH_MODEL", "openai:local")
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "x")

@@ -16,6 +16,7 @@ import minilm
 import pytest
 from host_answers import CORRECTION, QUESTION
 from langgraph_sdk import get_sync_client
+from langgraph_sdk.errors import AuthenticationError
 
 from crabpath_retrievers import CrabPathRetriever
 
@@ -26,15 +27,6 @@ pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3
 GRAPHS = Path(__file__).parents[3] / "graphs"
 
 
-KNOWS = """
-from langgraph_sdk import Auth
-
-auth = Auth()
-
-@auth.authenticate
-async def who(headers: dict):
-    return {"identity": headers[b"x-user"].decode()}
-"""
 OFFLINE = {
     "LANGSMITH_TRACING": "false",
     "LANGGRAPH_NO_VERSION_CHECK": "true",
@@ -48,13 +40,13 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
     memory, log, folder = tmp_path / "memory", tmp_path / "server.log", tmp_path / "graphs"
     CrabPathRetriever.from_documents(passages, minilm.shared(), path=memory).memory.close()
     shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
     applications = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
     (folder / "langgraph.json").write_text(json.dumps(applications | config), encoding="utf-8")
     environment = {
         **os.environ,
         **OFFLINE,
         "CRABPATH_STORE": str(memory),
+        "CRABPATH_TOKENS": "bob=b, ann=a",
         "OPENAI_BASE_URL": chat_server.url,
         "OPENAI_API_KEY": "x",
     }
@@ -125,22 +117,30 @@ def test_every_application_runs_under_the_development_server(tmp_path, passages,
             nobody = run(graph, client.threads.create()["thread_id"], input=given)
             assert nobody[kept][0]["metadata"]["crabpath"]["namespace"] == "default"
 
-        report = run("maintenance", input={})
+        assert run("maintenance", input={"dry_run": True})["report"]["dry_run"]
+        report = run("learn", input={})
         assert set(report["memory"]["namespaces"]) == {"ann", "bob", "default"}
         assert report["memory"]["notes"] == 1
 
-        for name in ("rag", "agent", "human_feedback", "maintenance"):
+        for name in ("rag", "agent", "human_feedback", "learn", "maintenance"):
             (assistant,) = client.assistants.search(graph_id=name)
             schemas = client.assistants.get_schemas(assistant["assistant_id"])
             assert schemas["input_schema"]["properties"]
 
 
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
 def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat_server):
     claimed = {"user_id": "bob", "langgraph_auth_user": {"identity": "bob"}}
     with (
-        serve(tmp_path, chat_server, passages, auth={"path": "./who.py:auth"}) as address,
-        get_sync_client(url=address, api_key=None, headers={"x-user": "ann"}) as client,
+        serve(tmp_path, chat_server, passages, auth={"path": "./auth.py:auth"}) as address,
+        get_sync_client(url=address, api_key=None, headers=bearer("a")) as client,
+        get_sync_client(url=address, api_key=None, headers=bearer("c")) as stranger,
     ):
+        with pytest.raises(AuthenticationError):
+            stranger.assistants.search()
         result = client.runs.wait(
             None, "rag", input={"question": QUESTION}, config={"configurable": claimed}
         )

@@ -20,11 +20,10 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
     ],
 )
 async def test_queries_and_options(shared, bundle, options, error, message):
-    made = CrabPathRetriever(shared.memory, **options)
     with pytest.raises(error, match=message):
-        made.retrieve(bundle)
+        CrabPathRetriever(shared.memory, **options).retrieve(bundle)
     with pytest.raises(error, match=message):
-        await made.aretrieve(bundle)
+        await CrabPathRetriever(shared.memory, **options).aretrieve(bundle)
 
 
 NODE, TWICE = TextNode(text="x"), [TextNode(id_="a", text="x"), TextNode(id_="a", text="y")]
@@ -50,6 +49,18 @@ def test_documents(embed_model, make, given, error, message, tmp_path):
     made.memory.close()
 
 
+@pytest.mark.parametrize(
+    "option", [{"storage_context": 1}, {"top_k": 3}, {"similarity_top_k": 0}, {"min_score": 2}]
+)
+def test_a_wrong_option_costs_nothing(embed_model, option, tmp_path):
+    """It is refused before anything is opened or embedded."""
+    with pytest.raises(InvalidInputError):
+        CrabPathRetriever.from_documents(
+            [Document(text="Fine.")], embed_model, path=tmp_path / "memory", **option
+        )
+    assert not (tmp_path / "memory").exists()
+
+
 def test_blank_pages_are_left_out(embed_model, caplog):
     """As its readers give them: the other pages come in, and one warning names the blank ones."""
     pages = [
@@ -70,7 +81,7 @@ def test_other_models_and_memories(shared, documents, embed_model, place):
     """What is none; a model that the memory was not built with, though of the same dimension."""
     with pytest.raises(InvalidInputError, match="memory must be a CrabPath, not"):
         CrabPathRetriever(shared)
-    with pytest.raises(TypeError, match="top_k"):
+    with pytest.raises(InvalidInputError, match="top_k: use"):
         CrabPathRetriever(shared.memory, top_k=3)
     with pytest.raises(InvalidInputError, match="embed_model cannot be a int"):
         CrabPathRetriever.from_documents(documents, 3)

@@ -99,7 +99,7 @@ async def test_what_the_index_no_longer_holds(index, question, from_docstore, cl
     report = made.refresh()
     assert (report.added, report.removed, report.unchanged) == (1, 1, 9)
     assert "new" in ids(made.retrieve("Zeppelins"))
-    assert [document.id for document in made.memory.get(["node-h0", "own"])] == ["own"]
+    assert [document.id for document in made.memory.get_by_ids(["node-h0", "own"])] == ["own"]
     again = await made.arefresh()
     assert (again.added, again.removed, again.unchanged) == (0, 0, 10)
 

@@ -121,7 +121,7 @@ def test_a_node_parser_says_where_texts_are_cut(documents, embed_model, closing)
     made = closing(
         CrabPathRetriever.from_documents(documents[:2], embed_model, node_parser=SPLITTER)
     )
-    found = made.memory.get(made.memory.store.catalog.all_ids())
+    found = made.memory.get_by_ids(made.memory.store.catalog.all_ids())
     assert set(texts(found)) == wanted
     assert len(wanted) > 2
 

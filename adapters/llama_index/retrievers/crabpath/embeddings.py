@@ -12,6 +12,9 @@ from crabpath_retrievers import InvalidInputError
 EmbedModel = BaseEmbedding | Embeddings | str | None
 
 
+_OWN_NAMES = ("local", "clip", "default")  # how LlamaIndex's own names of models begin
+
+
 class LlamaIndexEmbeddings(Embeddings):
     """A LlamaIndex embedding model as LangChain ``Embeddings``.
 
@@ -47,11 +50,12 @@ class LlamaIndexEmbeddings(Embeddings):
         return await self.embed_model.aget_query_embedding(text)
 
 
-def resolve_embeddings(embed_model: EmbedModel) -> Embeddings | None:
-    """Resolve the ``embed_model`` of a LlamaIndex user to LangChain embeddings.
+def convert_embed_model(embed_model: EmbedModel) -> Embeddings | str | None:
+    """Convert the ``embed_model`` of a LlamaIndex user to LangChain embeddings.
 
     Args:
-        embed_model: A LlamaIndex model, LangChain embeddings, or a name such as ``"local:…"``;
+        embed_model: A LlamaIndex model, LangChain embeddings, or a name: ``"local:…"`` of
+            LlamaIndex, else the ``"provider:model"`` of ``CrabPath.open``, which stays a text;
             None for ``Settings.embed_model`` if the program has set it, else for CrabPath's own
             default. LlamaIndex's default, which calls OpenAI, is never used unasked.
 
@@ -62,6 +66,8 @@ def resolve_embeddings(embed_model: EmbedModel) -> Embeddings | None:
         # Settings.embed_model would create the default model.
         embed_model = getattr(Settings, "_embed_model", None)
     if embed_model is None or isinstance(embed_model, Embeddings):
+        return embed_model
+    if isinstance(embed_model, str) and not embed_model.startswith(_OWN_NAMES):
         return embed_model
     resolved: Any = (
         resolve_embed_model(embed_model) if isinstance(embed_model, str) else embed_model

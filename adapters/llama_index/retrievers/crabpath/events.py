@@ -33,7 +33,7 @@ from crabpath_retrievers.integration import (
 )
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
-    Outcome,
+    Evaluated,
     get_answer_text,
     make_response_feedback,
     turns_of,
@@ -156,7 +156,7 @@ class CrabPathEventHandler(BaseEventHandler):
             run.answer = get_answer_text(event.response) or run.answer
 
     def record(
-        self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+        self, query: object, outcome: Evaluated, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
         """Record feedback for a query, now or a week later.
 
@@ -186,7 +186,7 @@ class CrabPathEventHandler(BaseEventHandler):
         return [record_superseding(self._memory, feedback) for feedback in given]
 
     async def arecord(
-        self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+        self, query: object, outcome: Evaluated, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
         """As :meth:`record`, off the event loop."""
         return await asyncio.to_thread(self.record, query, outcome, **fields)

@@ -38,6 +38,10 @@ class LlamaIndexOptions(RetrieverOptions, total=False):
     """As for LlamaIndex's ``BaseRetriever``."""
 
 
+BASE_OPTIONS = ("callback_manager", "verbose")
+"""Options of LlamaIndex's ``BaseRetriever``."""
+
+
 class ExistingOptions(OpenOptions, LlamaIndexOptions, total=False):
     """Options to open an existing memory, and of the retriever."""
 

@@ -19,10 +19,12 @@ from crabpath_retrievers.integration import (
     Cleanup,
     FeedbackFields,
     IngestReport,
+    Query,
     QueryOptions,
     Receipt,
     RetrieverOptions,
     arun,
+    explain_unknown,
     is_blank,
     run,
 )
@@ -32,18 +34,19 @@ from llama_index.retrievers.crabpath.documents import (
     convert_nodes,
     require_kind,
 )
-from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
+from llama_index.retrievers.crabpath.embeddings import EmbedModel, convert_embed_model
 from llama_index.retrievers.crabpath.filters import to_where
 from llama_index.retrievers.crabpath.index import SourceIndex, read_nodes, read_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
 from llama_index.retrievers.crabpath.options import (
+    BASE_OPTIONS,
     ExistingOptions,
     LlamaIndexOptions,
     NewOptions,
     split_options,
 )
 from llama_index.retrievers.crabpath.queries import retrieve_bundle
-from llama_index.retrievers.crabpath.responses import Outcome, record
+from llama_index.retrievers.crabpath.responses import Evaluated, record
 
 
 class CrabPathRetriever(BaseRetriever):
@@ -70,12 +73,15 @@ class CrabPathRetriever(BaseRetriever):
                 default one.
 
         Raises:
-            InvalidInputError: The filters are not valid.
+            InvalidInputError: There is no such option, or a value cannot be used.
         """
         given: dict[str, Any] = dict(options)
         filters, count = given.pop("filters", None), given.pop("similarity_top_k", 4)
         names = RetrieverOptions.__annotations__
         asked: QueryOptions = {n: given.pop(n) for n in names if n in given}  # type: ignore[assignment]
+        usable = LlamaIndexOptions.__annotations__, NewOptions.__annotations__
+        if unknown := [name for name in given if name not in BASE_OPTIONS]:
+            raise InvalidInputError(explain_unknown(unknown, {**usable[0], **usable[1]}))
         super().__init__(**given)
         if not isinstance(memory, CrabPath):
             msg = (
@@ -90,6 +96,7 @@ class CrabPathRetriever(BaseRetriever):
         self.similarity_top_k: int = count
         self.origin: SourceIndex | None = None
         self._options: QueryOptions = {"filter": to_where(filters), **asked}
+        Query.from_options("?", **self._make_options())
 
     @classmethod
     def from_documents(
@@ -211,15 +218,16 @@ class CrabPathRetriever(BaseRetriever):
     ) -> Self:
         """Open a memory and add what is given; close it if that or the retriever fails."""
         opening, fields = split_options(options)
-        embeddings = resolve_embeddings(embed_model)
-        memory = CrabPath.open(embeddings=embeddings, create=create, **opening)
+        embeddings = convert_embed_model(embed_model)
+        made = cls(CrabPath.__new__(CrabPath), **fields)  # validated before anything is opened
+        made.memory = CrabPath.open(embeddings=embeddings, create=create, **opening)
         try:
             if given is not None:
-                memory.add_documents(**given, cleanup=cleanup)
-            return cls(memory, **fields)
+                made.memory.add_documents(**given, cleanup=cleanup)
         except BaseException:
-            memory.close()
+            made.memory.close()
             raise
+        return made
 
     def add_documents(
         self,
@@ -281,13 +289,21 @@ class CrabPathRetriever(BaseRetriever):
         return other
 
     def record(
-        self, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+        self,
+        response: object,
+        outcome: Evaluated,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
     ) -> list[Receipt]:
         """Record feedback for a response, now or a week later.
 
         Args:
             response: What a query engine, chat engine or agent returned, or nodes, or a turn id.
-            outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
+            outcome: True or ``"up"``, False or ``"down"``, a number from -1 (failure) to 1, or
+                LlamaIndex's ``EvaluationResult``.
+            strict: False returns the receipts also where all feedback was refused, which is raised
+                otherwise.
             fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`, such as
                 ``correction``. The response's own text counts as ``answer`` unless ``used`` or
                 ``answer`` are given.
@@ -296,17 +312,28 @@ class CrabPathRetriever(BaseRetriever):
             One receipt per turn. Turns of another namespace than the retriever's are refused.
 
         Raises:
-            InvalidInputError: The response has no turn, or a field is not valid.
+            InvalidInputError: The response has no turn, a field is not valid, or nothing can be
+                learned from it.
+            NotFoundError: There is no such turn in the retriever's namespace.
             StoreError: The feedback could not be stored.
+
+        Example::
+
+            retriever.record(engine.query("how do I deploy?"), True)
         """
         fields.setdefault("namespace", self.namespace)
-        return record(self.memory, response, outcome, **fields)
+        return record(self.memory, response, outcome, strict=strict, **fields)
 
     async def arecord(
-        self, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+        self,
+        response: object,
+        outcome: Evaluated,
+        *,
+        strict: bool = True,
+        **fields: Unpack[FeedbackFields],
     ) -> list[Receipt]:
         """As :meth:`record`, off the event loop."""
-        return await asyncio.to_thread(self.record, response, outcome, **fields)
+        return await asyncio.to_thread(self.record, response, outcome, strict=strict, **fields)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return to_nodes(run(retrieve_bundle(self.memory, query_bundle, self._make_options())))
