@@ -29,12 +29,8 @@ APPLY = get_args(Apply)
 class EpisodeSettings(ValidatedSettings):
     """Episodes: turns whose query and used documents are remembered."""
 
-    neighbours: Neighbours = 5
+    neighbours: Neighbours = 20
     """Most similar episodes that a query recalls."""
-    min_similarity: Share = 0.6
-    """Least cosine of an episode whose used documents are preferred."""
-    min_term_share: Share = 0.5
-    """Least share of the query's terms, by information, in such an episode."""
     same_query_similarity: Share = 0.9
     """Least cosine of an episode of the same query, whose unused documents are returned later."""
     same_query_term_share: Share = 0.8

@@ -257,9 +257,10 @@ class Candidate(NamedTuple):
         hint: 1 when the caller suggested the node, else 0.
         routed: 1 when a chat model chose an edge to the node, else 0.
         found: Whether search found it; otherwise an edge leads to it.
-        episode: Evidence for it from turns of similar queries that used it, in [0, 1].
-        again: Evidence for it from turns of the same query that used it, in [0, 1].
-        passed: Evidence against it from turns of the same query that did not use it, in [0, 1].
+        again: Uses of it by turns of the same query, weighted by their similarity, at least 0.
+        passed: Turns of the same query that did not use it, weighted alike, at least 0.
+        episode: Uses of it by turns of similar queries, weighted by their similarity, at least 0.
+        missed: Turns of similar queries that did not use it, weighted alike, at least 0.
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
     """
@@ -272,9 +273,10 @@ class Candidate(NamedTuple):
     hint: float = 0.0
     routed: float = 0.0
     found: bool = True
-    episode: float = 0.0
     again: float = 0.0
     passed: float = 0.0
+    episode: float = 0.0
+    missed: float = 0.0
     usage: float = 0.0
     decayed: float = 0.0
 

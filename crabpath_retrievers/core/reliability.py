@@ -13,6 +13,9 @@ from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 MEMORY_FEATURES = ("episode", "usage")
 """Ranker features that carry feedback on other questions."""
 
+SCALED_FEATURES = {"episode": "episode", "missed": "episode", "usage": "usage"}
+"""Ranker features whose weights the reliability of a memory scales, and that memory."""
+
 _RETURNED, _UNLIKELY = "returned", "unlikely"
 _UNLIKELY_BELOW = 0.05  # probability below which a document without memory support is unlikely
 _PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evidence
@@ -88,4 +91,4 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
     memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORY_FEATURES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
         yield _UNLIKELY, 1.0
-    yield from ((memory, value) for memory, value in memory_values if value > 0)
+    yield from ((memory, min(1.0, value)) for memory, value in memory_values if value > 0)

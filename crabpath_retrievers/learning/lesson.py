@@ -237,7 +237,7 @@ class Lesson:
         else:
             identity = known.id, known.query, known.vector
         # Only a success may credit documents for other questions.
-        labelled = float(credit.has_stated_use and credit.outcome > 0)
+        labelled = float(credit.has_stated_use)
         return KeepEpisode(
             turn.namespace, *identity, 1.0, labelled, documents, user=self._user, before=before
         )

@@ -72,6 +72,7 @@ FEATURES = (
     "routed",
     "inhibition",
     "episode",
+    "missed",
     "again",
     "passed",
     "usage",
@@ -92,8 +93,8 @@ personalised PageRank from likely nodes, relative to the highest value. learned:
 only feedback created. trained: change of weight beyond 0.1 that feedback made to the other edges to
 it, times the energy of their sources, summed. far: strongest edge two or more hops from a seed.
 hint: the caller suggested it. routed: a chat model chose an edge to it. inhibition: strongest
-inhibitory edge to it. episode: evidence for it from turns of similar queries that used it. again,
-passed: evidence for or against it from turns of the same query that used it or did not. usage:
+inhibitory edge to it. episode, missed: turns of similar queries that used it, or returned it and
+did not use it, weighted by their similarity. again, passed: those of the same query. usage:
 share of its returns in which it was used, minus the usual share. decayed: share of its reward that
 failures have removed, at most 1.
 
@@ -101,9 +102,11 @@ shared_term and bridge shrink as the query's information grows: a long query is 
 They are largest at 25 nats; in corpora too small for rare words they shrink again.
 """
 
-LEARNED_FEATURES = frozenset(
-    {"learned", "trained", "episode", "again", "passed", "usage", "decayed"}
-)
+USES, PASSES = ("episode", "again"), ("missed", "passed")
+"""Columns that count past uses of a document for like questions, and passes. They are no part of
+the weighted sum: the ranker counts them as trials, see :meth:`Ranker.log_odds`."""
+
+LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "decayed"})
 """Columns that are 0 before any feedback."""
 
 CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES

@@ -52,13 +52,15 @@ class Posterior:
         """
         return cls(prior, np.diag(np.where(_LEARNS, strength, _FIXED)))
 
-    def update(self, matrix: Matrix, used: Floats, weight: float = 1.0) -> "Posterior":
+    def update(
+        self, matrix: Matrix, used: Floats, weight: float | Floats = 1.0
+    ) -> "Posterior":
         """The posterior after one feedback on returned documents.
 
         Args:
             matrix: Features of the documents, shape ``[n, F]``.
             used: Credit of each in [0, 1], shape ``[n]``.
-            weight: Weight of the feedback, in [0, 1].
+            weight: Weight of the feedback, in [0, 1]; one, or one for each document.
         """
         clipped = np.clip(matrix @ self.mean, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)
         relevant = 1.0 / (1.0 + np.exp(-clipped))
@@ -66,8 +68,9 @@ class Posterior:
         slope = (1.0 - 2.0 * _WRONG) * relevant * (1.0 - relevant)
         certain = slope / (called * (1.0 - called))
         columns = matrix * _LEARNS
-        precision = self.precision + weight * (columns * (slope * certain)[:, None]).T @ columns
-        gradient = weight * columns.T @ ((used - called) * certain)
+        curvature = weight * slope * certain
+        precision = self.precision + (columns * curvature[:, None]).T @ columns
+        gradient = columns.T @ (weight * (used - called) * certain)
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
     def sample(self, rng: np.random.Generator, draws: int) -> Floats:

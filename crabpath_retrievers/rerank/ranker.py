@@ -31,7 +31,9 @@ from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
     FEATURES,
+    PASSES,
     SOURCE_FEATURES,
+    USES,
     Evidence,
     Matrix,
     compute_features,
@@ -71,14 +73,17 @@ def greedy_coverage(
 
 
 _COVERAGE, _INHIBITION = FEATURES.index("coverage"), FEATURES.index("inhibition")
+_IS_LINEAR = np.array([name not in {"coverage", *USES, *PASSES} for name in FEATURES])
+_USES, _PASSES = ([FEATURES.index(name) for name in names] for names in (USES, PASSES))
 
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """P(relevant | features) = σ(weights · features).
+    """P(relevant | features): a logistic model, then a Beta posterior over past uses.
 
     Attributes:
-        weights: One per feature, shape ``[len(FEATURES)]``, in log-odds.
+        weights: One per feature, shape ``[len(FEATURES)]``, in log-odds; those of ``USES`` and
+            ``PASSES`` say how many trials one unit of them is, where the model counts as one.
         sources: Weights of ``SOURCE_FEATURES``, in log-odds: relevance without the graph.
         provenance: Data that the weights were fitted on.
         inhibition: Log-odds that a full inhibition removes.
@@ -159,16 +164,27 @@ class Ranker:
         if self.draws is None or not len(among):
             return {}
         rows = matrix[np.asarray(among, dtype=np.intp)]
-        odds = rows @ self.draws.T - (self.inhibition * rows[:, [_INHIBITION]])
+        odds = np.stack([self.with_weights(drawn).log_odds(rows) for drawn in self.draws], axis=1)
         ranks = np.argsort(np.argsort(-odds, axis=0, kind="stable"), axis=0)
         shares = (ranks < k).mean(axis=1)
         return dict(zip(among, shares.tolist(), strict=True))
 
     def log_odds(self, matrix: Matrix) -> Floats:
-        """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``."""
-        penalty = self.inhibition * matrix[:, _INHIBITION]
-        odds: Floats = matrix @ self.weights - penalty
-        return odds
+        """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``.
+
+        Past uses and passes for like questions are trials of "this document is relevant", each
+        weighted by how alike the questions are; the logistic model is the prior mean and counts as
+        one trial (kernel regression: Nadaraya 1964; with a Beta prior). What a document adds to
+        those before it, and inhibition, are added afterwards.
+        """
+        odds: Floats = matrix @ (self.weights * _IS_LINEAR)
+        uses = matrix[:, _USES] @ self.weights[_USES]
+        passes = matrix[:, _PASSES] @ self.weights[_PASSES]
+        if uses.any() or passes.any():
+            prior = 1.0 / (1.0 + np.exp(-odds))
+            odds = np.log((prior + uses) / (1.0 - prior + passes))
+        added: Floats = self.weights[_COVERAGE] * matrix[:, _COVERAGE]
+        return odds + added - self.inhibition * matrix[:, _INHIBITION]
 
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""

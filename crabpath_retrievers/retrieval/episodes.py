@@ -5,8 +5,10 @@ The documents that similar queries used gain evidence. Only successes count for 
 without attribution. Near-duplicate queries share one episode.
 """
 
+import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,8 @@ from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollectio
 _CACHED = 256  # queries whose nearest episode is cached
 _MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the process
 _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
+_SHARPNESS = 8  # power of the similarity of two queries, as the weight of a past turn
+_LEAST_WEIGHT = 0.002  # of a past turn; below, its query has nothing in common
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -36,15 +40,21 @@ class EpisodeQuery(NamedTuple):
 
 
 class EpisodeScore(NamedTuple):
-    """Evidence of past turns about a document.
+    """What past turns did with a document, in turns weighted by how alike their queries are.
 
     Attributes:
-        alike: Evidence for it from similar but different queries, in [0, 1].
-        same: Evidence from the same query, in [-1, 1]; below 0 against it.
+        again, passed: Uses and passes by turns of the same query.
+        episode, missed: Uses and passes by turns of similar but different queries.
     """
 
-    alike: float
-    same: float
+    again: float = 0.0
+    passed: float = 0.0
+    episode: float = 0.0
+    missed: float = 0.0
+
+    def __add__(self, other: tuple[float, ...]) -> "EpisodeScore":  # type: ignore[override]
+        """The sum of both."""
+        return EpisodeScore(*map(sum, zip(self, other, strict=True)))
 
 
 class EpisodeMatch(NamedTuple):
@@ -88,40 +98,38 @@ class EpisodeMemory:
         self._lock = threading.Lock()
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
-        """Evidence about documents by node id; of several episodes the strongest counts."""
-        information = _word_information(question)
+        """Uses and passes of documents by node id, in the turns of the nearest queries."""
+        words, information = set(tokenise(question.text)), _word_information(question)
         scores: dict[str, EpisodeScore] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
-            for node, score in self._score_documents(near, information).items():
-                scores[node] = max(scores.get(node, score), score, key=_magnitude)
-        return {node: score for node, score in scores.items() if _magnitude(score)}
+            for node, score in self._score_documents(near, words, information):
+                scores[node] = scores.get(node, EpisodeScore()) + score
+        return scores
 
     def _score_documents(
-        self, near: EpisodeMatch, information: Mapping[str, float]
-    ) -> dict[str, EpisodeScore]:
-        """Evidence of one episode about its documents."""
-        settings, documents = self._settings, near.episode.documents
-        share = _shared_information(information, near.episode.query)
-        largest = max(map(abs, documents.values()), default=1.0)
-        attributed = max(0.0, min(1.0, near.episode.labelled_turns))
-        alike = max(
-            _scale_above(near.similarity, settings.min_similarity),
-            _scale_above(share, settings.min_term_share),
-        )
+        self, near: EpisodeMatch, words: AbstractSet[str], information: Mapping[str, float]
+    ) -> Iterator[tuple[str, EpisodeScore]]:
+        """Uses and passes in one episode; none if its query is hardly alike."""
+        settings, query = self._settings, near.episode.query
         same = max(
             _scale_above(near.similarity, settings.same_query_similarity),
-            _scale_above(share, settings.same_query_term_share),
+            _scale_above(
+                _shared_information(information, query), settings.same_query_term_share
+            ),
         )
-        return {
-            node: EpisodeScore(
-                attributed * max(0.0, alike - same) * credit / largest, same * credit / largest
-            )
-            if credit > 0
-            else EpisodeScore(0.0, same * credit / max(1.0, largest))
-            for node, credit in documents.items()
-        }
+        alike = (max(0.0, near.similarity) + _overlap(words, set(tokenise(query)))) / 2
+        weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS
+        if same or weight >= _LEAST_WEIGHT:
+            for node, credit in near.episode.documents.items():
+                # Credit below 1 was only inferred: the rest of the trial speaks against it.
+                used = max(0.0, credit)
+                passed = -credit if credit < 0 else max(0.0, 1.0 - credit)
+                yield (
+                    node,
+                    EpisodeScore(same * used, same * passed, weight * used, weight * passed),
+                )
 
     def _cache(self, key: tuple[int, int, int, bytes], nearest: Sequence[EpisodeMatch]) -> None:
         """Cache the nearest episode, for the feedback on this query."""
@@ -260,8 +268,9 @@ def _shared_information(information: Mapping[str, float], query: str) -> float:
     return both / max(_LITTLE, sum(information.values()))
 
 
-def _magnitude(recalled: EpisodeScore) -> float:
-    return recalled.alike + abs(recalled.same)
+def _overlap(first: AbstractSet[str], second: AbstractSet[str]) -> float:
+    """Cosine of two sets of words, in [0, 1]."""
+    return len(first & second) / math.sqrt(max(1, len(first)) * max(1, len(second)))
 
 
 def _scale_above(value: float, threshold: float) -> float:

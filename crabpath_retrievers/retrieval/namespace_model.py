@@ -12,11 +12,11 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
-from crabpath_retrievers.core.reliability import MEMORY_FEATURES, Reliability
+from crabpath_retrievers.core.reliability import SCALED_FEATURES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import list_tried_actions
-from crabpath_retrievers.rerank.features import FEATURES, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
@@ -74,14 +74,19 @@ class NamespaceModel:
             used: Credit of each in [0, 1], shape ``[n]``.
             weight: Weight of the feedback, in [0, 1].
         """
-        posterior = self.posterior.update(self._scale_memories(matrix), used, weight)
+        columns = [FEATURES.index(name) for name in (*USES, *PASSES)]
+        scaled = self._scale_memories(matrix)
+        trials = scaled[:, columns] @ self.posterior.mean[columns]
+        scaled[:, columns] = 0.0
+        # The model is responsible for its share of the trials.
+        posterior = self.posterior.update(scaled, used, weight / (1.0 + trials))
         return replace(self, posterior=posterior)
 
     def _scale_memories(self, columns: Floats) -> Floats:
         """Weights or features, shape ``[..., F]``, with memories scaled by their reliability."""
         scaled = columns.copy()
-        for memory in MEMORY_FEATURES:
-            scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        for name, memory in SCALED_FEATURES.items():
+            scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
         return scaled
 
     def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":

@@ -49,6 +49,7 @@ from crabpath_retrievers.vectors.base import (
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
+_NO_USES = 0.05  # trials without a use that every document starts with, as an entry
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
@@ -415,6 +416,12 @@ class RetrievalPipeline:
         return [order[i] for i in select_within_budget(heads, documents, bounds)]
 
 
+def _estimate_use(hit: Candidate) -> float:
+    """Share of its trials for like questions in which a document was used, in [0, 1)."""
+    uses = hit.again + hit.episode
+    return uses / (uses + hit.passed + hit.missed + _NO_USES)
+
+
 def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
     """The nodes from which the walk starts, with their energy in [0, 1], best first."""
     seeds = settings.seeds
@@ -425,7 +432,7 @@ def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[
                 seeds.similarity_weight * hit.similarity
                 + seeds.lexical_weight * hit.lexical
                 + seeds.name_weight * hit.name,
-                seeds.episode_score * max(hit.episode, hit.again),
+                seeds.episode_score * _estimate_use(hit),
             ),
             hit.hint,
             hit.head,

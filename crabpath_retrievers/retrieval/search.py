@@ -20,7 +20,7 @@ from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.base import VectorIndex
 
-_NO_SCORE = EpisodeScore(0.0, 0.0)
+_NO_SCORE = EpisodeScore()
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
 _MAX_WORDS = 400  # words of a query in which names are looked for
 _MAX_HITS = 8192  # hits requested from an index at most
@@ -166,7 +166,7 @@ class SeedSearch:
             if clock.learned or clock.notes:
                 question = EpisodeQuery(text, vector, information)
                 past, notes = self._models.recall(question, clock)
-                ids += [node for node, score in past.items() if max(score) > 0]
+                ids += [node for node, score in past.items() if score.again or score.episode]
                 ids += notes
             heads = self._store.walk.get_nodes(
                 ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
@@ -194,9 +194,7 @@ class SeedSearch:
                 head.rarity if key in named else 0.0,
                 named.get(key, 0.0),
                 1.0 if head.id in hints else 0.0,
-                episode=score.alike,
-                again=max(0.0, score.same),
-                passed=max(0.0, -score.same),
+                **score._asdict(),
             )
         return SeedHits(clock, hits, information)
 
