@@ -11,6 +11,7 @@ from crabpath_retrievers.config.outcome_policy import EventKind, collect_excepti
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
+    DOCUMENT_FIELDS,
     FeedbackFields,
     Receipt,
     RewardSource,
@@ -55,6 +56,7 @@ from crabpath_retrievers.vectors.embedder import (
 
 __all__ = [
     "DEFAULT_NAMESPACE",
+    "DOCUMENT_FIELDS",
     "METADATA_KEY",
     "OUTCOME_WORDS",
     "Answer",

@@ -10,6 +10,7 @@ from typing import Any
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
 from crabpath_retrievers.integration import (
+    DOCUMENT_FIELDS,
     OUTCOME_WORDS,
     Operations,
     parse_outcome,
@@ -17,7 +18,7 @@ from crabpath_retrievers.integration import (
     record_superseding,
 )
 
-FEEDBACK_FIELDS = ("outcome", "used", "unused", "answer", "correction")
+FEEDBACK_FIELDS = ("outcome", *DOCUMENT_FIELDS, "answer", "correction")
 """Fields of feedback on an answer."""
 
 _WRONG = OutcomePolicy().correction.outcome
@@ -29,7 +30,7 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     Args:
         said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
             other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
-            ``unused``, ``answer`` and ``correction``.
+            ``unused``, ``relevant``, ``irrelevant``, ``answer`` and ``correction``.
         wrong: Outcome of a correction without an outcome, in [-1, 1].
 
     Raises:

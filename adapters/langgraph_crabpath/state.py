@@ -19,6 +19,8 @@ class StateKeys(TypedDict, total=False):
     outcome_key: str
     used_key: str
     unused_key: str
+    relevant_key: str
+    irrelevant_key: str
     answer_key: str
     correction_key: str
     feedback_key: str
@@ -32,6 +34,8 @@ DEFAULT_KEYS: StateKeys = {
     "outcome_key": "outcome",
     "used_key": "used",
     "unused_key": "unused",
+    "relevant_key": "relevant",
+    "irrelevant_key": "irrelevant",
     "answer_key": "answer",
     "correction_key": "correction",
     "feedback_key": "feedback",

@@ -20,7 +20,9 @@ from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import (
     FEATURES,
+    PASSES,
     SOURCE_FEATURES,
+    USES,
     Evidence,
     Matrix,
     compute_features,

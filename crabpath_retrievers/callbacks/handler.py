@@ -211,6 +211,8 @@ class TargetFields(TypedDict, total=False):
 
     used: Sequence[str] | None
     unused: Sequence[str] | None
+    relevant: Sequence[str] | None
+    irrelevant: Sequence[str] | None
     answer: str | None
     namespace: str | None
     user: str | None

@@ -338,7 +338,7 @@ def make_feedback(
     for turn in turns:
         used, answer = signal.used, signal.answer
         if signal.explicit or signal.kind == "silent_success":
-            if used is None:
+            if used is None and signal.relevant is None:
                 used = turn.select_used(root.answered.cited, places=len(turns) == 1)
             answer = root.answered.text if answer is None else answer
         feedback = Feedback(
@@ -346,6 +346,8 @@ def make_feedback(
             signal.outcome,
             used=used,
             unused=signal.unused,
+            relevant=signal.relevant,
+            irrelevant=signal.irrelevant,
             answer=answer,
             correction=signal.correction if turn is turns[-1] else None,
             source=signal.source,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
-from crabpath_retrievers.core.feedback import RewardSource, validate_outcome
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource, validate_outcome
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.supersede import make_event_id
 
@@ -13,7 +13,7 @@ FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
 
 TARGET_FIELDS = ("run_id", "thread_id", "turn_id")
-_FIELDS = ("used", "unused", "answer", "source", "namespace", "user")
+_FIELDS = (*DOCUMENT_FIELDS, "answer", "source", "namespace", "user")
 _ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *TARGET_FIELDS}
 
 
@@ -26,7 +26,7 @@ class FeedbackSignal:
         outcome: Outcome in [-1, 1].
         source: Reward source.
         key: Distinguishes signals of one kind; repeating a key changes nothing.
-        correction, used, unused, answer, namespace, user: As in
+        correction, used, unused, relevant, irrelevant, answer, namespace, user: As in
             :class:`~crabpath_retrievers.core.feedback.Feedback`.
     """
 
@@ -37,6 +37,8 @@ class FeedbackSignal:
     correction: str | None = None
     used: Sequence[str] | None = None
     unused: Sequence[str] | None = None
+    relevant: Sequence[str] | None = None
+    irrelevant: Sequence[str] | None = None
     answer: str | None = None
     namespace: str | None = None
     user: str | None = None
@@ -69,8 +71,8 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
 
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
-            tells scores apart; ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and
-            ``user`` are those of :class:`~crabpath_retrievers.core.feedback.Feedback`.
+            tells scores apart; ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer``,
+            ``source``, ``namespace`` and ``user`` are those of :class:`~crabpath_retrievers.core.feedback.Feedback`.
         policy: Which kinds count.
 
     Raises:

@@ -54,6 +54,10 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         list[str] | None, typer.Option(help="Id of a document that the answer used.")
     ] = None,
     unused: Annotated[list[str] | None, typer.Option(help="Id of one that it did not use.")] = None,
+    relevant: Annotated[
+        list[str] | None, typer.Option(help="Id of one that answers the question, returned or not.")
+    ] = None,
+    irrelevant: Annotated[list[str] | None, typer.Option(help="Id of one that does not.")] = None,
     answer: Annotated[str | None, typer.Option(help="What was answered.")] = None,
     correction: Annotated[str | None, typer.Option(help="What would have been right.")] = None,
     source: Annotated[str, typer.Option(help="human, self, harvested or teacher.")] = "human",
@@ -69,9 +73,9 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     fields["user"] = user
     if feedback_id is not None:
         fields["feedback_id"] = feedback_id
-    feedback = Feedback(
-        turn, outcome, used=used or None, unused=unused or None, namespace=namespace, **fields
-    )
+    named = {"used": used, "unused": unused, "relevant": relevant, "irrelevant": irrelevant}
+    fields |= {name: ids or None for name, ids in named.items()}
+    feedback = Feedback(turn, outcome, namespace=namespace, **fields)
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
     return _show_receipt(receipt, "Refused" if receipt.status == "refused" else None)

@@ -23,6 +23,9 @@ FeedbackStatus = Literal["waiting", "applied", "refused", "undone"]
 DEFAULT_NAMESPACE = "default"
 """Namespace of feedback that names neither a turn nor a namespace."""
 
+DOCUMENT_FIELDS = ("used", "unused", "relevant", "irrelevant")
+"""Fields of feedback that hold ids of documents."""
+
 _LONGEST_ID = 200
 _LONGEST_USER = 512
 
@@ -36,6 +39,10 @@ class Feedback:
         outcome: How well the chain did, in [-1, 1].
         used: Ids of the returned documents that the answer rests on; None if not known.
         unused: Ids of returned documents that it does not rest on; None if not known.
+        relevant: Ids of documents of the memory that answer the question, returned or not, whatever
+            the outcome; returned ones that are neither here nor in ``used`` count as not used.
+            None if not known.
+        irrelevant: Ids of documents of the memory that do not answer it, returned or not.
         answer: The chain's answer; the documents that it rests on are then attributed.
         correction: What would have been right, in words; it becomes a note of the namespace with
             inhibitory edges to the documents used in a failure, else to its best document.
@@ -50,6 +57,8 @@ class Feedback:
     outcome: float
     used: Sequence[str] | None = None
     unused: Sequence[str] | None = None
+    relevant: Sequence[str] | None = None
+    irrelevant: Sequence[str] | None = None
     answer: str | None = None
     correction: str | None = None
     source: RewardSource = "human"
@@ -61,13 +70,21 @@ class Feedback:
         """Validate the fields and normalise texts for storage.
 
         Raises:
-            InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong type.
+            InvalidInputError: An outcome that is no number in [-1, 1], a field of a wrong type, or
+                a document that is called both right and wrong.
         """
         set_ = object.__setattr__
         set_(self, "outcome", validate_outcome(self.outcome))
-        for name in ("used", "unused"):
+        for name in DOCUMENT_FIELDS:
             ids = getattr(self, name)
             set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
+        right = {*(self.relevant or ()), *(self.used or ())}
+        if both := [node for node in self.irrelevant or () if node in right]:
+            msg = (
+                f"{format_value(both[0])} is in irrelevant and in relevant or used: "
+                "name each document on one side only"
+            )
+            raise InvalidInputError(msg)
         for name in ("turn_id", "answer", "correction"):
             value = getattr(self, name)
             set_(self, name, None if value is None else text_of(name, value))
@@ -83,6 +100,11 @@ class Feedback:
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
         set_(self, "user", None if self.user is None else validate_user(self.user))
+
+    @property
+    def stated(self) -> frozenset[str]:
+        """Documents that it calls relevant or irrelevant, whether they were returned or not."""
+        return frozenset((*(self.relevant or ()), *(self.irrelevant or ())))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the feedback as plain, JSON-safe data."""
@@ -122,16 +144,19 @@ class Credit:
     Attributes:
         outcome: z, how well the turn did, in [-1, 1].
         weight: Weight of the source times the share of the turn, in [0, 1].
-        documents: Credit in [-1, 1] of every returned document with finer evidence: above 0 used in
-            a success, below 0 used in a failure, 0 returned and not used.
+        documents: Credit in [-1, 1] of every document with finer evidence: above 0 used in a
+            success or stated as relevant, below 0 used in a failure, 0 returned and not used or
+            stated as irrelevant.
         inferred: Those of them whose credit was attributed from an answer. There 0 means that the
             answer does not show its use, which is weak evidence.
+        added: Those of them that the turn did not return.
     """
 
     outcome: float
     weight: float = 1.0
     documents: Mapping[str, float] = field(default_factory=dict)
     inferred: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
 
     @property
     def has_stated_use(self) -> bool:
@@ -139,8 +164,13 @@ class Credit:
         return not self.inferred.issuperset(self.documents)
 
     @property
+    def is_informative(self) -> bool:
+        """Whether it says anything: an outcome, or a relevant document."""
+        return bool(self.outcome) or any(self.documents.values())
+
+    @property
     def used(self) -> tuple[str, ...]:
-        """Documents used in a success."""
+        """Documents used in a success, or stated as relevant."""
         return tuple(node for node, credit in self.documents.items() if credit > 0)
 
 
@@ -183,6 +213,8 @@ class FeedbackFields(TypedDict, total=False):
 
     used: Sequence[str] | None
     unused: Sequence[str] | None
+    relevant: Sequence[str] | None
+    irrelevant: Sequence[str] | None
     answer: str | None
     correction: str | None
     source: RewardSource

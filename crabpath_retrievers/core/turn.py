@@ -320,7 +320,7 @@ class Turn:
                 "seeds": tuple(SeedRecord(**seed) for seed in data["seeds"]),
                 "steps": tuple(_to_step(step) for step in data["steps"]),
                 "visited": tuple(data["visited"]),
-                "returned": tuple(_to_returned(item) for item in data["returned"]),
+                "returned": parse_returned(data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
             }
@@ -331,6 +331,11 @@ def _to_step(data: dict[str, Any]) -> WalkStep:
     candidates = tuple(ConsideredEdge(**candidate) for candidate in data["candidates"])
     chosen, reflexes = tuple(data["chosen"]), tuple(data["reflexes"])
     return WalkStep(**{**data, "candidates": candidates, "chosen": chosen, "reflexes": reflexes})
+
+
+def parse_returned(data: Iterable[dict[str, Any]]) -> tuple[ReturnedDocument, ...]:
+    """Documents from their plain data, as in :meth:`Turn.to_dict`."""
+    return tuple(_to_returned(item) for item in data)
 
 
 def _to_returned(data: dict[str, Any]) -> ReturnedDocument:

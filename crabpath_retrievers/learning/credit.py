@@ -7,12 +7,12 @@ Feedback that names no turn is shared among the latest turns, by recency-weighte
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
@@ -26,8 +26,9 @@ def assign_credit(
 
     What the host states takes precedence over attribution: ``unused`` documents get 0; with
     ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
-    Only returned documents are credited: if the turn returned none of the used documents, the use
-    of its own documents is not known. Without any of these, or with a correction only, no document
+    ``relevant`` documents get 1 and ``irrelevant`` ones 0, whatever the outcome. Only returned
+    documents are credited (:func:`add_stated` has added the stated ones): if the turn returned none
+    of the used documents, the use of its own documents is not known. Without any of these, or with a correction only, no document
     is.
 
     Args:
@@ -45,18 +46,22 @@ def assign_credit(
     elif supported and any(supported.get(node, 0.0) > 0 for node in returned):
         shares = {node: supported.get(node, 0.0) for node in returned}
         inferred = frozenset(returned)
-    unused = {node: 0.0 for node in returned if node in (feedback.unused or ())}
+    passed = {*(feedback.unused or ()), *(feedback.irrelevant or ())}
+    unused = {node: 0.0 for node in returned if node in passed}
     shares, inferred = shares | unused, inferred.difference(unused)
     z = feedback.outcome
     # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
-    return Credit(z, weight, documents, inferred)
+    documents |= {node: 1.0 for node in returned if node in (feedback.relevant or ())}
+    return Credit(z, weight, documents, inferred.intersection(documents))
 
 
 def is_use_stated(turn: Turn, feedback: Feedback) -> bool:
-    """Whether the host states which documents of a turn were used."""
-    used = feedback.used
-    return used is not None and (not used or any(item.node in used for item in turn.returned))
+    """Whether the host states which documents of a turn were used, or are relevant."""
+    named = [ids for ids in (feedback.used, feedback.relevant) if ids is not None]
+    return bool(named) and (
+        not any(named) or any(item.node in ids for ids in named for item in turn.returned)
+    )
 
 
 def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
@@ -129,6 +134,8 @@ def assign_feedback(
         return candidates
     if candidates[0].state.frozen:
         return f"namespace {candidates[0].turn.namespace!r} is frozen: it learns nothing"
+    shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
+    candidates, missing = add_stated(store, stored, candidates)
     named = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
     returned = [{item.node for item in logged.turn.returned} for logged in candidates]
     if feedback.turn_id is None:
@@ -142,10 +149,47 @@ def assign_feedback(
         if feedback.answer and not is_use_stated(turn, feedback):
             support = attribute_turn(store, turn, feedback.answer)
         credit = assign_credit(turn, feedback, support, weight * share)
-        turns.append(CreditedTurn(turn, credit, logged.vector))
+        added = frozenset(credit.documents) - shown[turn.id]
+        turns.append(CreditedTurn(turn, replace(credit, added=added), logged.vector))
     unknown = [node for node in named if not any(node in ids for ids in returned)]
-    note = _describe_ignored(unknown) if unknown else None
+    notes = [
+        _describe_ignored(ids, reason)
+        for ids, reason in ((unknown, "were not returned"), (missing, "are not in this memory"))
+        if ids
+    ]
+    note = "; ".join(notes) or None
     return CreditAssignment(tuple(turns), note, candidates[0].state, candidates[0].nodes)
+
+
+def add_stated(
+    store: GraphStore, stored: StoredFeedback, candidates: Sequence[StoredTurn]
+) -> tuple[list[StoredTurn], list[str]]:
+    """Add the documents that a feedback calls relevant or irrelevant to turns without them.
+
+    Each is added as the turn would have ranked it, where the process that recorded the feedback
+    knew that, else without features.
+
+    Returns:
+        The turns, and the ids that queries of the namespace cannot find.
+    """
+    wanted = sorted(stored.feedback.stated)
+    if not wanted:
+        return list(candidates), []
+    key = candidates[0].state.clock.key
+    nodes = dict(candidates[0].nodes)
+    nodes |= store.learned.nodes(key, [node for node in wanted if node not in nodes])
+    visible = [node for node in wanted if node in nodes and nodes[node].vector is not None]
+    known = {item.node: item for item in stored.added}
+    added = {
+        node: known.get(node) or ReturnedDocument(node, 0.0, "seed", (), {}) for node in visible
+    }
+    completed = []
+    for logged in candidates:
+        own = {item.node for item in logged.turn.returned}
+        more = [item for node, item in added.items() if node not in own]
+        turn = replace(logged.turn, returned=(*logged.turn.returned, *more))
+        completed.append(logged._replace(turn=turn, nodes=nodes))
+    return completed, [node for node in wanted if node not in added]
 
 
 def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | str:
@@ -196,6 +240,6 @@ def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
     return logged is not None and logged.turn.created > moment
 
 
-def _describe_ignored(unknown: Sequence[str]) -> str:
-    shown = ", ".join(unknown[:_MAX_LISTED]) + (" …" if len(unknown) > _MAX_LISTED else "")
-    return f"{len(unknown)} ids that were not returned are ignored: {shown}"
+def _describe_ignored(ids: Sequence[str], reason: str) -> str:
+    shown = ", ".join(ids[:_MAX_LISTED]) + (" …" if len(ids) > _MAX_LISTED else "")
+    return f"{len(ids)} ids that {reason} are ignored: {shown}"

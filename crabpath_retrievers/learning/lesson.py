@@ -214,7 +214,7 @@ class Lesson:
     def _find_episode(self, credited: CreditedTurn) -> StoredEpisode | None:
         """Find the episode that the turn extends."""
         turn, vector = credited.turn, credited.vector
-        if not self._learning.episodes or vector is None or not credited.credit.outcome:
+        if not self._learning.episodes or vector is None or not credited.credit.is_informative:
             return None
         single = np.asarray(vector, dtype=np.float32)
         return self._episode_memory.find_episode(turn.namespace, self._clock, turn.query, single)
@@ -224,7 +224,7 @@ class Lesson:
     ) -> KeepEpisode | None:
         """Build the episode that the turn creates or extends; None if it is not remembered."""
         turn, credit, vector = credited.turn, credited.credit, credited.vector
-        if not self._learning.episodes or vector is None or not credit.outcome:
+        if not self._learning.episodes or vector is None or not credit.is_informative:
             return None
         before = EpisodeContent() if known is None else known.content
         followed = self.credit_followed(credited, before, fair)

@@ -6,7 +6,13 @@ from uuid import UUID
 
 from typing_extensions import Unpack
 
-from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt, validate_outcome
+from crabpath_retrievers.core.feedback import (
+    DOCUMENT_FIELDS,
+    Feedback,
+    FeedbackFields,
+    Receipt,
+    validate_outcome,
+)
 from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import Turn
@@ -70,8 +76,8 @@ def make_outcome_feedback(
     Args:
         about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
         outcome: How well it did.
-        fields: Other fields of the feedback. Of documents among ``used`` and ``unused`` the
-            ids count; a ``feedback_id`` is made unique for each of several turns.
+        fields: Other fields of the feedback. Of documents among ``used``, ``unused``,
+            ``relevant`` and ``irrelevant`` the ids count; a ``feedback_id`` is made unique for each of several turns.
 
     Raises:
         InvalidInputError: No turn returned any of it, or a field cannot be used.
@@ -84,10 +90,15 @@ def make_outcome_feedback(
             "a response that still holds them, a turn id, or the run id of the retriever's call"
         )
         raise InvalidInputError(msg)
-    for name in ("used", "unused"):
+    for name in DOCUMENT_FIELDS:
         if isinstance(items := fields.get(name), (list, tuple)):
-            fields[name] = [_name_document(item) for item in items]
-    if "used" not in fields and "answer" not in fields and not isinstance(about, (str, UUID)):
+            fields[name] = [_name_document(item) for item in items]  # type: ignore[literal-required]
+    if (
+        "used" not in fields
+        and "relevant" not in fields
+        and "answer" not in fields
+        and not isinstance(about, (str, UUID))
+    ):
         fields["answer"] = parse_output(about).text
     return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
 

@@ -13,6 +13,7 @@ from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, LearningTally
@@ -26,6 +27,7 @@ _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller wait
 _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
+RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
 _DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
 
 
@@ -87,6 +89,7 @@ class Recorder:
         learner: FeedbackLearner,
         embed: Embed | None = None,
         after_lesson: AfterLesson | None = None,
+        rank_stated: RankStated | None = None,
     ) -> None:
         """Store feedback in ``store`` and apply it with ``learner``.
 
@@ -96,7 +99,11 @@ class Recorder:
             embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
                 them may have no embedder. None if this process has none.
             after_lesson: Called after each applied feedback.
+            rank_stated: Finds the chunks of documents that a feedback calls relevant or irrelevant,
+                and ranks those that its turn did not return as the turn would have; None if this
+                process cannot search.
         """
+        self._rank_stated = rank_stated
         self._store, self._apply = store, learner.settings.learning.apply
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
@@ -112,12 +119,15 @@ class Recorder:
         Raises:
             StoreError: The feedback could not be stored.
         """
+        added: tuple[ReturnedDocument, ...] = ()
+        if feedback.stated and self._rank_stated is not None:
+            feedback, added = self._rank_stated(feedback)
         vector, now = self._embed_correction(feedback), time.time()
-        (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now)])
+        (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])
         if sequence is None:  # recorded before
             stored = self._store.learned.get_feedback(feedback.feedback_id)
         else:
-            stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector)
+            stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector, added)
         receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
         if receipt.status == "waiting" and self._apply == "inline":
             receipt = self._learn(stored)

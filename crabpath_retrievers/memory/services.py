@@ -142,7 +142,7 @@ class Services:
             store, self.episodes, self.notes, self.regions, models.prior, settings
         )
         tune = Autotuner(store, settings).run_if_due
-        return Recorder(store, learner, self.identity.embed_text, tune)
+        return Recorder(store, learner, self.identity.embed_text, tune, self.retrieval.rank_stated)
 
     def _finish_what_was_interrupted(self, *, reindex: bool) -> None:
         """Fill the index, finish an ingest, and learn from feedback that waits."""

@@ -52,9 +52,7 @@ class Posterior:
         """
         return cls(prior, np.diag(np.where(_LEARNS, strength, _FIXED)))
 
-    def update(
-        self, matrix: Matrix, used: Floats, weight: float | Floats = 1.0
-    ) -> "Posterior":
+    def update(self, matrix: Matrix, used: Floats, weight: float | Floats = 1.0) -> "Posterior":
         """The posterior after one feedback on returned documents.
 
         Args:

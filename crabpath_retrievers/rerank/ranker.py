@@ -41,19 +41,19 @@ from crabpath_retrievers.rerank.features import (
 
 
 def greedy_coverage(
-    odds: Floats, term_weights: Floats, weight: float, k: int
+    odds: Floats, term_weights: Floats, weights: Floats, k: int
 ) -> tuple[list[int], Floats]:
     """Order all documents; the first k are chosen greedily by odds plus added information.
 
     Args:
         odds: Log-odds of relevance without coverage, shape ``[n]``.
         term_weights: Information of the query in each document by word, shape ``[n, Q]``.
-        weight: Log-odds per unit of information, at least 0.
+        weights: Log-odds per unit of information of each document, at least 0, shape ``[n]``.
         k: Number of documents that are chosen greedily.
 
     Returns:
         Indices, best first, and the information that each document added when it was chosen,
-        shape ``[n]``. ``odds + weight * added`` never rises along the order.
+        shape ``[n]``. ``odds + weights * added`` never rises along the order.
     """
     uncovered = np.ones(term_weights.shape[1])
     added = np.zeros(len(odds))
@@ -61,14 +61,14 @@ def greedy_coverage(
     order: list[int] = []
     for _ in range(min(k, len(odds))):
         gains = term_weights @ uncovered
-        best = int(np.argmax(remaining + weight * gains))
+        best = int(np.argmax(remaining + weights * gains))
         order.append(best)
         added[best] = gains[best]
         remaining[best] = -np.inf
         uncovered = uncovered * (term_weights[best] == 0)
     rest = np.isfinite(remaining)
     added[rest] = (term_weights @ uncovered)[rest]
-    others = np.argsort(-(remaining + weight * added), kind="stable")[: int(rest.sum())]
+    others = np.argsort(-(remaining + weights * added), kind="stable")[: int(rest.sum())]
     return [*order, *others.tolist()], added
 
 
@@ -142,9 +142,9 @@ class Ranker:
             among: Indices of the candidates that may be chosen.
         """
         chosen = np.asarray(among, dtype=np.intp)
-        weight = float(self.weights[_COVERAGE])
+        weights = self.weights[_COVERAGE] * self._share_prior(matrix[chosen])
         odds = self.log_odds(matrix)[chosen]
-        order, added = greedy_coverage(odds, evidence.term_weights[chosen], weight, k)
+        order, added = greedy_coverage(odds, evidence.term_weights[chosen], weights, k)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
@@ -174,8 +174,8 @@ class Ranker:
 
         Past uses and passes for like questions are trials of "this document is relevant", each
         weighted by how alike the questions are; the logistic model is the prior mean and counts as
-        one trial (kernel regression: Nadaraya 1964; with a Beta prior). What a document adds to
-        those before it, and inhibition, are added afterwards.
+        one trial (kernel regression: Nadaraya 1964; with a Beta prior). Afterwards what a document
+        adds to those before it is added, by the model's share of the trials, and inhibition.
         """
         odds: Floats = matrix @ (self.weights * _IS_LINEAR)
         uses = matrix[:, _USES] @ self.weights[_USES]
@@ -183,8 +183,15 @@ class Ranker:
         if uses.any() or passes.any():
             prior = 1.0 / (1.0 + np.exp(-odds))
             odds = np.log((prior + uses) / (1.0 - prior + passes))
-        added: Floats = self.weights[_COVERAGE] * matrix[:, _COVERAGE]
-        return odds + added - self.inhibition * matrix[:, _INHIBITION]
+        added = self.weights[_COVERAGE] * matrix[:, _COVERAGE] * self._share_prior(matrix)
+        total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
+        return total
+
+    def _share_prior(self, matrix: Matrix) -> Floats:
+        """Share of the logistic model in the trials of each document, in (0, 1], shape ``[n]``."""
+        columns = [*_USES, *_PASSES]
+        share: Floats = 1.0 / (1.0 + matrix[:, columns] @ self.weights[columns])
+        return share
 
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""

@@ -115,9 +115,7 @@ class EpisodeMemory:
         settings, query = self._settings, near.episode.query
         same = max(
             _scale_above(near.similarity, settings.same_query_similarity),
-            _scale_above(
-                _shared_information(information, query), settings.same_query_term_share
-            ),
+            _scale_above(_shared_information(information, query), settings.same_query_term_share),
         )
         alike = (max(0.0, near.similarity) + _overlap(words, set(tokenise(query)))) / 2
         weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS

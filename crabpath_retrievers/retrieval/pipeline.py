@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
@@ -49,6 +51,7 @@ from crabpath_retrievers.vectors.base import (
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
+_MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
@@ -136,6 +139,63 @@ class RetrievalPipeline:
         else:  # nothing more is awaited
             answer = yield from perform(self._run_at_once, rest)
         return answer
+
+    def rank_stated(self, feedback: Feedback) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
+        """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
+
+        No chat model is asked.
+
+        Returns:
+            The feedback, with the best chunk in the place of a document that has chunks; and those
+            of the chunks that the turn did not return.
+        """
+        logged = None
+        if feedback.turn_id is not None:
+            logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+        if logged is None or logged.vector is None:
+            return feedback, ()
+        chunks = self._find_stated_chunks(feedback.stated)
+        returned = {item.node for item in logged.turn.returned}
+        missing = {
+            node
+            for nodes in chunks.values()
+            if returned.isdisjoint(nodes)
+            for node in nodes[:_MAX_CHUNKS]
+        }
+        ranked: Sequence[ReturnedDocument] = ()
+        if missing:
+            options: QueryOptions = {
+                "vector": logged.vector.astype(np.float32),
+                "namespace": logged.turn.namespace,
+                "candidate_ids": sorted(missing),
+                "k": len(missing),
+                "record": False,
+            }
+            own = replace(self, router=SoftmaxRouter(self.settings.policy))
+            ranked = run(own.steps(logged.turn.query, options)).turn.returned
+        order = {item.node: place for place, item in enumerate(ranked)}
+        best = {
+            name: [node for node in nodes if node in returned]
+            or sorted((node for node in nodes if node in order), key=order.__getitem__)[:1]
+            for name, nodes in chunks.items()
+        }
+        stated: dict[str, Any] = {
+            field: [node for name in getattr(feedback, field) for node in best.get(name, [name])]
+            for field in ("relevant", "irrelevant")
+            if getattr(feedback, field) is not None
+        }
+        chosen = {node for nodes in best.values() for node in nodes}
+        return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
+
+    def _find_stated_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
+        """Ids of chunks by the id that names them: their own, or that of their document."""
+        wanted = sorted(names)
+        found = self.store.catalog.find_chunks(ids=wanted, documents=wanted)
+        chunks = {chunk.id: [chunk.id] for chunk in found if chunk.id in names}
+        for chunk in found:
+            if chunk.document in names and chunk.document not in chunks:
+                chunks[chunk.document] = [c.id for c in found if c.document == chunk.document]
+        return chunks
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""

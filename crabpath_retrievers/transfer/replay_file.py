@@ -6,13 +6,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.transfer.replacement import open_replacement
 
 _QUERY_FIELDS = ("query", "task_type")
-_FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
+_FEEDBACK_FIELDS = ("outcome", "answer", *DOCUMENT_FIELDS, "correction")
 _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 
 

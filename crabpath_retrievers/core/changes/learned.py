@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import EdgeKind, Vector
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,15 @@ class KeepFeedback(Change):
     Attributes:
         vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.
         created: When it was given, in seconds since the epoch; None for now.
+        added: Documents that it names and its turn did not return, as the turn would have ranked
+            them.
     """
 
     touches_corpus: ClassVar[bool] = False
     feedback: Feedback
     vector: Vector | None = None
     created: float | None = None
+    added: tuple[ReturnedDocument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

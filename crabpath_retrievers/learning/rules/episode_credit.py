@@ -80,7 +80,7 @@ def assign_episode_credit(
         followed: Credit of followed documents that replaces theirs.
         before: Credit that the question stored before, by node id.
     """
-    if not credit.outcome:
+    if not credit.is_informative:
         return {}
     if credit.documents:
         credit_by_node = {

@@ -40,8 +40,8 @@ def update_co_use(
 ) -> EdgeUpdate:
     """Strengthen edges between documents used together, or count towards new edges.
 
-    The Hebbian rule of [CrabPath] (docs/bibliography.md), but never after a failure: an edge moves
-    by ``h (1 - w)``. A pair without an edge is counted; at ``promotion_threshold`` counts, of which
+    The Hebbian rule of [CrabPath] (docs/bibliography.md), but a failure strengthens nothing unless
+    it states what would have been relevant: an edge moves by ``h (1 - w)``. A pair without an edge is counted; at ``promotion_threshold`` counts, of which
     one turn adds at most one, it gets an edge. The edge starts one Hebbian step above the habitual
     threshold, ``threshold + h (1 - threshold)``: a walk considers it at once, and it decays below
     the threshold if it is not used again.
@@ -55,7 +55,7 @@ def update_co_use(
         habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
         share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
-    if credit.outcome < 0 or not credit.weight:
+    if not credit.used or not credit.weight:
         return EdgeUpdate()
     # At most 8 documents, the best credited.
     best = sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]

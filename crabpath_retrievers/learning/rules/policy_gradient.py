@@ -15,6 +15,8 @@ as in [CrabPath] (docs/bibliography.md), with four specifications:
   compete either: the credit of a document is not reversed at its neighbours.
 - ℓ counts from the credited document back to its seed: the decision that led to it has γ^0.
   [CrabPath] writes γ^ℓ from the start of the path; its results have γ = 1.
+- An edge that was considered and not followed, to a document that the host calls relevant and the
+  turn did not return, is a demonstration too.
 - A reflex is no decision and has no gradient. A choice of a chat model is a demonstration: its
   probability under the model is unknown, so the policy takes a step towards it, or away from it,
   by the gradient of its own logged probability, without importance weights (advantage-weighted
@@ -187,20 +189,26 @@ def _list_draws(
     for step in steps:
         # A node visited twice decides twice; the path comes from the first visit.
         gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
-        yield from _list_step_draws(step, gain_by_target, known_nodes, stop)
+        actions = _list_actions(step)
+        for target in credit.added.intersection(actions):
+            gain_by_target[target] = max(0.0, advantage(known[target], baseline))
+        yield from _list_step_draws(step, actions, gain_by_target, known_nodes, stop)
 
 
 def _list_step_draws(
-    step: WalkStep, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
+    step: WalkStep,
+    actions: Mapping[str, Action],
+    gain_by_target: Mapping[str, float],
+    known_nodes: set[str],
+    stop: float,
 ) -> Iterator[Draw]:
-    actions = _list_actions(step)
     excluded = known_nodes.union(gain_by_target)
     rivals = tuple(action for target, action in actions.items() if target not in excluded)
     stop_action = Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
     for target, gain in gain_by_target.items():
         if gain and target in actions:
             yield Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
-    best = max(gain_by_target.values(), default=0.0)
+    best = max((gain_by_target[target] for target in step.chosen), default=0.0)
     # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
         yield Draw(step.node, stop_action, rivals, best, step.temperature)

@@ -16,6 +16,7 @@ from crabpath_retrievers.core.graph import (
     Vector,
     effective_weight,
 )
+from crabpath_retrievers.core.turn import ReturnedDocument, parse_returned
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
@@ -124,7 +125,13 @@ class UsageCounts(NamedTuple):
 
 
 class StoredFeedback(NamedTuple):
-    """Stored feedback; ``vector`` is the unit vector of its correction, shape ``[d]``, or None."""
+    """Stored feedback.
+
+    Attributes:
+        vector: Unit vector of its correction, shape ``[d]``, or None.
+        added: Documents that it names and its turn did not return, as the turn would have ranked
+            them.
+    """
 
     sequence: int
     feedback: Feedback
@@ -132,6 +139,7 @@ class StoredFeedback(NamedTuple):
     note: str | None
     created: float
     vector: Vector | None = None
+    added: tuple[ReturnedDocument, ...] = ()
 
 
 class UnreadableFeedback(NamedTuple):
@@ -409,8 +417,10 @@ def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
 def _decode_feedback(row: Sequence[Any]) -> StoredFeedback | UnreadableFeedback:
     identity, sequence, payload, status, note, created, embedding = row
     try:
-        given = Feedback.from_dict(json.loads(payload))
+        data = json.loads(payload)
+        added = parse_returned(data.pop("added", ()))
+        given = Feedback.from_dict(data)
         vector = None if embedding is None else decode_vector(embedding)
     except (ValueError, TypeError) as error:  # one damaged row must not block the others
         return UnreadableFeedback(sequence, identity, f"cannot be read ({error})")
-    return StoredFeedback(sequence, given, status, note, created, vector)
+    return StoredFeedback(sequence, given, status, note, created, vector, added)

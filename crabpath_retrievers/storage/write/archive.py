@@ -17,6 +17,7 @@ from crabpath_retrievers.core.changes.archive import (
     QueueReindex,
     Row,
 )
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
@@ -205,9 +206,11 @@ class _NamespaceImport:
 
     def _rename_in_feedback(self, row: dict[str, Any]) -> None:
         payload = json.loads(row["payload"])
-        for name in ("used", "unused"):
-            if payload[name] is not None:
+        for name in DOCUMENT_FIELDS:
+            if payload.get(name) is not None:
                 payload[name] = self._rename_nodes(payload[name])
+        if "added" in payload and self._ids["nodes"]:
+            payload["added"] = replace_node_ids(payload["added"], self._ids["nodes"])
         turn = self._ids["turns"].get(payload["turn_id"], payload["turn_id"])
         payload |= {"feedback_id": row["id"], "turn_id": turn, "namespace": self._name}
         row["payload"] = json.dumps(payload, ensure_ascii=False)

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -153,12 +153,14 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:
     """Store feedback until it is applied; returns its sequence number, None for a known id."""
-    feedback = change.feedback
+    feedback, payload = change.feedback, change.feedback.to_dict()
+    if change.added:
+        payload["added"] = [asdict(item) for item in change.added]
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
         "id": feedback.feedback_id,
         "created": change.created or time.time(),
-        "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
+        "payload": json.dumps(payload, ensure_ascii=False),
         "status": "waiting",
         "note": None,
         "given": feedback.namespace or default_namespace,
