@@ -26,8 +26,18 @@ Setting = Annotated[str, typer.Option(help="pooled, or closed: a question's own 
 Level = Annotated[
     str, typer.Option(help="document, or chunk: the measures of MultiHop-RAG itself.")
 ]
-Stream = Annotated[str | None, typer.Option(help="prequential: retrieve, score, then learn.")]
-FeedbackKind = Annotated[str, typer.Option(help="used, answer, outcome or followed.")]
+Stream = Annotated[
+    str | None,
+    typer.Option(
+        help="Retrieve, score, then learn: prequential; repair: a fifth of the feedback is wrong "
+        "and corrected later; transfer: new questions only; drift: relevance moves half way."
+    ),
+]
+FeedbackKind = Annotated[str, typer.Option(help="used, relevant, answer, outcome or followed.")]
+Shown = Annotated[
+    int | None,
+    typer.Option(help="Documents of a stream's answers, which feedback is about; the largest --k."),
+]
 Noise = Annotated[float, typer.Option(help="Share of the feedback that is flipped.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the questions.")]
 Dropped = Annotated[
@@ -56,6 +66,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     level: Level = "document",
     stream: Stream = None,
     feedback: FeedbackKind = "used",
+    shown: Shown = None,
     noise: Noise = 0.0,
     epochs: Epochs = 1,
     dropped: Dropped = 0.0,
@@ -80,8 +91,9 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         cache=cache,
         setting=setting,
         level=level,
-        stream=stream,
+        stream=cast("Any", stream),
         feedback=cast("Any", feedback),
+        shown=shown,
         noise=noise,
         epochs=epochs,
         dropped=dropped,

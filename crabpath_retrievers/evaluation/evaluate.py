@@ -4,6 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -60,6 +61,8 @@ def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
         for name, method in methods.items()
     }
     streams = _run_streams(plan, dataset, embeddings)
+    if streams:
+        dataset = replace(dataset, qrels=_make_schedule(plan).judge(dataset))
     found = score_runs(plan, dataset, runs | {name: one.run for name, one in streams.items()})
     for name, one in streams.items():
         found["methods"][name]["stream"] = one.figures
@@ -80,8 +83,14 @@ def _run_streams(
     if not learners:
         return {}
     simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
-    schedule = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
-    return Stream(learners, simulator, schedule, plan.ks).run(dataset, embeddings)
+    shown = plan.shown or max(plan.ks)
+    stream = Stream(learners, simulator, _make_schedule(plan), plan.ks, shown)
+    return stream.run(dataset, embeddings)
+
+
+def _make_schedule(plan: EvaluationPlan) -> StreamSchedule:
+    kind = plan.stream or "prequential"
+    return StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped, kind)
 
 
 def _documents_read(plan: EvaluationPlan) -> int:
@@ -126,7 +135,7 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
 def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
     if plan.stream is None:
         return None
-    names = ("feedback", "noise", "epochs", "dropped")
+    names = ("feedback", "shown", "noise", "epochs", "dropped")
     return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 

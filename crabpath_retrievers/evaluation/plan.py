@@ -8,6 +8,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.streams.prequential import STREAM_KINDS, StreamKind
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
@@ -21,9 +22,9 @@ DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
         "beir": datasets.load_beir,
     }
 )
-LEARNER_NAMES = ("learned", "beta", "average", "cache")  # methods that only a stream has
-STREAMS = ("prequential",)
+LEARNER_NAMES = ("learned", "knn", "beta", "average", "cache")  # methods that only a stream has
 SETTINGS = ("pooled", "closed")
+_SHORTEST = 4  # questions of a stream, one a quarter
 LEVELS = ("document", "chunk")
 
 
@@ -42,8 +43,10 @@ class EvaluationPlan:
         cache: Directory that keeps embeddings between runs.
         setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
         level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
-        stream: ``prequential`` retrieves, scores, then learns, question by question.
-        feedback: Kind of feedback in a stream: ``used``, ``answer``, ``outcome`` or ``followed``.
+        stream: Kind of stream, which retrieves, scores, then learns, question by question.
+        feedback: Kind of feedback in a stream.
+        shown: Documents of a stream's answers, about which feedback tells; at least the largest
+            cut-off, which is the default.
         noise: Share of the feedback that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
@@ -61,8 +64,9 @@ class EvaluationPlan:
     cache: Path | None = None
     setting: str = "pooled"
     level: str = "document"
-    stream: str | None = None
+    stream: StreamKind | None = None
     feedback: FeedbackKind = "used"
+    shown: int | None = None
     noise: float = 0.0
     epochs: int = 1
     dropped: float = 0.0
@@ -86,7 +90,7 @@ class EvaluationPlan:
     def _require_stream(self) -> None:
         _require_known("--feedback", self.feedback, FEEDBACK_KINDS)
         if self.stream is not None:
-            _require_known("--stream", self.stream, STREAMS)
+            _require_known("--stream", self.stream, STREAM_KINDS)
         learners = [name for name in self.methods if name in LEARNER_NAMES]
         if learners and self.stream is None:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
@@ -103,9 +107,11 @@ class EvaluationPlan:
             if not least <= value <= most:
                 msg = f"{name} must be from {least} to {most}, not {value}"
                 raise InvalidInputError(msg)
-        if self.epochs < 1:
-            msg = f"--epochs must be at least 1, not {self.epochs}"
-            raise InvalidInputError(msg)
+        lowest_of = {"--epochs": (self.epochs, 1), "--shown": (self.shown, max(self.ks))}
+        for name, (number, lowest) in lowest_of.items():
+            if number is not None and number < lowest:
+                msg = f"{name} must be at least {lowest}, not {number}"
+                raise InvalidInputError(msg)
 
     def load(self) -> Dataset:
         """Load the data set with the questions to ask.
@@ -129,11 +135,15 @@ class EvaluationPlan:
     def _require_reachable(self, dataset: Dataset) -> None:
         own = max(map(len, dataset.candidates.values()), default=0)
         size = own if self.setting == "closed" else len(dataset.documents)
-        if max(self.ks) > size:
+        option, asked = max(("--k", max(self.ks)), ("--shown", self.shown or 0), key=lambda o: o[1])
+        if asked > size:
             msg = (
-                f"--k {max(self.ks)} is beyond the corpus, which has {size} documents"
+                f"{option} {asked} is beyond the corpus, which has {size} documents"
                 f"{' a question' if self.setting == 'closed' else ''}: give at most {size}"
             )
+            raise InvalidInputError(msg)
+        if self.stream and len(dataset.queries) < _SHORTEST:
+            msg = f"a stream needs at least {_SHORTEST} questions, not {len(dataset.queries)}"
             raise InvalidInputError(msg)
 
 

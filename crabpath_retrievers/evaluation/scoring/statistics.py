@@ -57,6 +57,25 @@ def bootstrap_interval(
     return ends if np.all(np.isfinite(ends)) else None
 
 
+def bootstrap_ratio(
+    above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int = _SEED
+) -> tuple[float | None, list[float] | None]:
+    """Ratio of the means of paired values with its 95 % percentile interval.
+
+    Args:
+        above: Numerators, one per query.
+        below: Denominators of the same queries; without a mean above 0 there is no ratio.
+        seed: Seed of the bootstrap.
+    """
+    if below.mean() <= 0:
+        return None, None
+    draws = np.random.default_rng(seed).integers(len(below), size=(_RESAMPLES, len(below)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = above[draws].mean(axis=1) / below[draws].mean(axis=1)
+    ends = [round(float(end), 4) for end in np.percentile(ratios, [2.5, 97.5])]
+    return round(float(above.mean() / below.mean()), 4), ends if np.all(np.isfinite(ends)) else None
+
+
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
     """Median and 95th percentile, as ``p50`` and ``p95``."""
     p50, p95 = np.percentile(milliseconds, [50, 95])

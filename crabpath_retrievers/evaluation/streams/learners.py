@@ -7,7 +7,7 @@ CrabPath learns stays in a namespace of its own.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from crabpath_retrievers.retrieval.pipeline import Answer
 NAMESPACE = "learned"
 _DEPTH_FACTOR = 3  # how many more documents trivial learners reorder than are returned
 _STEP_SIZE = 0.3  # of the moving average
+_SIMILAR = 0.8  # least cosine of a question whose documents are remembered
+_NEIGHBOURS, _SHARPNESS, _PRIOR = 10, 6, 0.2  # past questions that vote, and how
 
 
 class RankedDocument(NamedTuple):
@@ -34,6 +36,15 @@ class RankedDocument(NamedTuple):
     odds: float
 
 
+class TaughtAnswer(NamedTuple):
+    """What a learner was told about one answer; ``turn`` is that of CrabPath."""
+
+    vector: Vector
+    ranked: Sequence[RankedDocument]
+    signal: SimulatedFeedback
+    turn: str | None = None
+
+
 class StreamLearner(Protocol):
     """Answers questions, and gets feedback on each answer."""
 
@@ -42,8 +53,11 @@ class StreamLearner(Protocol):
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
-        """Learn from the feedback on the last answer."""
+    ) -> str | None:
+        """Learn from the feedback on the last answer; returns its turn, if there is one."""
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Take a lesson back, as far as that is possible, and learn what is right instead."""
 
 
 @dataclass(slots=True)
@@ -64,6 +78,9 @@ class FrozenLearner:
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
+        """Learn nothing."""
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
         """Learn nothing."""
 
 
@@ -89,10 +106,24 @@ class CrabPathLearner:
         vector: Vector,  # noqa: ARG002
         ranked: Sequence[RankedDocument],  # noqa: ARG002
         signal: SimulatedFeedback,
-    ) -> None:
+    ) -> str | None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
-        self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
+        self._record(turn, signal)
+        return turn
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Undo the wrong feedback, and give the right one."""
+        self.memory.undo(turn_id=lesson.turn, namespace=self.namespace)
+        self._record(lesson.turn, right)
+
+    def _record(self, turn: str | None, signal: SimulatedFeedback) -> None:
+        named: dict[str, Any] = {}
+        if signal.relevant is not None:
+            named["relevant"] = [one.chunk for one in signal.relevant]
+        self.memory.record(
+            Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer, **named)
+        )
 
 
 @dataclass(slots=True)
@@ -111,6 +142,16 @@ class ReorderingLearner:
     def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
         """Value to add to the log-odds of each document."""
         raise NotImplementedError
+
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
+        """Learn from the feedback on the last answer."""
+        raise NotImplementedError
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Learn what is right, too: what was wrong fades."""
+        self.learn(lesson.vector, lesson.ranked, right)
 
 
 @dataclass(slots=True)
@@ -133,9 +174,19 @@ class BetaCounts(ReorderingLearner):
         signal: SimulatedFeedback,
     ) -> None:
         """Count uses and passes."""
+        self._count(ranked, signal, 1.0)
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Take the wrong counts back."""
+        self._count(lesson.ranked, lesson.signal, -1.0)
+        self._count(lesson.ranked, right, 1.0)
+
+    def _count(
+        self, ranked: Sequence[RankedDocument], signal: SimulatedFeedback, by: float
+    ) -> None:
         for document, credit in document_credits(ranked, signal).items():
             counts = self.wins if credit > 0 else self.losses
-            counts[document] += 1.0
+            counts[document] += by
 
 
 @dataclass(slots=True)
@@ -163,12 +214,11 @@ class MovingAverage(ReorderingLearner):
 class QueryCache(ReorderingLearner):
     """Documents used for the most similar past question come first, if it is similar enough."""
 
-    least: float = 0.8
     queries: list[Vector] = field(default_factory=list)
     used: list[dict[str, RankedDocument]] = field(default_factory=list)
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The cached documents, then the frozen ranking."""
+        """The remembered documents, then the frozen ranking."""
         found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
         return list({**self._look_up(vector), **found}.values())[:k]
 
@@ -177,23 +227,66 @@ class QueryCache(ReorderingLearner):
             return {}
         cosines = np.stack(self.queries) @ vector
         best = int(cosines.argmax())
-        return self.used[best] if cosines[best] >= self.least else {}
+        return self.used[best] if cosines[best] >= _SIMILAR else {}
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Store the documents used by a success."""
-        credit = document_credits(ranked, signal)
-        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
+        """Store the documents used by a success, and those that are named as relevant."""
+        used = self._find_used(ranked, signal)
         if used:
             self.queries.append(vector)
             self.used.append(used)
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Store the right documents in place of the wrong ones."""
+        for place, past in enumerate(self.queries):
+            if past is lesson.vector:
+                self.used[place] = self._find_used(lesson.ranked, right)
+                return
+        self.learn(lesson.vector, lesson.ranked, right)
+
+    def _find_used(
+        self, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> dict[str, RankedDocument]:
+        credit = document_credits(ranked, signal)
+        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
+        others = {one.chunk: one for one in signal.relevant or () if one.document not in used}
+        nodes = self.frozen.memory.store.catalog.documents([*others]) if others else {}
+        return used | {
+            others[chunk].document: RankedDocument(others[chunk], node.content, 0.0)
+            for chunk, node in nodes.items()
+        }
+
+
+class NearestNeighbours(QueryCache):
+    """The nearest past questions vote for the documents used for them (Fix & Hodges 1951).
+
+    A vote counts ``cosine^6``, and the frozen ranking .2 of its probability: chosen so that the
+    figures published for ToolLens are reached.
+    """
+
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
+        """The documents with the most votes."""
+        found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
+        votes = {d: _PRIOR / (1.0 + float(np.exp(-r.odds))) for d, r in found.items()}
+        cosines = np.stack(self.queries) @ vector if self.queries else np.zeros(0)
+        for place in np.argsort(-cosines, kind="stable")[:_NEIGHBOURS].tolist():
+            for document, remembered in self.used[place].items():
+                vote = max(0.0, float(cosines[place])) ** _SHARPNESS
+                votes[document] = votes.get(document, 0.0) + vote
+                found.setdefault(document, remembered)
+        return [found[document] for document in sorted(votes, key=lambda d: -votes[d])[:k]]
 
 
 def document_credits(
     ranked: Sequence[RankedDocument], signal: SimulatedFeedback
 ) -> dict[str, float]:
     """Credit by document: by use where it is reported, else the outcome for all."""
+    if signal.relevant is not None:
+        return {r.chunk.document: 0.0 for r in ranked} | {
+            one.document: 1.0 for one in signal.relevant
+        }
     if signal.used is None:
         return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)
