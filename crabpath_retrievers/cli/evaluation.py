@@ -46,6 +46,13 @@ Dropped = Annotated[
 Router = Annotated[
     str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
 ]
+Reranker = Annotated[
+    str | None,
+    typer.Option(
+        help="Cross-encoder or compressor, a sentence-transformers folder or module:attribute; "
+        "adds the methods hybrid+reranker and cold+reranker."
+    ),
+]
 Prices = Annotated[
     str, typer.Option("--prices", help="Its US dollars per million tokens: input,output.")
 ]
@@ -71,6 +78,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     epochs: Epochs = 1,
     dropped: Dropped = 0.0,
     router: Router = None,
+    reranker: Reranker = None,
     price: Prices = "0,0",
     write: JsonFile = None,
     report: Report = None,
@@ -98,6 +106,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         epochs=epochs,
         dropped=dropped,
         router=router,
+        reranker=reranker,
         prices=plans.parse_prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))

@@ -17,6 +17,7 @@ from crabpath_retrievers.evaluation.methods import (
     RetrievedChunk,
     select_methods,
 )
+from crabpath_retrievers.evaluation.methods.reranked import load_reranker, make_reranked
 from crabpath_retrievers.evaluation.methods.routed import make_routed
 from crabpath_retrievers.evaluation.plan import LEARNER_NAMES, EvaluationPlan
 from crabpath_retrievers.evaluation.results import compare_methods, first_chunks, summarize_run
@@ -52,6 +53,8 @@ def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
     methods = select_methods(asked_once) if asked_once or not plan.stream else {}
     if plan.router is not None:
         methods["routed"] = make_routed(load_chat_model(plan.router), plan.prices)
+    if plan.reranker is not None:
+        methods |= make_reranked(load_reranker(plan.reranker))
     dataset = plan.load()
     embeddings = cached_embedder(plan.embedding, plan.cache)
     asked = embed_questions(dataset.queries, embeddings)
@@ -126,6 +129,7 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
         "seed": plan.seed,
         "stream": _describe_stream(plan),
         "router": plan.router,
+        "reranker": plan.reranker,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
         "unmapped_gold_ids": unmapped,

@@ -51,6 +51,7 @@ class EvaluationPlan:
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
         router: Chat model of the additional method ``routed``; None leaves it out.
+        reranker: Adds ``hybrid+reranker`` and ``cold+reranker``, see ``load_reranker``.
         prices: Prices of the router, in US dollars per million tokens of input and of output.
     """
 
@@ -71,6 +72,7 @@ class EvaluationPlan:
     epochs: int = 1
     dropped: float = 0.0
     router: str | None = None
+    reranker: str | None = None
     prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from crabpath_retrievers.evaluation.scoring.statistics import (
 )
 
 # Methods of this project, each compared with all others.
-OWN_METHODS = ("cold", "routed", "learned")
+OWN_METHODS = ("cold", "routed", "cold+reranker", "learned")
 
 
 def first_chunks(found: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:

@@ -59,6 +59,47 @@ def test_a_chat_model_and_what_it_costs(run, tmp_path):
     assert "`routed` is `cold` with the chat model simulated:0.3" in result.stdout
 
 
+@pytest.fixture(scope="session")
+def cross_encoder(tmp_path_factory):
+    """A folder with a cross-encoder of two layers and random weights."""
+    from sentence_transformers import CrossEncoder
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    made, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("cross-encoder")
+    (made / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]))
+    BertTokenizerFast(str(made / "vocab.txt")).save_pretrained(made)
+    shape = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=12, num_hidden_layers=2, num_labels=1, **shape)
+    BertForSequenceClassification(config).save_pretrained(made)
+    CrossEncoder(str(made), device="cpu").save(str(folder))
+    return folder
+
+
+def test_a_reranker_by_folder_or_by_import(run, cross_encoder, tmp_path, monkeypatch):
+    """Beside it hybrid search with the same reranker; one that sees the end first is seen to."""
+    (tmp_path / "own_rerankers.py").write_text(
+        "from langchain_core.cross_encoders import BaseCrossEncoder\n"
+        "class Backwards(BaseCrossEncoder):\n"
+        "    def score(self, text_pairs):\n"
+        "        return list(range(len(text_pairs)))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {}
+    for reranker in (cross_encoder, "own_rerankers:Backwards"):
+        result = run(
+            *("beir", "--methods", "hybrid,cold", "--k", "2", "--limit", 6),
+            *("--reranker", reranker, "--json", tmp_path / "figures.json"),
+        )
+        assert result.exit_code == 0, result.output
+        figures = json.loads((tmp_path / "figures.json").read_text())
+        assert figures["dataset"]["reranker"] == str(reranker)
+        found[reranker] = figures["methods"]
+        assert list(found[reranker]) == ["hybrid", "cold", "hybrid+reranker", "cold+reranker"]
+    backwards = found["own_rerankers:Backwards"]
+    assert backwards["cold+reranker"]["recall@2"] < backwards["cold"]["recall@2"]
+    assert backwards["hybrid+reranker"]["recall@2"] < backwards["hybrid"]["recall@2"]
+
+
 @pytest.mark.parametrize(
     "feedback",
     ["used", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("answer", "outcome"))],
@@ -99,6 +140,8 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
         (("beir", "--methods", "dense,magic"), "there is no method 'magic': choose among"),
         (("beir", "--methods", ""), "no method is named"),
         (("beir", "--router", "nobody:none"), "the chat model 'nobody:none' cannot be used"),
+        (("beir", "--reranker", "./none"), "the reranker './none' cannot be used"),
+        (("beir", "--reranker", "json:dumps"), "the reranker 'json:dumps' cannot be used"),
         (("beir", "--prices", "cheap"), "--prices takes US dollars per million tokens"),
         *(
             (("beir", "--k", k), "--k takes whole numbers of at least 1")
@@ -124,6 +167,8 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
         ((*LEARNED, *STREAM, "--feedback", "applause"), "applause"),
         ((*LEARNED, *STREAM, "--noise", "0.9"), "--noise"),
         ((*LEARNED, *STREAM, "--epochs", "0"), "--epochs"),
+        ((*LEARNED, *STREAM, "--shown", "2"), "--shown must be at least 10"),
+        ((*LEARNED, *STREAM, "--limit", "3"), "a stream needs at least 4 questions"),
         ((*LEARNED, *STREAM, "--dropped", "1"), "--dropped"),
     ],
 )

@@ -34,7 +34,7 @@ class Compressor(BaseDocumentCompressor):
     """Returns what a function makes of the documents; says how it was called."""
 
     make: object
-    called: list = []
+    called: list
 
     def compress_documents(self, documents, query, callbacks=None):
         self.called.append("sync")
@@ -98,7 +98,7 @@ def test_scores_stay_probabilities_and_features_are_those_of_the_order(ask):
 def test_feedback_on_a_reranked_answer_is_learned_and_exploring_claims_no_propensity(ask):
     _, retriever = ask(LatestFirst(), k=2)
     documents = retriever.invoke(QUERY)
-    assert retriever.record(documents, True, used=documents[:1])[0].status == "applied"
+    assert retriever.record(documents, "up", used=documents[:1])[0].status == "applied"
     answer = retriever.memory.retrieve(QUERY, k=2, explore=1)
     assert [item.node.id for item in answer.documents] == ["hazel", "grape"]
     assert {item.returned.propensity for item in answer.documents} == {None}
@@ -114,7 +114,8 @@ def test_notes_keep_their_place(ask):
 
 
 def _fail(_documents):
-    raise RuntimeError("no such server")
+    msg = "no such server"
+    raise RuntimeError(msg)
 
 
 def _sleep(documents):

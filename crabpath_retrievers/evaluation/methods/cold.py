@@ -13,13 +13,12 @@ from crabpath_retrievers.evaluation.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.routing.policy import Router
 
 
 @contextmanager
-def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
+def open_cold(corpus: EvaluationCorpus, **opening: Any) -> Iterator[RankFunction]:
     """A temporary memory with default settings; asking records nothing."""
-    with open_indexed(corpus) as memory:
+    with open_indexed(corpus, **opening) as memory:
 
         def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
             answer = memory.retrieve(
@@ -33,9 +32,9 @@ def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
 
 
 @contextmanager
-def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iterator[CrabPath]:
-    """A temporary memory that holds a corpus."""
-    with CrabPath.open(embeddings=corpus.embeddings, router=router) as memory:
+def open_indexed(corpus: EvaluationCorpus, **opening: Any) -> Iterator[CrabPath]:
+    """A temporary memory that holds a corpus; ``opening`` is for ``CrabPath.open``."""
+    with CrabPath.open(embeddings=corpus.embeddings, **opening) as memory:
         shown = bar if corpus.show_progress else None
         memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
         yield memory

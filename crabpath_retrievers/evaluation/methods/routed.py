@@ -51,7 +51,7 @@ def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
     @contextmanager
     def method(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
         router = ChatModelRouter(model, RouterSettings(prices=prices))
-        with open_indexed(corpus, router) as memory:
+        with open_indexed(corpus, router=router) as memory:
             yield RoutedRanking(memory, corpus)
 
     return method

@@ -95,6 +95,8 @@ def _render_facts(figures: Figures) -> str:
     ]
     if dataset["router"] is not None:
         lines.append(f"`routed` is `cold` with the chat model {dataset['router']}.")
+    if dataset["reranker"] is not None:
+        lines.append(f"`+reranker`: the best candidates in the order of {dataset['reranker']}.")
     if dataset["unmapped_gold_ids"]:
         lines.append(f"Gold that is missing: {', '.join(dataset['unmapped_gold_ids'][:_NAMED])}.")
     if dataset["limit"] is not None:
