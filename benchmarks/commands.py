@@ -12,9 +12,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.cli.options import report_errors
-from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
-from crabpath_retrievers.evaluation.requirements import EVAL_PACKAGES, require_packages
+from crabpath_retrievers.cli.evaluation import check_outputs, report_damaged_cache, write_json
+from crabpath_retrievers.cli.options import EVAL_PACKAGES, report_errors, require_packages
 
 _PACKAGES = (*EVAL_PACKAGES, "psutil", "sklearn")
 

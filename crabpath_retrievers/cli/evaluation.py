@@ -1,12 +1,20 @@
 """``crabpath eval``: it needs the ``eval`` extra and a data set with labels."""
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.evaluation.requirements import require_eval_extra
+from crabpath_retrievers.cli.options import require_eval_extra
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
 DataSet = Annotated[
     str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique, hipporag or beir.")
@@ -86,7 +94,6 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
     require_eval_extra()
     from crabpath_retrievers.evaluation import plan as plans
-    from crabpath_retrievers.evaluation.reporting.report import evaluate_and_write
 
     plan = plans.EvaluationPlan(
         dataset=dataset,
@@ -110,3 +117,62 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         prices=plans.parse_prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
+
+
+def evaluate_and_write(
+    plan: "EvaluationPlan", *, json_file: Path | None = None, folder: Path | None = None
+) -> str:
+    """Run an evaluation and write its figures and report; returns the tables, as Markdown.
+
+    ``json_file`` gets all figures, ``folder`` the file ``report.md`` and its plots. A plan, data or
+    place that cannot be used raises InvalidInputError.
+    """
+    from crabpath_retrievers.evaluation.evaluate import evaluate
+    from crabpath_retrievers.evaluation.reporting.report import render_summary, write_report
+
+    check_outputs(json_file, folder)
+    with report_damaged_cache(plan.cache):
+        figures = evaluate(plan)
+    write_json(figures, json_file)
+    if folder is not None:
+        write_report(figures, folder)
+    return render_summary(figures)
+
+
+def check_outputs(json_file: Path | None, folder: Path | None = None) -> None:
+    """Check that figures and report can be written; the directories are created.
+
+    None stands for what is not written; what cannot be written raises InvalidInputError.
+    """
+    if json_file is not None:
+        make_folder(json_file.parent, "hold the figures")
+        if json_file.is_dir():
+            msg = f"{json_file} is a directory: give the name of a file for --json"
+            raise InvalidInputError(msg)
+    if folder is not None:
+        make_folder(folder, "hold the report")
+
+
+def write_json(figures: Mapping[str, Any], file: Path | None) -> None:
+    """Write figures as JSON; None writes nothing.
+
+    The file is moved into place, so a run that is killed leaves the previous file intact.
+    """
+    if file is not None:
+        part = file.with_name(f"{file.name}.part")
+        part.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        part.replace(file)
+
+
+@contextmanager
+def report_damaged_cache(cache: Path | None) -> Iterator[None]:
+    """Turn the error of a half-written cached vector into a sentence that says what to do.
+
+    Raises:
+        InvalidInputError: The cache holds such a vector.
+    """
+    try:
+        yield
+    except json.JSONDecodeError as error:  # data sets are validated; cached vectors are not
+        msg = f"{cache} holds a vector that was written in part: delete the directory"
+        raise InvalidInputError(msg) from error

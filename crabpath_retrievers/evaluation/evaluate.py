@@ -41,12 +41,8 @@ _READ = 5
 def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
     """Measure every method on the same questions, corpus, chunks, embedder and depth.
 
-    Returns:
-        A JSON-safe record: ``dataset``, ``embedding``, ``methods``, ``comparisons``, and what
-        the run itself cost.
-
-    Raises:
-        InvalidInputError: The data or the plan cannot be used.
+    The record is JSON-safe: ``dataset``, ``embedding``, ``methods``, ``comparisons``, and what the
+    run itself cost. Data or a plan that cannot be used raise InvalidInputError.
     """
     begun = time.perf_counter()
     asked_once = [name for name in plan.methods if name not in LEARNER_NAMES]

@@ -76,11 +76,7 @@ class EvaluationPlan:
     prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Validate names and ranges.
-
-        Raises:
-            InvalidInputError: An unknown data set, setting or level, or a negative seed.
-        """
+        """Validate names and ranges; InvalidInputError says what to give instead."""
         _require_known("data set", self.dataset, tuple(DATASETS))
         _require_known("--setting", self.setting, SETTINGS)
         _require_known("--level", self.level, LEVELS)
@@ -116,11 +112,7 @@ class EvaluationPlan:
                 raise InvalidInputError(msg)
 
     def load(self) -> Dataset:
-        """Load the data set with the questions to ask.
-
-        Raises:
-            InvalidInputError: It cannot be read, or does not allow what is planned.
-        """
+        """Load the questions to ask; InvalidInputError where the data do not allow the plan."""
         dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
         if self.setting == "closed" and not dataset.candidates:
             msg = (
@@ -150,16 +142,10 @@ class EvaluationPlan:
 
 
 def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
-    """Load a data set with labelled questions.
+    """Load a data set of ``DATASETS`` with labelled questions, at most ``limit`` of them.
 
-    Args:
-        name: A name in ``DATASETS``.
-        data: Its file or folder.
-        limit: Most questions; None keeps all.
-        seed: Draws the questions of a limit; None takes the first.
-
-    Raises:
-        InvalidInputError: It cannot be read, or holds no such question.
+    A seed draws these, None takes the first. A file that cannot be read, or holds no such question,
+    raises InvalidInputError.
     """
     dataset = DATASETS[name](data).sample(limit, seed)
     if not dataset.queries:
@@ -177,11 +163,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def parse_prices(text: str) -> tuple[float, float]:
-    """Parse two comma-separated prices: of input and of output.
-
-    Raises:
-        InvalidInputError: It is anything else.
-    """
+    """Parse two comma-separated prices, of input and of output, or raise InvalidInputError."""
     try:
         given, taken = map(float, text.split(","))
     except ValueError:
@@ -193,11 +175,7 @@ def parse_prices(text: str) -> tuple[float, float]:
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Parse comma-separated whole numbers; sorted, each once.
-
-    Raises:
-        InvalidInputError: One of them is no whole number of at least 1.
-    """
+    """Parse comma-separated whole numbers of at least 1; sorted, each once."""
     given = split_names(text)
     wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
     if wrong or not given:

@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers.cli import app
-from crabpath_retrievers.evaluation import requirements
+from crabpath_retrievers.cli import app, options
 
 PNG = b"\x89PNG"
 STREAM = ("--stream", "prequential", "--epochs", "2", "--dropped", "0.2")
@@ -188,7 +187,7 @@ def test_a_file_without_questions(run, write):
 
 
 def test_a_missing_extra_is_named(run, monkeypatch):
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "bm25s" else name)
+    monkeypatch.setattr(options, "find_spec", lambda name: None if name == "bm25s" else name)
     result = run("beir")
     assert result.exit_code == 1
     assert "pip install 'crabpath-retrievers[local,eval]'" in " ".join(result.stderr.split())

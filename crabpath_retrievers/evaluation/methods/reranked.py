@@ -40,14 +40,10 @@ class LocalCrossEncoder(BaseCrossEncoder):
 
 
 def load_reranker(name: str) -> HostReranker:
-    """Load the reranker of a run.
+    """Load ``module:attribute``, a reranker or what makes one, or else a cross-encoder.
 
-    Args:
-        name: ``module:attribute``, a reranker or what makes one; or a cross-encoder of
-            sentence-transformers, by folder or hub name.
-
-    Raises:
-        InvalidInputError: There is no such thing.
+    That is one of sentence-transformers, by folder or hub name. What cannot be loaded raises
+    InvalidInputError.
     """
     module, _, attribute = name.partition(":")
     try:

@@ -41,12 +41,7 @@ class RoutedRanking:
 
 
 def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
-    """Make the method for one model.
-
-    Args:
-        model: Decides unclear pointers.
-        prices: US dollars per million tokens of input and of output.
-    """
+    """Make the method for one model; prices are US dollars per million tokens in and out."""
 
     @contextmanager
     def method(corpus: EvaluationCorpus) -> Iterator[RankFunction]:

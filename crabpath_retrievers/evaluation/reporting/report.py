@@ -6,9 +6,6 @@ from typing import Any
 
 from scipy.stats import false_discovery_control
 
-from crabpath_retrievers.evaluation.evaluate import evaluate
-from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
-from crabpath_retrievers.evaluation.plan import EvaluationPlan
 from crabpath_retrievers.evaluation.reporting.plots import write_plots
 from crabpath_retrievers.evaluation.reporting.tables import (
     STREAM_NOTE,
@@ -32,31 +29,6 @@ Milliseconds per question do not contain the embedding of the question, which is
 methods. Indexing contains the embedding of chunks that were not cached. Tokens are characters of
 the returned texts over 4; of a document that was cut, the chunk that was found first counts. LLM
 calls, calls that a cache answered, LLM tokens and dollars are per question."""
-
-
-def evaluate_and_write(
-    plan: EvaluationPlan, *, json_file: Path | None = None, folder: Path | None = None
-) -> str:
-    """Run an evaluation and write its figures and report.
-
-    Args:
-        plan: What to measure.
-        json_file: File for all figures.
-        folder: Directory for ``report.md`` and its plots.
-
-    Returns:
-        The tables, as Markdown.
-
-    Raises:
-        InvalidInputError: The plan, the data or a place to write to cannot be used.
-    """
-    check_outputs(json_file, folder)
-    with report_damaged_cache(plan.cache):
-        figures = evaluate(plan)
-    write_json(figures, json_file)
-    if folder is not None:
-        write_report(figures, folder)
-    return render_summary(figures)
 
 
 def write_report(figures: Figures, folder: Path) -> None:

@@ -187,19 +187,10 @@ def run_stream(
     schedule: StreamSchedule,
     k: int,
 ) -> list[StreamPass]:
-    """Run one learner on the whole stream.
+    """Run one learner on the whole stream, k documents a question.
 
-    Args:
-        name: Shown beside the progress bar.
-        learner: Answers and learns.
-        dataset: Its labels are read after each answer.
-        embedder: Embeds questions; not timed.
-        simulator: Makes the feedback.
-        schedule: Order and passes.
-        k: Documents per question.
-
-    Returns:
-        One per pass, queries in the order in which they were asked.
+    Returns one pass after the other, queries in the order in which they were asked. Labels are read
+    after each answer; embedding is not timed; ``name`` stands beside the progress bar.
     """
     planned = schedule.plan_passes(dataset)
     rng, misled = (np.random.default_rng([schedule.seed, draw]) for draw in (1, 4))

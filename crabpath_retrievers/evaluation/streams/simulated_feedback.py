@@ -69,14 +69,7 @@ class FeedbackSimulator:
         answer: str | None,
         rng: np.random.Generator,
     ) -> SimulatedFeedback:
-        """Feedback on one answer.
-
-        Args:
-            shown: Returned chunks, best first.
-            gold: The relevant documents.
-            answer: The right answer, where the data has one.
-            rng: Draws the noise.
-        """
+        """Feedback on one answer: the returned chunks, best first, beside what is right."""
         if self.kind == "relevant":
             return self._name_relevant(shown, gold, rng)
         if self.kind == "used":
@@ -117,9 +110,7 @@ class FeedbackSimulator:
 def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
     """Chunks followed by a chain that looks for as many documents as its answer needs.
 
-    Args:
-        read: What it reads, best first.
-        gold: What it needs.
+    ``read`` is what it reads, best first; ``gold`` what it needs.
     """
     had = {s.document for s in read} & gold
     others = dict.fromkeys(s.document for s in read if s.document not in gold)

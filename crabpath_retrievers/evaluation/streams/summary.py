@@ -41,18 +41,9 @@ def summarize_stream(
 ) -> dict[str, Any]:
     """One learner's stream as a JSON-safe record.
 
-    Args:
-        own: Its scores, one entry per pass.
-        frozen: Those of the frozen twin on the same stream.
-        parts: The parts of the stream.
-        done: Its passes, for their times.
-        seed: Of the resampling.
-
-    Returns:
-        ``epochs`` and ``frozen_epochs``: means per pass; ``second_half`` and
-        ``frozen_second_half`` where the stream has that part. ``checkpoints``: means of each tenth
-        of every pass, both. ``differences``: learner, frozen, and learner minus frozen, paired, by
-        part and measure.
+    ``epochs`` and ``frozen_epochs`` are means per pass, ``second_half`` and ``frozen_second_half``
+    stand where the stream has that part, ``checkpoints`` are means of each tenth of every pass, and
+    ``differences`` by part and measure: learner, frozen, and learner minus frozen, paired.
     """
     pairs = {part.name: (_take(own, part), _take(frozen, part)) for part in parts}
     halves = pairs.get("second half", ())
@@ -80,14 +71,9 @@ def summarize_repair(
 ) -> list[dict[str, Any]]:
     """How much of what wrong feedback cost is won back once it is corrected.
 
-    Args:
-        arms: Scores by arm, one entry per pass; the keys are ``REPAIR_ARMS``.
-        parts: The parts of the stream; those after the correction are compared.
-        seed: Of the resampling.
-
-    Returns:
-        By part and measure the mean of each arm, and ``recovery``: (repaired - wrong) / (clean -
-        wrong) with its 95 % bootstrap interval over questions; None where nothing was lost.
+    By part after the correction and by measure: the mean of each of ``REPAIR_ARMS``, and the net
+    recovery, (repaired - wrong) / (clean - wrong), with its 95 % bootstrap interval over questions;
+    None where nothing was lost.
     """
     rows = []
     for part in parts:
