@@ -9,7 +9,6 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.methods import (
@@ -33,6 +32,7 @@ from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, sco
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.stream import Stream, StreamResult
+from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
 _READ = 5

@@ -16,8 +16,8 @@ from crabpath_retrievers.evaluation.methods.base import (
     RetrievedChunk,
 )
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
+from crabpath_retrievers.routing.chat_model.client import RouterSettings
 from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
-from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 
 
 @dataclass(slots=True)
