@@ -25,7 +25,7 @@ NAMESPACE = "learned"
 _DEPTH_FACTOR = 3  # how many more documents trivial learners reorder than are returned
 _STEP_SIZE = 0.3  # of the moving average
 _SIMILAR = 0.8  # least cosine of a question whose documents are remembered
-_NEIGHBOURS, _SHARPNESS, _PRIOR = 10, 6, 0.2  # past questions that vote, and how
+_NEIGHBOURS, _SHARPNESS, _PRIOR = 10, 6, 0.2  # of the vote of past questions
 
 
 class RankedDocument(NamedTuple):
@@ -102,10 +102,7 @@ class CrabPathLearner:
         return ranked_documents(answer)
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],  # noqa: ARG002
-        signal: SimulatedFeedback,
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> str | None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
@@ -135,23 +132,13 @@ class ReorderingLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
-        added = self.log_odds_bonus(vector, found)
+        added = self.log_odds_bonus(found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """Value to add to the log-odds of each document."""
         raise NotImplementedError
-
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
-        """Learn from the feedback on the last answer."""
-        raise NotImplementedError
-
-    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
-        """Learn what is right, too: what was wrong fades."""
-        self.learn(lesson.vector, lesson.ranked, right)
 
 
 @dataclass(slots=True)
@@ -161,17 +148,14 @@ class BetaCounts(ReorderingLearner):
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """Log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
         documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
         """Count uses and passes."""
         self._count(ranked, signal, 1.0)
@@ -195,19 +179,20 @@ class MovingAverage(ReorderingLearner):
 
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """The average, in log-odds."""
         return [2.0 * self.averages[r.chunk.document] for r in found]
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Learn what is right, too: what was wrong fades."""
+        self.learn(lesson.vector, lesson.ranked, right)
 
 
 @dataclass(slots=True)

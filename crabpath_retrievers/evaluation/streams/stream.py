@@ -37,13 +37,13 @@ from crabpath_retrievers.evaluation.streams.summary import (
 )
 
 FROZEN = "cold"
-LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], StreamLearner]] = MappingProxyType(
+LEARNER_FACTORIES: Mapping[str, Callable[[FrozenLearner], StreamLearner]] = MappingProxyType(
     {
-        "learned": CrabPathLearner,
-        "knn": lambda memory, distinct: NearestNeighbours(FrozenLearner(memory, distinct)),
-        "beta": lambda memory, distinct: BetaCounts(FrozenLearner(memory, distinct)),
-        "average": lambda memory, distinct: MovingAverage(FrozenLearner(memory, distinct)),
-        "cache": lambda memory, distinct: QueryCache(FrozenLearner(memory, distinct)),
+        "learned": lambda frozen: CrabPathLearner(frozen.memory, frozen.distinct),
+        "knn": NearestNeighbours,
+        "beta": BetaCounts,
+        "average": MovingAverage,
+        "cache": QueryCache,
     }
 )
 
@@ -92,11 +92,11 @@ class Stream:
     ) -> list[StreamPass]:
         """The passes of a new learner."""
         memory.forget(namespace=NAMESPACE)
-        make_learner = LEARNER_FACTORIES.get(name, FrozenLearner)
+        frozen = FrozenLearner(memory, dataset.split)
         simulator = replace(self.simulator, chunks=_find_first_chunks(memory, dataset))
         return run_stream(
             name,
-            make_learner(memory, dataset.split),
+            frozen if name == FROZEN else LEARNER_FACTORIES[name](frozen),
             dataset,
             memory.embedder,
             simulator,
