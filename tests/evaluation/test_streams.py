@@ -235,7 +235,7 @@ def test_transfer_asks_new_questions_and_teaches_nothing_about_them(small):
 
 
 def test_relevance_drifts_half_way(small):
-    """A tenth of the relevant documents swaps; each question keeps as many as it had."""
+    """Documents swap with those most like them; each question keeps as many as it had."""
     schedule = StreamSchedule(epochs=2, kind="drift")
     before, after = schedule.plan_passes(small)
     assert all(q.gold == small.qrels[q.query] for q in before)
@@ -243,7 +243,8 @@ def test_relevance_drifts_half_way(small):
     assert changed
     assert all(len(q.gold) == len(small.qrels[q.query]) for q in after)
     moved = {d for q in changed for d in small.qrels[q.query] - q.gold}
-    assert len(moved) == round(0.1 * len({d for gold in small.qrels.values() for d in gold}))
+    drawn = round(0.1 * len({d for gold in small.qrels.values() for d in gold}))
+    assert drawn <= len(moved) <= 2 * drawn
     assert {part.epoch for part in schedule.list_parts(small) if "moved, after" in part.name} == {1}
     assert schedule.judge(small) == small.qrels
 

@@ -1,13 +1,14 @@
 """Prequential evaluation: a learner answers each question, is scored, and then gets feedback."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import (
     RankedDocument,
@@ -27,7 +28,7 @@ REPAIR_ARMS = ("clean", "wrong", "repaired")
 
 _WRONG = 0.2  # share of the feedback that is wrong before a repair
 _QUARTERS = 4
-_MOVED = 0.1  # share of the relevant documents whose relevance drifts
+_MOVED = 0.1  # share of the relevant documents that swap their relevance in a drift
 
 
 class Question(NamedTuple):
@@ -62,8 +63,8 @@ class StreamSchedule:
     """The order of a stream, the same for every learner.
 
     ``prequential``: feedback follows every answer. ``transfer``: only in the first half; the
-    second half has new questions. ``drift``: half way the relevance of a tenth of the relevant
-    documents goes to others of them. ``repair`` (AgentMemoryBench): feedback in the first half, a
+    second half has new questions. ``drift``: half way a tenth of the relevant documents swap their
+    relevance with the documents that share most of their words. ``repair`` (AgentMemoryBench): feedback in the first half, a
     fifth of it wrong; then the wrong ones are corrected, and all questions are asked.
 
     Attributes:
@@ -125,13 +126,22 @@ class StreamSchedule:
         gold = {question.query: question.gold for asked in passes for question in asked}
         return {query: gold[query] for query in dataset.queries}
 
-    def _draw_moves(self, dataset: Dataset) -> Mapping[str, str]:
-        """The document to which the relevance of another one goes, by that one."""
-        known = {document.id for document in dataset.documents if document.id}
-        relevant = sorted(known & frozenset().union(*dataset.qrels.values()))
+    def _draw_moves(self, dataset: Dataset) -> dict[str, str]:
+        """Pairs of documents that swap relevance, both ways: each drawn one and the most alike."""
+        words = {d.id: {*tokenise(d.page_content)} for d in dataset.documents if d.id}
+        relevant = sorted(words.keys() & frozenset().union(*dataset.qrels.values()))
         drawn = np.random.default_rng([self.seed, 2]).permutation(len(relevant))
-        moved = [relevant[place] for place in drawn[: max(2, round(_MOVED * len(relevant)))]]
-        return dict(zip(moved, [*moved[1:], *moved[:1]], strict=True))
+        moves: dict[str, str] = {}
+        for place in drawn[: max(1, round(_MOVED * len(relevant)))].tolist():
+            own = relevant[place]
+            others = words.keys() - moves.keys() - {own}
+            if own not in moves and others:
+                shared = {
+                    d: len(words[own] & words[d]) / len(words[own] | words[d]) for d in others
+                }
+                other = max(sorted(others), key=shared.__getitem__)
+                moves |= {own: other, other: own}
+        return moves
 
     def list_parts(self, dataset: Dataset) -> list[StreamPart]:
         """What is summarised: passes, halves and quarters, and what the stream is about."""
