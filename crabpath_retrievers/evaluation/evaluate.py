@@ -36,6 +36,7 @@ from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
 _READ = 5
+_DESCRIBED = ("setting", "level", "limit", "seed", "router", "reranker")
 
 
 def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
@@ -119,13 +120,8 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
         "queries": len(dataset.queries),
         "documents": len(dataset.documents),
         "file": plan.data.resolve().name,
-        "setting": plan.setting,
-        "level": plan.level,
-        "limit": plan.limit,
-        "seed": plan.seed,
+        **{name: getattr(plan, name) for name in _DESCRIBED},
         "stream": _describe_stream(plan),
-        "router": plan.router,
-        "reranker": plan.reranker,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
         "unmapped_gold_ids": unmapped,

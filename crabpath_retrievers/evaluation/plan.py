@@ -30,29 +30,17 @@ LEVELS = ("document", "chunk")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPlan:
-    """One run of the evaluation.
+    """One run of the evaluation: the options of ``crabpath eval``, as its help describes them.
 
     Attributes:
-        dataset: A name in ``DATASETS``.
-        data: Its file or folder.
         methods: Names of methods; all are asked to the same depth.
         ks: Cut-offs of recall and full evidence, rising.
-        limit: Most questions; None asks all.
-        seed: Draws the questions of a limit and the resamples; None takes the first questions.
-        embedding: A sentence-transformers model.
-        cache: Directory that keeps embeddings between runs.
-        setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
-        level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
-        stream: Kind of stream, which retrieves, scores, then learns, question by question.
-        feedback: Kind of feedback in a stream.
-        shown: Documents of a stream's answers, about which feedback tells; at least the largest
-            cut-off, which is the default.
-        noise: Share of the feedback that is flipped, in [0, 0.5].
-        epochs: Passes of a stream over the questions.
-        dropped: Share of the words of a question that later passes leave out, in [0, 1).
-        router: Chat model of the additional method ``routed``; None leaves it out.
-        reranker: Adds ``hybrid+reranker`` and ``cold+reranker``, see ``load_reranker``.
-        prices: Prices of the router, in US dollars per million tokens of input and of output.
+        limit, seed: Most questions, and what draws them and the resamples; None takes the first.
+        shown: At least the largest cut-off, which None stands for.
+        noise: In [0, 0.5].
+        dropped: In [0, 1).
+        router, reranker: What the additional methods use; None leaves these out.
+        prices: Of the router, in US dollars per million tokens of input and of output.
     """
 
     dataset: str

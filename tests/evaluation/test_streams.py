@@ -26,8 +26,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     ReturnedChunk,
     SimulatedFeedback,
 )
-from crabpath_retrievers.evaluation.streams.stream import Stream
-from crabpath_retrievers.evaluation.streams.summary import summarize_repair
+from crabpath_retrievers.evaluation.streams.stream import Stream, summarize_repair
 
 
 @pytest.fixture(scope="module")

@@ -102,18 +102,12 @@ def _render_differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _render_costs(figures: Figures) -> str:
+    names = ("documents_returned", "context_tokens", "indexing_s", "llm_calls", "llm_cached_calls")
     rows = (
         [
-            name,
-            of["latency_ms"]["p50"],
-            of["latency_ms"]["p95"],
-            of["documents_returned"],
-            of["context_tokens"],
-            of["indexing_s"],
-            of["llm_calls"],
-            of["llm_cached_calls"],
-            round(of["llm_input_tokens"] + of["llm_output_tokens"], 1),
-            of["cost_usd"],
+            *(name, of["latency_ms"]["p50"], of["latency_ms"]["p95"]),
+            *(of[figure] for figure in names),
+            *(round(of["llm_input_tokens"] + of["llm_output_tokens"], 1), of["cost_usd"]),
         ]
         for name, of in figures["methods"].items()
     )

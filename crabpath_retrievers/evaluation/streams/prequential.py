@@ -64,8 +64,8 @@ class StreamSchedule:
 
     ``prequential``: feedback follows every answer. ``transfer``: only in the first half; the
     second half has new questions. ``drift``: half way a tenth of the relevant documents swap their
-    relevance with the documents that share most of their words. ``repair`` (AgentMemoryBench): feedback in the first half, a
-    fifth of it wrong; then the wrong ones are corrected, and all questions are asked.
+    relevance with those that share most of their words. ``repair`` (AgentMemoryBench): feedback in
+    the first half, a fifth of it wrong; then that is corrected, and all questions are asked.
 
     Attributes:
         epochs: Passes over the questions, of ``prequential`` and ``drift``.
