@@ -134,7 +134,7 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     from benchmarks.learning.plan import LearningPlan, parse_shares
     from benchmarks.learning.report import render_learning, write_learning_report
     from benchmarks.learning.study import measure_learning
-    from crabpath_retrievers.evaluation.plan import split_names
+    from crabpath_retrievers.cli.evaluation import split_names
 
     given = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "multihoprag": multihoprag}
     plan = LearningPlan(

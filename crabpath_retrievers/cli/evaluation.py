@@ -93,13 +93,13 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
 ) -> None:
     """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
     require_eval_extra()
-    from crabpath_retrievers.evaluation import plan as plans
+    from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
-    plan = plans.EvaluationPlan(
+    plan = EvaluationPlan(
         dataset=dataset,
         data=data,
-        methods=plans.split_names(methods),
-        ks=plans.parse_cutoffs(k),
+        methods=split_names(methods),
+        ks=parse_cutoffs(k),
         limit=limit,
         seed=seed,
         embedding=embedding,
@@ -114,9 +114,37 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         dropped=dropped,
         router=router,
         reranker=reranker,
-        prices=plans.parse_prices(price),
+        prices=parse_prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Split comma-separated names; repeated names count once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def parse_prices(text: str) -> tuple[float, float]:
+    """Parse two comma-separated prices, of input and of output, or raise InvalidInputError."""
+    try:
+        given, taken = map(float, text.split(","))
+    except ValueError:
+        given = taken = -1.0
+    if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
+        msg = f"--prices takes US dollars per million tokens, such as 0.15,0.6, not {text!r}"
+        raise InvalidInputError(msg)
+    return given, taken
+
+
+def parse_cutoffs(text: str) -> tuple[int, ...]:
+    """Parse comma-separated whole numbers of at least 1; sorted, each once."""
+    given = split_names(text)
+    wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
+    if wrong or not given:
+        what = repr(wrong[0]) if wrong else "nothing"
+        msg = f"--k takes whole numbers of at least 1, such as 2,5,10, not {what}"
+        raise InvalidInputError(msg)
+    return tuple(sorted({int(part) for part in given}))
 
 
 def evaluate_and_write(

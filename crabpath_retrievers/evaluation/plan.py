@@ -145,34 +145,6 @@ def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = N
     return dataset
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Split comma-separated names; repeated names count once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def parse_prices(text: str) -> tuple[float, float]:
-    """Parse two comma-separated prices, of input and of output, or raise InvalidInputError."""
-    try:
-        given, taken = map(float, text.split(","))
-    except ValueError:
-        given = taken = -1.0
-    if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
-        msg = f"--prices takes US dollars per million tokens, such as 0.15,0.6, not {text!r}"
-        raise InvalidInputError(msg)
-    return given, taken
-
-
-def parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Parse comma-separated whole numbers of at least 1; sorted, each once."""
-    given = split_names(text)
-    wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
-    if wrong or not given:
-        what = repr(wrong[0]) if wrong else "nothing"
-        msg = f"--k takes whole numbers of at least 1, such as 2,5,10, not {what}"
-        raise InvalidInputError(msg)
-    return tuple(sorted({int(part) for part in given}))
-
-
 def _require_known(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         msg = f"there is no {what} {value!r}: choose among {', '.join(allowed)}"
