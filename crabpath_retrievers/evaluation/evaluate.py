@@ -82,7 +82,9 @@ def _run_streams(
     learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
     if not learners:
         return {}
-    simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
+    # A simulated chain reads five documents, or as many as the largest cut-off below that.
+    read = min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
+    simulator = FeedbackSimulator(plan.feedback, plan.noise, read)
     shown = plan.shown or max(plan.ks)
     stream = Stream(learners, simulator, _make_schedule(plan), plan.ks, shown)
     return stream.run(dataset, embeddings)
@@ -91,11 +93,6 @@ def _run_streams(
 def _make_schedule(plan: EvaluationPlan) -> StreamSchedule:
     kind = plan.stream or "prequential"
     return StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped, kind)
-
-
-def _documents_read(plan: EvaluationPlan) -> int:
-    """Documents that a simulated chain reads: five, or the largest cut-off below that."""
-    return min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
 
 
 def _prepare_questions(

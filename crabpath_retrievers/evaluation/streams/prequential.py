@@ -32,14 +32,10 @@ _MOVED = 0.1  # share of the relevant documents that swap their relevance in a d
 
 
 class Question(NamedTuple):
-    """One question of a pass.
+    """One question of a pass, with what is relevant at this time.
 
-    Attributes:
-        query, text: Its id and wording.
-        gold: The relevant documents at this time.
-        told: Whether feedback follows.
-        wrong: Whether that feedback is wrong.
-        moved: ``before`` or ``after`` the relevance of one of its documents moves, else empty.
+    ``told`` says whether feedback follows, ``wrong`` whether that is wrong, ``moved`` whether it is
+    asked ``before`` or ``after`` the relevance of one of its documents moves, if it does.
     """
 
     query: str
@@ -176,11 +172,7 @@ def _cut_in_quarters(prefix: str, whole: StreamPart) -> list[StreamPart]:
 
 @dataclass(slots=True)
 class StreamPass:
-    """Answers of one learner in one pass by query id, with times in milliseconds.
-
-    Attributes:
-        gold: The relevant documents at the time of the answer, where they are not the data's.
-    """
+    """Answers and gold of one learner in one pass by query id, with times in milliseconds."""
 
     found: dict[str, list[RankedDocument]] = field(default_factory=dict)
     rank_ms: list[float] = field(default_factory=list)
