@@ -117,6 +117,22 @@ def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
     assert (tmp_path / "report" / "learning.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("repair", "| learner | part | measure | clean | wrong | repaired | net recovery |"),
+        ("transfer", "| knn | new questions | full@2 |"),
+        ("drift", "knn (frozen) by quarters: moved, after, full@2"),
+    ],
+)
+def test_every_kind_of_stream_is_reported(run, kind, shown):
+    options = ("--stream", kind, "--shown", "4", "--feedback", "relevant", "--limit", "12")
+    result = run("beir", "--methods", "knn", "--k", "2", *options)
+    assert result.exit_code == 0, result.output
+    assert shown in result.stdout
+    assert "knn (frozen) by quarters: full@2" in result.stdout
+
+
 def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_path):
     """A run that was killed left half a vector behind."""
     report, cache = tmp_path / "report", tmp_path / "cache"
