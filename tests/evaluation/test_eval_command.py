@@ -74,8 +74,21 @@ def cross_encoder(tmp_path_factory):
     return folder
 
 
-def test_a_reranker_by_folder_or_by_import(run, cross_encoder, tmp_path, monkeypatch):
-    """Beside it hybrid search with the same reranker; one that sees the end first is seen to."""
+def run_reranked(run, reranker, folder):
+    """The methods of a run with a reranker, by name."""
+    result = run(
+        *("beir", "--methods", "hybrid,cold", "--k", "2", "--limit", 6),
+        *("--reranker", reranker, "--json", folder / "figures.json"),
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads((folder / "figures.json").read_text())
+    assert figures["dataset"]["reranker"] == str(reranker)
+    assert list(figures["methods"]) == ["hybrid", "cold", "hybrid+reranker", "cold+reranker"]
+    return figures["methods"]
+
+
+def test_a_reranker_by_import_stands_beside_hybrid_with_the_same(run, tmp_path, monkeypatch):
+    """One that prefers what was ranked last is seen to do so."""
     (tmp_path / "own_rerankers.py").write_text(
         "from langchain_core.cross_encoders import BaseCrossEncoder\n"
         "class Backwards(BaseCrossEncoder):\n"
@@ -83,20 +96,14 @@ def test_a_reranker_by_folder_or_by_import(run, cross_encoder, tmp_path, monkeyp
         "        return list(range(len(text_pairs)))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = {}
-    for reranker in (cross_encoder, "own_rerankers:Backwards"):
-        result = run(
-            *("beir", "--methods", "hybrid,cold", "--k", "2", "--limit", 6),
-            *("--reranker", reranker, "--json", tmp_path / "figures.json"),
-        )
-        assert result.exit_code == 0, result.output
-        figures = json.loads((tmp_path / "figures.json").read_text())
-        assert figures["dataset"]["reranker"] == str(reranker)
-        found[reranker] = figures["methods"]
-        assert list(found[reranker]) == ["hybrid", "cold", "hybrid+reranker", "cold+reranker"]
-    backwards = found["own_rerankers:Backwards"]
-    assert backwards["cold+reranker"]["recall@2"] < backwards["cold"]["recall@2"]
-    assert backwards["hybrid+reranker"]["recall@2"] < backwards["hybrid"]["recall@2"]
+    methods = run_reranked(run, "own_rerankers:Backwards", tmp_path)
+    for name in ("cold", "hybrid"):
+        assert methods[f"{name}+reranker"]["recall@2"] < methods[name]["recall@2"]
+
+
+@pytest.mark.slow
+def test_a_reranker_by_folder(run, cross_encoder, tmp_path):
+    run_reranked(run, cross_encoder, tmp_path)
 
 
 @pytest.mark.parametrize(
