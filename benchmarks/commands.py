@@ -12,9 +12,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.cli.options import report_errors
-from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
-from crabpath_retrievers.evaluation.requirements import EVAL_PACKAGES, require_packages
+from crabpath_retrievers.cli.evaluation import check_outputs, report_damaged_cache, write_json
+from crabpath_retrievers.cli.options import EVAL_PACKAGES, report_errors, require_packages
 
 _PACKAGES = (*EVAL_PACKAGES, "psutil", "sklearn")
 
@@ -135,7 +134,7 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     from benchmarks.learning.plan import LearningPlan, parse_shares
     from benchmarks.learning.report import render_learning, write_learning_report
     from benchmarks.learning.study import measure_learning
-    from crabpath_retrievers.evaluation.plan import split_names
+    from crabpath_retrievers.cli.evaluation import split_names
 
     given = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "multihoprag": multihoprag}
     plan = LearningPlan(

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
+    from crabpath_retrievers.routing.chat_model.client import RouterSettings
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
-    from crabpath_retrievers.routing.chat_model.settings import RouterSettings
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
@@ -144,7 +144,7 @@ _MODULES = {
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
     "routing.chat_model.router": "ChatModelRouter",
-    "routing.chat_model.settings": "RouterSettings",
+    "routing.chat_model.client": "RouterSettings",
     "storage.read.history": "FeedbackRecord Snapshot",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",

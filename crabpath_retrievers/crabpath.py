@@ -60,6 +60,7 @@ from crabpath_retrievers.memory.notes import (
     save_note,
 )
 from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
+from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.memory.services import Component, Services, describe_briefly
 from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
@@ -106,7 +107,7 @@ class CrabPath(Component):
         self.transfer = MemoryTransfer(services)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  each is a part that a host may bring
         cls,
         path: str | Path | None = None,
         *,
@@ -114,6 +115,7 @@ class CrabPath(Component):
         vectors: VectorPlace = None,
         settings: Settings | None = None,
         router: Router | BaseChatModel | None = None,
+        reranker: HostReranker | None = None,
         linkers: Sequence[Linker] | None = None,
         create: bool = True,
         reindex: bool = False,
@@ -135,6 +137,8 @@ class CrabPath(Component):
             settings: Settings of the mechanisms, and how long a call may wait for servers.
             router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any
                 ``Router``; None for the softmax policy.
+            reranker: Orders the best candidates: a LangChain cross-encoder or document compressor;
+                None for the order of the ranker. Where it fails, the ranker's order stays.
             linkers: Create edges from the text; None for the built-in ones.
             create: False refuses to create a memory where there is none.
             reindex: True rebuilds the vector index from the graph store first: for an index that
@@ -163,6 +167,7 @@ class CrabPath(Component):
             vectors=vectors,
             settings=settings,
             router=router,
+            reranker=reranker,
             linkers=linkers,
             create=create,
             reindex=reindex,

@@ -40,12 +40,13 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.learning.outcomes import Outcome
+from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.vectors.opening import VectorPlace
 
 _log = logging.getLogger(__name__)
-_OPENING = ("router", "settings")
+_OPENING = ("router", "reranker", "settings")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
 _SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
@@ -105,6 +106,8 @@ class OpeningFields(RetrieverFields, total=False):
     """The name that LangChain's vector stores have for ``embeddings``."""
     router: Router | BaseChatModel | None
     """Decides ambiguous edges, see :meth:`CrabPath.open`."""
+    reranker: HostReranker | None
+    """Orders the best candidates, see :meth:`CrabPath.open`."""
     settings: Settings | None
     """Settings of the mechanisms, see :meth:`CrabPath.open`."""
 
@@ -240,8 +243,8 @@ class CrabPathRetriever(BaseRetriever):
             cleanup: What is removed from a memory that exists at ``path`` already: None for
                 nothing, or ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
-            fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
-                ``settings`` of :meth:`CrabPath.open`.
+            fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router``,
+                ``reranker`` and ``settings`` of :meth:`CrabPath.open`.
 
         Example::
 

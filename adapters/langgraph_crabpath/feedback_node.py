@@ -128,8 +128,8 @@ def crabpath_feedback(
 
     It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
     ``unused_key``, ``relevant_key``, ``irrelevant_key``, ``answer_key`` and ``correction_key``; if
-    outcome and correction are None, nothing is recorded. It writes the receipt, a dict of ``feedback_id``, ``status``, ``note`` and
-    ``turn_id``, under ``feedback_key``.
+    outcome and correction are None, nothing is recorded. It writes the receipt, a dict of
+    ``feedback_id``, ``status``, ``note`` and ``turn_id``, under ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
     is derived from the turn, so a turn is learned from once. Feedback for a turn of another
@@ -140,7 +140,8 @@ def crabpath_feedback(
         ask: Ask a person with ``interrupt()``, showing question, answer and documents. Resume with
             ``Command(resume=...)``: a number in [-1, 1], True or False, ``"up"`` or ``"down"``,
             the text of a correction, or a dict of outcome, used, unused, relevant, irrelevant,
-            answer, correction. After an invalid answer the person is asked again, with the reason under ``error``.
+            answer, correction. After an invalid answer the person is asked again, with the reason
+            under ``error``.
         namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
         source: Reward source: ``human``, ``self``, ``harvested`` or ``teacher``.
         keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.

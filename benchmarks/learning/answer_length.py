@@ -14,7 +14,11 @@ from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
-from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
+from crabpath_retrievers.evaluation.streams.learners import (
+    CrabPathLearner,
+    RankedDocument,
+    TaughtAnswer,
+)
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
 
 DEPTH = 10  # most documents of an answer
@@ -50,6 +54,10 @@ class ShortAnswerRecorder:
     ) -> None:
         """Record the feedback."""
         self.learned.learn(vector, ranked, signal)
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Correct the feedback."""
+        self.learned.correct(lesson, right)
 
 
 def measure_short_answers(pair: PairedLearners) -> Iterator[dict[str, Any]]:

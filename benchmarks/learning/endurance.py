@@ -22,6 +22,7 @@ from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     RankedDocument,
+    TaughtAnswer,
     ranked_documents,
 )
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
@@ -109,6 +110,10 @@ class TimedLearner:
         self.turns += 1
         if self.turns % self.size == 0:
             self.close_window()
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Correct the feedback; not timed."""
+        self.learned.correct(lesson, right)
 
     def close_window(self) -> None:
         """Sum up what came since the last window; nothing when nothing came."""

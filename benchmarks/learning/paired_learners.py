@@ -21,7 +21,7 @@ from crabpath_retrievers.evaluation.streams.prequential import (
     run_stream,
 )
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.evaluation.streams.summary import score_pass
+from crabpath_retrievers.evaluation.streams.stream import score_pass
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.routing.policy import Router
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.plan import split_names
+from crabpath_retrievers.cli.evaluation import split_names
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 
 PARTS = (

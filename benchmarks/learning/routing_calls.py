@@ -15,7 +15,6 @@ from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import ModelUsage
-from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
 from crabpath_retrievers.evaluation.streams.prequential import StreamPass, StreamSchedule
@@ -23,6 +22,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackKind,
     FeedbackSimulator,
 )
+from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 QUESTIONS = 50
 ROUNDS = 8

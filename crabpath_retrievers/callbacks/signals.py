@@ -72,7 +72,8 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
             tells scores apart; ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer``,
-            ``source``, ``namespace`` and ``user`` are those of :class:`~crabpath_retrievers.core.feedback.Feedback`.
+            ``source``, ``namespace`` and ``user`` are those of
+            :class:`~crabpath_retrievers.core.feedback.Feedback`.
         policy: Which kinds count.
 
     Raises:

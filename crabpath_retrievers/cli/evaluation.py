@@ -1,12 +1,20 @@
 """``crabpath eval``: it needs the ``eval`` extra and a data set with labels."""
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.evaluation.requirements import require_eval_extra
+from crabpath_retrievers.cli.options import require_eval_extra
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
 DataSet = Annotated[
     str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique, hipporag or beir.")
@@ -26,8 +34,18 @@ Setting = Annotated[str, typer.Option(help="pooled, or closed: a question's own 
 Level = Annotated[
     str, typer.Option(help="document, or chunk: the measures of MultiHop-RAG itself.")
 ]
-Stream = Annotated[str | None, typer.Option(help="prequential: retrieve, score, then learn.")]
-FeedbackKind = Annotated[str, typer.Option(help="used, answer, outcome or followed.")]
+Stream = Annotated[
+    str | None,
+    typer.Option(
+        help="Retrieve, score, then learn: prequential; repair: a fifth of the feedback is wrong "
+        "and corrected later; transfer: new questions only; drift: relevance moves half way."
+    ),
+]
+FeedbackKind = Annotated[str, typer.Option(help="used, relevant, answer, outcome or followed.")]
+Shown = Annotated[
+    int | None,
+    typer.Option(help="Documents of a stream's answers, which feedback is about; the largest --k."),
+]
 Noise = Annotated[float, typer.Option(help="Share of the feedback that is flipped.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the questions.")]
 Dropped = Annotated[
@@ -35,6 +53,13 @@ Dropped = Annotated[
 ]
 Router = Annotated[
     str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
+]
+Reranker = Annotated[
+    str | None,
+    typer.Option(
+        help="Cross-encoder or compressor, a sentence-transformers folder or module:attribute; "
+        "adds the methods hybrid+reranker and cold+reranker."
+    ),
 ]
 Prices = Annotated[
     str, typer.Option("--prices", help="Its US dollars per million tokens: input,output.")
@@ -56,36 +81,126 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     level: Level = "document",
     stream: Stream = None,
     feedback: FeedbackKind = "used",
+    shown: Shown = None,
     noise: Noise = 0.0,
     epochs: Epochs = 1,
     dropped: Dropped = 0.0,
     router: Router = None,
+    reranker: Reranker = None,
     price: Prices = "0,0",
     write: JsonFile = None,
     report: Report = None,
 ) -> None:
     """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
     require_eval_extra()
-    from crabpath_retrievers.evaluation import plan as plans
-    from crabpath_retrievers.evaluation.reporting.report import evaluate_and_write
+    from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
-    plan = plans.EvaluationPlan(
+    plan = EvaluationPlan(
         dataset=dataset,
         data=data,
-        methods=plans.split_names(methods),
-        ks=plans.parse_cutoffs(k),
+        methods=split_names(methods),
+        ks=parse_cutoffs(k),
         limit=limit,
         seed=seed,
         embedding=embedding,
         cache=cache,
         setting=setting,
         level=level,
-        stream=stream,
+        stream=cast("Any", stream),
         feedback=cast("Any", feedback),
+        shown=shown,
         noise=noise,
         epochs=epochs,
         dropped=dropped,
         router=router,
-        prices=plans.parse_prices(price),
+        reranker=reranker,
+        prices=parse_prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Split comma-separated names; repeated names count once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def parse_prices(text: str) -> tuple[float, float]:
+    """Parse two comma-separated prices, of input and of output, or raise InvalidInputError."""
+    try:
+        given, taken = map(float, text.split(","))
+    except ValueError:
+        given = taken = -1.0
+    if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
+        msg = f"--prices takes US dollars per million tokens, such as 0.15,0.6, not {text!r}"
+        raise InvalidInputError(msg)
+    return given, taken
+
+
+def parse_cutoffs(text: str) -> tuple[int, ...]:
+    """Parse comma-separated whole numbers of at least 1; sorted, each once."""
+    given = split_names(text)
+    wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
+    if wrong or not given:
+        what = repr(wrong[0]) if wrong else "nothing"
+        msg = f"--k takes whole numbers of at least 1, such as 2,5,10, not {what}"
+        raise InvalidInputError(msg)
+    return tuple(sorted({int(part) for part in given}))
+
+
+def evaluate_and_write(
+    plan: "EvaluationPlan", *, json_file: Path | None = None, folder: Path | None = None
+) -> str:
+    """Run an evaluation and write its figures and report; returns the tables, as Markdown.
+
+    ``json_file`` gets all figures, ``folder`` the file ``report.md`` and its plots. A plan, data or
+    place that cannot be used raises InvalidInputError.
+    """
+    from crabpath_retrievers.evaluation.evaluate import evaluate
+    from crabpath_retrievers.evaluation.reporting.report import render_summary, write_report
+
+    check_outputs(json_file, folder)
+    with report_damaged_cache(plan.cache):
+        figures = evaluate(plan)
+    write_json(figures, json_file)
+    if folder is not None:
+        write_report(figures, folder)
+    return render_summary(figures)
+
+
+def check_outputs(json_file: Path | None, folder: Path | None = None) -> None:
+    """Check that figures and report can be written; the directories are created.
+
+    None stands for what is not written; what cannot be written raises InvalidInputError.
+    """
+    if json_file is not None:
+        make_folder(json_file.parent, "hold the figures")
+        if json_file.is_dir():
+            msg = f"{json_file} is a directory: give the name of a file for --json"
+            raise InvalidInputError(msg)
+    if folder is not None:
+        make_folder(folder, "hold the report")
+
+
+def write_json(figures: Mapping[str, Any], file: Path | None) -> None:
+    """Write figures as JSON; None writes nothing.
+
+    The file is moved into place, so a run that is killed leaves the previous file intact.
+    """
+    if file is not None:
+        part = file.with_name(f"{file.name}.part")
+        part.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        part.replace(file)
+
+
+@contextmanager
+def report_damaged_cache(cache: Path | None) -> Iterator[None]:
+    """Turn the error of a half-written cached vector into a sentence that says what to do.
+
+    Raises:
+        InvalidInputError: The cache holds such a vector.
+    """
+    try:
+        yield
+    except json.JSONDecodeError as error:  # data sets are validated; cached vectors are not
+        msg = f"{cache} holds a vector that was written in part: delete the directory"
+        raise InvalidInputError(msg) from error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
+from importlib.util import find_spec
 from threading import Event
 from typing import Annotated, Any
 
@@ -20,7 +21,12 @@ from rich.text import Text
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.text import to_printable
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+)
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.opening import place_of, require_existing
@@ -211,3 +217,40 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return report_errors(wrapper)
+
+
+EVAL_PACKAGES = (
+    "bm25s",
+    "ir_measures",
+    "langchain",
+    "langchain_chroma",
+    "langchain_classic",
+    "matplotlib",
+    "scipy",
+)
+"""Modules of the ``eval`` extra."""
+
+
+def require_eval_extra() -> None:
+    """Refuse to start without the ``eval`` extra, rather than fail halfway.
+
+    Raises:
+        MissingExtraError: A package is missing.
+    """
+    require_packages(EVAL_PACKAGES, "pip install 'crabpath-retrievers[local,eval]'")
+
+
+def require_packages(modules: Sequence[str], remedy: str) -> None:
+    """Refuse to start without some packages.
+
+    Args:
+        modules: Names by which the packages are imported.
+        remedy: Command that installs them.
+
+    Raises:
+        MissingExtraError: One of them is missing.
+    """
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        msg = f"measuring needs {', '.join(missing)}: {remedy}"
+        raise MissingExtraError(msg)

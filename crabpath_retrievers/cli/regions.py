@@ -19,11 +19,11 @@ from crabpath_retrievers.cli.options import (
     dim,
     existing_store,
     make_table,
+    require_eval_extra,
     stored_settings,
 )
 from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.evaluation.requirements import require_eval_extra
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions

@@ -197,6 +197,12 @@ class RankSettings(ValidatedSettings):
     """Greatest loss in log-odds that inhibitory edges cause."""
     characters_per_token: Annotated[float, Field(gt=0, le=1000)] = 4.0
     """Estimated characters of a token, for budgets in tokens."""
+    reranked_per_document: Count = 4
+    """Candidates that a ``reranker`` reads for each document that is returned."""
+    max_reranked: Count = 50
+    """Most candidates that a ``reranker`` reads; it reads at least k."""
+    reranker_timeout: Annotated[float, Field(gt=0, le=86_400)] = 10.0
+    """Seconds that a ``reranker`` may take for one question; then our own order stays."""
 
 
 class Settings(ValidatedSettings):

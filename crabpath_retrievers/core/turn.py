@@ -202,13 +202,13 @@ class ReturnedDocument:
     """A document of the answer, in rank order.
 
     Attributes:
-        probability: Ranker's probability of relevance, in [0, 1].
+        probability: Ranker's probability of relevance, in [0, 1]; a reranker changes only places.
         origin: ``seed`` when search found it, ``walk`` when only an edge led to it.
         path: Route by which the walk reached it from a seed; empty for a search hit.
         support: Strongest edge to it from a visited node, followed or not; None without one.
         features: Inputs of the ranker by name; their weighted sum is the log-odds.
         propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
-            the candidates; None without exploration.
+            the candidates; None without exploration, and where a reranker chose.
     """
 
     node: str

@@ -14,12 +14,8 @@ from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_emb
 def cached_embedder(name: str = DEFAULT_MODEL, cache: Path | None = None) -> Embeddings:
     """Make an embedder that computes the vector of each text once.
 
-    Args:
-        name: A sentence-transformers model, by hub name or directory.
-        cache: Directory that keeps vectors between runs; None keeps them for this run.
-
-    Raises:
-        InvalidInputError: The model cannot be loaded, or the directory cannot be used.
+    The model is one of sentence-transformers, by hub name or directory; the directory ``cache``
+    keeps vectors between runs. What cannot be loaded or used raises InvalidInputError.
     """
     from langchain_classic.embeddings import CacheBackedEmbeddings
     from langchain_classic.storage import LocalFileStore

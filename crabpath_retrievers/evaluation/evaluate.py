@@ -4,11 +4,11 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.methods import (
@@ -16,6 +16,7 @@ from crabpath_retrievers.evaluation.methods import (
     RetrievedChunk,
     select_methods,
 )
+from crabpath_retrievers.evaluation.methods.reranked import load_reranker, make_reranked
 from crabpath_retrievers.evaluation.methods.routed import make_routed
 from crabpath_retrievers.evaluation.plan import LEARNER_NAMES, EvaluationPlan
 from crabpath_retrievers.evaluation.results import compare_methods, first_chunks, summarize_run
@@ -31,26 +32,26 @@ from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, sco
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.stream import Stream, StreamResult
+from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
 _READ = 5
+_DESCRIBED = ("setting", "level", "limit", "seed", "router", "reranker")
 
 
 def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
     """Measure every method on the same questions, corpus, chunks, embedder and depth.
 
-    Returns:
-        A JSON-safe record: ``dataset``, ``embedding``, ``methods``, ``comparisons``, and what
-        the run itself cost.
-
-    Raises:
-        InvalidInputError: The data or the plan cannot be used.
+    The record is JSON-safe: ``dataset``, ``embedding``, ``methods``, ``comparisons``, and what the
+    run itself cost. Data or a plan that cannot be used raise InvalidInputError.
     """
     begun = time.perf_counter()
     asked_once = [name for name in plan.methods if name not in LEARNER_NAMES]
     methods = select_methods(asked_once) if asked_once or not plan.stream else {}
     if plan.router is not None:
         methods["routed"] = make_routed(load_chat_model(plan.router), plan.prices)
+    if plan.reranker is not None:
+        methods |= make_reranked(load_reranker(plan.reranker))
     dataset = plan.load()
     embeddings = cached_embedder(plan.embedding, plan.cache)
     asked = embed_questions(dataset.queries, embeddings)
@@ -60,6 +61,8 @@ def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
         for name, method in methods.items()
     }
     streams = _run_streams(plan, dataset, embeddings)
+    if streams:
+        dataset = replace(dataset, qrels=_make_schedule(plan).judge(dataset))
     found = score_runs(plan, dataset, runs | {name: one.run for name, one in streams.items()})
     for name, one in streams.items():
         found["methods"][name]["stream"] = one.figures
@@ -79,14 +82,17 @@ def _run_streams(
     learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
     if not learners:
         return {}
-    simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
-    schedule = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
-    return Stream(learners, simulator, schedule, plan.ks).run(dataset, embeddings)
+    # A simulated chain reads five documents, or as many as the largest cut-off below that.
+    read = min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
+    simulator = FeedbackSimulator(plan.feedback, plan.noise, read)
+    shown = plan.shown or max(plan.ks)
+    stream = Stream(learners, simulator, _make_schedule(plan), plan.ks, shown)
+    return stream.run(dataset, embeddings)
 
 
-def _documents_read(plan: EvaluationPlan) -> int:
-    """Documents that a simulated chain reads: five, or the largest cut-off below that."""
-    return min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
+def _make_schedule(plan: EvaluationPlan) -> StreamSchedule:
+    kind = plan.stream or "prequential"
+    return StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped, kind)
 
 
 def _prepare_questions(
@@ -111,12 +117,8 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
         "queries": len(dataset.queries),
         "documents": len(dataset.documents),
         "file": plan.data.resolve().name,
-        "setting": plan.setting,
-        "level": plan.level,
-        "limit": plan.limit,
-        "seed": plan.seed,
+        **{name: getattr(plan, name) for name in _DESCRIBED},
         "stream": _describe_stream(plan),
-        "router": plan.router,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
         "unmapped_gold_ids": unmapped,
@@ -126,7 +128,7 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
 def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
     if plan.stream is None:
         return None
-    names = ("feedback", "noise", "epochs", "dropped")
+    names = ("feedback", "shown", "noise", "epochs", "dropped")
     return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 

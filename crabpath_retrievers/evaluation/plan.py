@@ -8,6 +8,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.streams.prequential import STREAM_KINDS, StreamKind
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
@@ -21,34 +22,25 @@ DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
         "beir": datasets.load_beir,
     }
 )
-LEARNER_NAMES = ("learned", "beta", "average", "cache")  # methods that only a stream has
-STREAMS = ("prequential",)
+LEARNER_NAMES = ("learned", "knn", "beta", "average", "cache")  # methods that only a stream has
 SETTINGS = ("pooled", "closed")
+_SHORTEST = 4  # questions of a stream, one a quarter
 LEVELS = ("document", "chunk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPlan:
-    """One run of the evaluation.
+    """One run of the evaluation: the options of ``crabpath eval``, as its help describes them.
 
     Attributes:
-        dataset: A name in ``DATASETS``.
-        data: Its file or folder.
         methods: Names of methods; all are asked to the same depth.
         ks: Cut-offs of recall and full evidence, rising.
-        limit: Most questions; None asks all.
-        seed: Draws the questions of a limit and the resamples; None takes the first questions.
-        embedding: A sentence-transformers model.
-        cache: Directory that keeps embeddings between runs.
-        setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
-        level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
-        stream: ``prequential`` retrieves, scores, then learns, question by question.
-        feedback: Kind of feedback in a stream: ``used``, ``answer``, ``outcome`` or ``followed``.
-        noise: Share of the feedback that is flipped, in [0, 0.5].
-        epochs: Passes of a stream over the questions.
-        dropped: Share of the words of a question that later passes leave out, in [0, 1).
-        router: Chat model of the additional method ``routed``; None leaves it out.
-        prices: Prices of the router, in US dollars per million tokens of input and of output.
+        limit, seed: Most questions, and what draws them and the resamples; None takes the first.
+        shown: At least the largest cut-off, which None stands for.
+        noise: In [0, 0.5].
+        dropped: In [0, 1).
+        router, reranker: What the additional methods use; None leaves these out.
+        prices: Of the router, in US dollars per million tokens of input and of output.
     """
 
     dataset: str
@@ -61,20 +53,18 @@ class EvaluationPlan:
     cache: Path | None = None
     setting: str = "pooled"
     level: str = "document"
-    stream: str | None = None
+    stream: StreamKind | None = None
     feedback: FeedbackKind = "used"
+    shown: int | None = None
     noise: float = 0.0
     epochs: int = 1
     dropped: float = 0.0
     router: str | None = None
+    reranker: str | None = None
     prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Validate names and ranges.
-
-        Raises:
-            InvalidInputError: An unknown data set, setting or level, or a negative seed.
-        """
+        """Validate names and ranges; InvalidInputError says what to give instead."""
         _require_known("data set", self.dataset, tuple(DATASETS))
         _require_known("--setting", self.setting, SETTINGS)
         _require_known("--level", self.level, LEVELS)
@@ -86,7 +76,7 @@ class EvaluationPlan:
     def _require_stream(self) -> None:
         _require_known("--feedback", self.feedback, FEEDBACK_KINDS)
         if self.stream is not None:
-            _require_known("--stream", self.stream, STREAMS)
+            _require_known("--stream", self.stream, STREAM_KINDS)
         learners = [name for name in self.methods if name in LEARNER_NAMES]
         if learners and self.stream is None:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
@@ -103,16 +93,14 @@ class EvaluationPlan:
             if not least <= value <= most:
                 msg = f"{name} must be from {least} to {most}, not {value}"
                 raise InvalidInputError(msg)
-        if self.epochs < 1:
-            msg = f"--epochs must be at least 1, not {self.epochs}"
-            raise InvalidInputError(msg)
+        lowest_of = {"--epochs": (self.epochs, 1), "--shown": (self.shown, max(self.ks))}
+        for name, (number, lowest) in lowest_of.items():
+            if number is not None and number < lowest:
+                msg = f"{name} must be at least {lowest}, not {number}"
+                raise InvalidInputError(msg)
 
     def load(self) -> Dataset:
-        """Load the data set with the questions to ask.
-
-        Raises:
-            InvalidInputError: It cannot be read, or does not allow what is planned.
-        """
+        """Load the questions to ask; InvalidInputError where the data do not allow the plan."""
         dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
         if self.setting == "closed" and not dataset.candidates:
             msg = (
@@ -129,25 +117,23 @@ class EvaluationPlan:
     def _require_reachable(self, dataset: Dataset) -> None:
         own = max(map(len, dataset.candidates.values()), default=0)
         size = own if self.setting == "closed" else len(dataset.documents)
-        if max(self.ks) > size:
+        option, asked = max(("--k", max(self.ks)), ("--shown", self.shown or 0), key=lambda o: o[1])
+        if asked > size:
             msg = (
-                f"--k {max(self.ks)} is beyond the corpus, which has {size} documents"
+                f"{option} {asked} is beyond the corpus, which has {size} documents"
                 f"{' a question' if self.setting == 'closed' else ''}: give at most {size}"
             )
+            raise InvalidInputError(msg)
+        if self.stream and len(dataset.queries) < _SHORTEST:
+            msg = f"a stream needs at least {_SHORTEST} questions, not {len(dataset.queries)}"
             raise InvalidInputError(msg)
 
 
 def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
-    """Load a data set with labelled questions.
+    """Load a data set of ``DATASETS`` with labelled questions, at most ``limit`` of them.
 
-    Args:
-        name: A name in ``DATASETS``.
-        data: Its file or folder.
-        limit: Most questions; None keeps all.
-        seed: Draws the questions of a limit; None takes the first.
-
-    Raises:
-        InvalidInputError: It cannot be read, or holds no such question.
+    A seed draws these, None takes the first. A file that cannot be read, or holds no such question,
+    raises InvalidInputError.
     """
     dataset = DATASETS[name](data).sample(limit, seed)
     if not dataset.queries:
@@ -157,42 +143,6 @@ def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = N
         )
         raise InvalidInputError(msg)
     return dataset
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """Split comma-separated names; repeated names count once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def parse_prices(text: str) -> tuple[float, float]:
-    """Parse two comma-separated prices: of input and of output.
-
-    Raises:
-        InvalidInputError: It is anything else.
-    """
-    try:
-        given, taken = map(float, text.split(","))
-    except ValueError:
-        given = taken = -1.0
-    if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
-        msg = f"--prices takes US dollars per million tokens, such as 0.15,0.6, not {text!r}"
-        raise InvalidInputError(msg)
-    return given, taken
-
-
-def parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Parse comma-separated whole numbers; sorted, each once.
-
-    Raises:
-        InvalidInputError: One of them is no whole number of at least 1.
-    """
-    given = split_names(text)
-    wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
-    if wrong or not given:
-        what = repr(wrong[0]) if wrong else "nothing"
-        msg = f"--k takes whole numbers of at least 1, such as 2,5,10, not {what}"
-        raise InvalidInputError(msg)
-    return tuple(sorted({int(part) for part in given}))
 
 
 def _require_known(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from crabpath_retrievers.evaluation.scoring.statistics import (
 )
 
 # Methods of this project, each compared with all others.
-OWN_METHODS = ("cold", "routed", "learned")
+OWN_METHODS = ("cold", "routed", "cold+reranker", "learned")
 
 
 def first_chunks(found: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
@@ -36,11 +36,7 @@ def summarize_run(
 ) -> dict[str, Any]:
     """Means with 95 % intervals, and the cost of the answers.
 
-    Args:
-        per_query: Scores by measure.
-        run: Answers of the method, for its times.
-        returned: Chunks that a caller would get for each query, best first.
-        seed: Seed of the bootstrap.
+    ``returned`` has the chunks that a caller would get for each query, best first.
     """
     means: dict[str, Any] = {}
     for name, values in per_query.items():

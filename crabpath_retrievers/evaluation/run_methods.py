@@ -82,14 +82,9 @@ def run_method(
     asked: Mapping[str, Vector],
     depth: int,
 ) -> MethodRun:
-    """Answer every question of every task.
+    """Answer every question of every task, ``depth`` chunks a question.
 
-    Args:
-        name: Label of the progress bar.
-        method: The method.
-        given: Corpora with their questions.
-        asked: Vectors of the questions by id.
-        depth: Chunks per question.
+    ``asked`` has the vectors of the questions by id; ``name`` stands beside the progress bar.
     """
     run = MethodRun({}, [], 0.0)
     indexing, usage = 0.0, ModelUsage()

@@ -28,8 +28,8 @@ def assign_credit(
     ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
     ``relevant`` documents get 1 and ``irrelevant`` ones 0, whatever the outcome. Only returned
     documents are credited (:func:`add_stated` has added the stated ones): if the turn returned none
-    of the used documents, the use of its own documents is not known. Without any of these, or with a correction only, no document
-    is.
+    of the used documents, the use of its own documents is not known. Without any of these, or with
+    a correction only, no document is.
 
     Args:
         turn: The turn with its returned documents.

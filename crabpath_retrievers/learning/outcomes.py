@@ -77,7 +77,8 @@ def make_outcome_feedback(
         about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
         outcome: How well it did.
         fields: Other fields of the feedback. Of documents among ``used``, ``unused``,
-            ``relevant`` and ``irrelevant`` the ids count; a ``feedback_id`` is made unique for each of several turns.
+            ``relevant`` and ``irrelevant`` the ids count; a ``feedback_id`` is made unique for each
+            of several turns.
 
     Raises:
         InvalidInputError: No turn returned any of it, or a field cannot be used.

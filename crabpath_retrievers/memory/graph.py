@@ -24,7 +24,7 @@ from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.transfer.replacement import open_replacement
+from crabpath_retrievers.transfer.export import open_replacement
 from crabpath_retrievers.typed_search.follow import (
     Neighbour,
     ReachedNode,

@@ -32,12 +32,13 @@ from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.standalone import publish_settings
 from crabpath_retrievers.learning.undo import LearningHistory
 from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import NoteMemory
-from crabpath_retrievers.retrieval.pipeline import RetrievalPipeline
+from crabpath_retrievers.retrieval.pipeline import Reranker, RetrievalPipeline
 from crabpath_retrievers.retrieval.search import SeedSearch, find_nearest
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
@@ -89,6 +90,7 @@ class Services:
         *,
         settings: Settings,
         router: Router | None = None,
+        reranker: Reranker | None = None,
         linkers: Sequence[Linker] | None = None,
         reindex: bool = False,
     ) -> None:
@@ -108,7 +110,8 @@ class Services:
         models = NamespaceModels(
             store, self.episodes, self.notes, self.regions, self.ranker, settings
         )
-        self.retrieval = self._make_retrieval(models, router or SoftmaxRouter(settings.policy))
+        chosen_router = router or SoftmaxRouter(settings.policy)
+        self.retrieval = self._make_retrieval(models, chosen_router, reranker)
         self.recorder = self._make_recorder(models)
         self.history = LearningHistory(store, self.episodes, self.notes, models.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
@@ -121,7 +124,9 @@ class Services:
         self._is_temporary = False
         self._finish_what_was_interrupted(reindex=reindex)
 
-    def _make_retrieval(self, models: NamespaceModels, router: Router) -> RetrievalPipeline:
+    def _make_retrieval(
+        self, models: NamespaceModels, router: Router, reranker: Reranker | None
+    ) -> RetrievalPipeline:
         store, index, settings = self.store, self.index, self.settings
         search = SeedSearch(store, index, settings, models)
         return RetrievalPipeline(
@@ -134,6 +139,7 @@ class Services:
             search,
             router,
             settings,
+            reranker,
         )
 
     def _make_recorder(self, models: NamespaceModels) -> Recorder:
@@ -159,7 +165,7 @@ class Services:
         self.recorder.resume()
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  as CrabPath.open
         cls,
         path: str | Path | None = None,
         *,
@@ -167,6 +173,7 @@ class Services:
         vectors: VectorPlace = None,
         settings: Settings | None = None,
         router: Router | BaseChatModel | None = None,
+        reranker: HostReranker | None = None,
         linkers: Sequence[Linker] | None = None,
         create: bool = True,
         reindex: bool = False,
@@ -180,6 +187,8 @@ class Services:
         require_flags(create=create, reindex=reindex)
         checked_linkers = None if linkers is None else require_list("linkers", linkers)
         chosen_router = None if router is None else _router_of(router)
+        timeout = settings.rank.reranker_timeout
+        chosen_reranker = None if reranker is None else ModelReranker(reranker, timeout)
         place = _require_place(path, vectors, create=create)
         limit, embedder = settings.time_limit, Embedder(embeddings)
         with ExitStack() as undo:
@@ -191,6 +200,7 @@ class Services:
                 embedder,
                 settings=settings,
                 router=chosen_router,
+                reranker=chosen_reranker,
                 linkers=checked_linkers,
                 reindex=reindex,
             )

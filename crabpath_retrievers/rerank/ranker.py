@@ -148,6 +148,13 @@ class Ranker:
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
+    def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
+        """Fill in the column ``coverage`` of candidates that are returned in this order."""
+        uncovered = np.ones(evidence.term_weights.shape[1])
+        for index in order:
+            matrix[index, _COVERAGE] = evidence.term_weights[index] @ uncovered
+            uncovered = uncovered * (evidence.term_weights[index] == 0)
+
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
         """Share of the draws in which a candidate is among the best k, in [0, 1].
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -77,6 +77,21 @@ class Answer:
     turn: Turn
 
 
+class Reranker(Protocol):
+    """Orders the best candidates of a question."""
+
+    def steps(
+        self, query: str, nodes: Sequence[Node], callbacks: Any = None
+    ) -> Operations[Sequence[str]]:
+        """The ids of all nodes, best first.
+
+        Args:
+            query: The question.
+            nodes: The candidates, best first, without notes.
+            callbacks: Callbacks of the host framework.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """The candidates of a query, with the evidence for them."""
@@ -87,6 +102,8 @@ class _Candidates:
     walk: Walk
     evidence: Evidence
     explore: np.random.Generator | None
+    order: tuple[str, ...] | None = None
+    """Ids in the order that a reranker gave them; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +120,7 @@ class RetrievalPipeline:
         search: First-stage search.
         router: Decides about habitual edges.
         settings: Of all mechanisms.
+        reranker: Orders the best candidates; None leaves their order to the ranker.
     """
 
     store: GraphStore
@@ -114,6 +132,7 @@ class RetrievalPipeline:
     search: SeedSearch
     router: Router
     settings: Settings
+    reranker: Reranker | None = None
 
     def steps(self, text: str, options: QueryOptions) -> Operations[Answer]:
         """Answer a question, and record the turn.
@@ -134,7 +153,8 @@ class RetrievalPipeline:
         if query.explore is not False:  # True takes a new seed every time
             explore = np.random.default_rng(None if query.explore is True else query.explore)
         rest = self._answer_vector(query, vector, explore, latency)
-        if explore is None and type(self.router) is not SoftmaxRouter:
+        asks_router = explore is None and type(self.router) is not SoftmaxRouter
+        if asks_router or self.reranker is not None:
             answer = yield from rest
         else:  # nothing more is awaited
             answer = yield from perform(self._run_at_once, rest)
@@ -143,7 +163,7 @@ class RetrievalPipeline:
     def rank_stated(self, feedback: Feedback) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.
 
-        No chat model is asked.
+        Neither a chat model nor a reranker is asked.
 
         Returns:
             The feedback, with the best chunk in the place of a document that has chunks; and those
@@ -171,7 +191,7 @@ class RetrievalPipeline:
                 "k": len(missing),
                 "record": False,
             }
-            own = replace(self, router=SoftmaxRouter(self.settings.policy))
+            own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
             ranked = run(own.steps(logged.turn.query, options)).turn.returned
         order = {item.node: place for place, item in enumerate(ranked)}
         best = {
@@ -227,8 +247,29 @@ class RetrievalPipeline:
         latency: dict[str, float],
     ) -> Operations[Answer]:
         found = yield from self._find(query, vector, explore, latency)
+        if self.reranker is not None:
+            found = yield from self._rerank(self.reranker, found, latency)
         answer = yield from perform(self._answer, found, latency)
         return answer
+
+    def _rerank(
+        self, reranker: Reranker, found: _Candidates, latency: dict[str, float]
+    ) -> Operations[_Candidates]:
+        """The candidates with the order that a reranker gives to the best; notes keep places."""
+        begin = time.perf_counter()
+        query, rank = found.query, self.settings.rank
+        offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
+        wide = replace(found, query=replace(query, k=offered, max_tokens=None))
+        wide, ranked, nodes = yield from perform(self._choose, wide)
+        best = [nodes[item.node] for item in ranked if item.node in nodes]
+        documents = [node for node in best if node.document]
+        names: Sequence[str] = ()
+        if documents:
+            names = yield from reranker.steps(query.text, documents, query.callbacks)
+        reordered = iter(names)
+        order = tuple(next(reordered) if node.document else node.id for node in best)
+        latency["rerank"] = round((time.perf_counter() - begin) * 1000, 3)
+        return replace(wide, query=query, order=order)
 
     def _find(
         self,
@@ -307,19 +348,7 @@ class RetrievalPipeline:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        ranked = self._rank(found)
-        find_existing = query.existing_ids or get_owner_lookup(self.index)
-        if find_existing and ranked:
-            remaining = self._remove_deleted(find_existing, ranked, found)
-            if remaining is not found:
-                found = remaining
-                ranked = self._rank(found)
-        documents = self._read_documents(ranked, clock)
-        if query.candidate_ids is None:
-            while repeats := self._find_repeats(ranked, documents, found):
-                found = self._leave_out(repeats, found)
-                ranked = self._rank(found)
-                documents = self._read_documents(ranked, clock)
+        found, ranked, documents = self._choose(found)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -340,6 +369,26 @@ class RetrievalPipeline:
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
 
+    def _choose(
+        self, found: _Candidates
+    ) -> tuple[_Candidates, list[ReturnedDocument], dict[str, Node]]:
+        """The documents to return with their contents, deleted and repeated ones left out."""
+        query, clock = found.query, found.seeds.clock
+        ranked = self._rank(found)
+        find_existing = query.existing_ids or get_owner_lookup(self.index)
+        if find_existing and ranked:
+            remaining = self._remove_deleted(find_existing, ranked, found)
+            if remaining is not found:
+                found = remaining
+                ranked = self._rank(found)
+        documents = self._read_documents(ranked, clock)
+        if query.candidate_ids is None:
+            while repeats := self._find_repeats(ranked, documents, found):
+                found = self._leave_out(repeats, found)
+                ranked = self._rank(found)
+                documents = self._read_documents(ranked, clock)
+        return found, ranked, documents
+
     def _rank(self, found: _Candidates) -> list[ReturnedDocument]:
         query, evidence, clock = found.query, found.evidence, found.seeds.clock
         pool, ranker = evidence.pool, self.ranker
@@ -356,7 +405,12 @@ class RetrievalPipeline:
         if clock.notes:
             spare = self._spare_notes(found, among, ranker.log_odds(matrix))
             among = [i for i in among if i not in spare]
-        order = ranker.order(matrix, evidence, query.k, among)
+        if found.order is None:
+            order = ranker.order(matrix, evidence, query.k, among)
+        else:
+            places = {pool[i].head.id: i for i in among}
+            order = [places[name] for name in found.order if name in places]
+            ranker.cover(matrix, evidence, order)
         probabilities = ranker.probabilities(matrix).tolist()
         least = query.min_score or 0.0
         if not query.fill:
@@ -370,7 +424,9 @@ class RetrievalPipeline:
         if query.max_tokens is not None:
             order = self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
-        propensities = {} if ranker.draws is None else ranker.propensities(matrix, among, query.k)
+        propensities: dict[int, float] = {}
+        if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
+            propensities = ranker.propensities(matrix, among, query.k)
         best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
         return [
             describe_returned(

@@ -1,6 +1,12 @@
-"""Writes an archive, a zip file of JSON lines and a manifest, of a store in use."""
+"""Writes an archive, a zip file of JSON lines and a manifest, of a store in use.
 
+Files that are never half written: they get their name when they are complete.
+"""
+
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -17,10 +23,39 @@ from crabpath_retrievers.transfer.archive_reader import (
     Manifest,
     is_archive,
 )
-from crabpath_retrievers.transfer.replacement import open_replacement
 
 ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""
+
+
+@contextmanager
+def open_replacement(path: Path, name: str) -> Iterator[IO[bytes]]:
+    """Open a private temporary file that replaces ``path`` on success and is deleted on errors.
+
+    Args:
+        path: The file to replace.
+        name: What it is called in messages.
+
+    Raises:
+        InvalidInputError: The path cannot be written.
+    """
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            prefix=f".{path.name}.", dir=path.parent, delete=False
+        ) as file:
+            temporary = Path(file.name)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # otherwise a power loss may leave an empty file
+        temporary.replace(path)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            msg = f"{name} cannot be written ({error.strerror}): choose another path"
+            raise InvalidInputError(msg) from error
+        raise
 
 
 def _write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable]) -> Manifest:

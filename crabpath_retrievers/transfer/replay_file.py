@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.transfer.replacement import open_replacement
+from crabpath_retrievers.transfer.export import open_replacement
 
 _QUERY_FIELDS = ("query", "task_type")
 _FEEDBACK_FIELDS = ("outcome", "answer", *DOCUMENT_FIELDS, "correction")

@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers.cli import app
-from crabpath_retrievers.evaluation import requirements
+from crabpath_retrievers.cli import app, options
 
 PNG = b"\x89PNG"
 STREAM = ("--stream", "prequential", "--epochs", "2", "--dropped", "0.2")
@@ -59,6 +58,54 @@ def test_a_chat_model_and_what_it_costs(run, tmp_path):
     assert "`routed` is `cold` with the chat model simulated:0.3" in result.stdout
 
 
+@pytest.fixture(scope="session")
+def cross_encoder(tmp_path_factory):
+    """A folder with a cross-encoder of two layers and random weights."""
+    from sentence_transformers import CrossEncoder
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    made, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("cross-encoder")
+    (made / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]))
+    BertTokenizerFast(str(made / "vocab.txt")).save_pretrained(made)
+    shape = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=12, num_hidden_layers=2, num_labels=1, **shape)
+    BertForSequenceClassification(config).save_pretrained(made)
+    CrossEncoder(str(made), device="cpu").save(str(folder))
+    return folder
+
+
+def run_reranked(run, reranker, folder):
+    """The methods of a run with a reranker, by name."""
+    result = run(
+        *("beir", "--methods", "hybrid,cold", "--k", "2", "--limit", 6),
+        *("--reranker", reranker, "--json", folder / "figures.json"),
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads((folder / "figures.json").read_text())
+    assert figures["dataset"]["reranker"] == str(reranker)
+    assert list(figures["methods"]) == ["hybrid", "cold", "hybrid+reranker", "cold+reranker"]
+    return figures["methods"]
+
+
+def test_a_reranker_by_import_stands_beside_hybrid_with_the_same(run, tmp_path, monkeypatch):
+    """One that prefers what was ranked last is seen to do so."""
+    (tmp_path / "own_rerankers.py").write_text(
+        "from langchain_core.cross_encoders import BaseCrossEncoder\n"
+        "class Backwards(BaseCrossEncoder):\n"
+        "    def score(self, text_pairs):\n"
+        "        return list(range(len(text_pairs)))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    methods = run_reranked(run, "own_rerankers:Backwards", tmp_path)
+    for name in ("cold", "hybrid"):
+        assert methods[f"{name}+reranker"]["recall@2"] < methods[name]["recall@2"]
+
+
+@pytest.mark.slow
+def test_a_reranker_by_folder(run, cross_encoder, tmp_path):
+    run_reranked(run, cross_encoder, tmp_path)
+
+
 @pytest.mark.parametrize(
     "feedback",
     ["used", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("answer", "outcome"))],
@@ -75,6 +122,22 @@ def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
     assert figures["dataset"]["stream"]["feedback"] == feedback
     assert "## Streams" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / "learning.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("repair", "| learner | part | measure | clean | wrong | repaired | net recovery |"),
+        ("transfer", "| knn | new questions | full@2 |"),
+        ("drift", "knn (frozen) by quarters: moved, after, full@2"),
+    ],
+)
+def test_every_kind_of_stream_is_reported(run, kind, shown):
+    options = ("--stream", kind, "--shown", "4", "--feedback", "relevant", "--limit", "12")
+    result = run("beir", "--methods", "knn", "--k", "2", *options)
+    assert result.exit_code == 0, result.output
+    assert shown in result.stdout
+    assert "knn (frozen) by quarters: full@2" in result.stdout
 
 
 def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_path):
@@ -99,6 +162,8 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
         (("beir", "--methods", "dense,magic"), "there is no method 'magic': choose among"),
         (("beir", "--methods", ""), "no method is named"),
         (("beir", "--router", "nobody:none"), "the chat model 'nobody:none' cannot be used"),
+        (("beir", "--reranker", "./none"), "the reranker './none' cannot be used"),
+        (("beir", "--reranker", "json:dumps"), "the reranker 'json:dumps' cannot be used"),
         (("beir", "--prices", "cheap"), "--prices takes US dollars per million tokens"),
         *(
             (("beir", "--k", k), "--k takes whole numbers of at least 1")
@@ -124,6 +189,8 @@ def test_a_single_method_has_no_comparison_and_a_cache_may_be_damaged(run, tmp_p
         ((*LEARNED, *STREAM, "--feedback", "applause"), "applause"),
         ((*LEARNED, *STREAM, "--noise", "0.9"), "--noise"),
         ((*LEARNED, *STREAM, "--epochs", "0"), "--epochs"),
+        ((*LEARNED, *STREAM, "--shown", "2"), "--shown must be at least 10"),
+        ((*LEARNED, *STREAM, "--limit", "3"), "a stream needs at least 4 questions"),
         ((*LEARNED, *STREAM, "--dropped", "1"), "--dropped"),
     ],
 )
@@ -143,7 +210,7 @@ def test_a_file_without_questions(run, write):
 
 
 def test_a_missing_extra_is_named(run, monkeypatch):
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "bm25s" else name)
+    monkeypatch.setattr(options, "find_spec", lambda name: None if name == "bm25s" else name)
     result = run("beir")
     assert result.exit_code == 1
     assert "pip install 'crabpath-retrievers[local,eval]'" in " ".join(result.stderr.split())

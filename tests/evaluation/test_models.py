@@ -6,13 +6,13 @@ from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, OutgoingEdge
-from crabpath_retrievers.evaluation.chat_models import (
+from crabpath_retrievers.evaluation.embedding import cached_embedder
+from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+from crabpath_retrievers.routing.chat_model.simulated import (
     SimulatedChatModel,
     load_chat_model,
     shares_long_words,
 )
-from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
 from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 from crabpath_retrievers.vectors.embedder import find_packaged_weights
 

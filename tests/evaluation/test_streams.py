@@ -11,13 +11,22 @@ from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     MovingAverage,
+    NearestNeighbours,
     QueryCache,
+    TaughtAnswer,
 )
-from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
+from crabpath_retrievers.evaluation.streams.prequential import (
+    REPAIR_ARMS,
+    StreamPart,
+    StreamSchedule,
+    run_stream,
+)
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     ReturnedChunk,
+    SimulatedFeedback,
 )
+from crabpath_retrievers.evaluation.streams.stream import Stream, summarize_repair
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +51,9 @@ class Watching:
 
     def learn(self, vector, ranked, signal):
         self.seen.append(("learn", self.last))
+
+    def correct(self, lesson, right):
+        self.seen.append(("correct", ""))
 
 
 def schedule(small, memory, learner, **options):
@@ -74,8 +86,8 @@ def test_all_learners_meet_the_same_questions(small, memory):
 def test_the_frozen_twin_and_trivial_learners_leave_no_trace(small, memory):
     frozen = FrozenLearner(memory, distinct=False)
     before = memory.info()
-    for learner in (frozen, BetaCounts(frozen), MovingAverage(frozen), QueryCache(frozen)):
-        schedule(small, memory, learner)
+    for kind in (BetaCounts, MovingAverage, QueryCache, NearestNeighbours):
+        schedule(small, memory, kind(frozen))
     assert memory.info() == before
 
 
@@ -116,7 +128,7 @@ def test_noise_flips_its_share(kind):
     ],
 )
 def test_each_kind_by_hand(kind, gold, expected):
-    assert signal(kind, gold) == expected
+    assert signal(kind, gold)[:3] == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +144,7 @@ def test_each_kind_by_hand(kind, gold, expected):
 )
 def test_a_chain_follows_as_many_documents_as_it_needs(gold, outcome, used):
     """What is relevant among those it reads; for each that is missing, the best other one."""
-    assert signal("followed", gold) == (outcome, tuple(f"{d}-chunk" for d in used), None)
+    assert signal("followed", gold)[:3] == (outcome, tuple(f"{d}-chunk" for d in used), None)
 
 
 def test_a_wrong_outcome_changes_nothing_of_what_was_followed():
@@ -154,3 +166,110 @@ def test_the_same_turns_are_wrong_whatever_was_returned(shown):
     other = np.random.default_rng(7)
     other.random(20)
     assert rng.random() == other.random()
+
+
+def test_relevant_documents_are_named_whether_they_were_returned_or_not():
+    """The returned chunk of a document, else its first; with noise, another one in its place."""
+    chunks = {document: f"{document}-first" for document in "abz"}
+    simulator = FeedbackSimulator("relevant", 0.0, 2, chunks)
+    told = simulator.simulate(SHOWN, frozenset("az"), None, np.random.default_rng(0))
+    assert [one.chunk for one in told.relevant] == ["a-chunk", "z-first"]
+    assert (told.outcome, told.used) == (1.0, ("a-chunk",))
+    wrong = simulator.mislead().simulate(SHOWN, frozenset("az"), None, np.random.default_rng(0))
+    assert {one.document for one in wrong.relevant} == {"b"}
+
+
+def test_what_a_host_names_as_relevant_reaches_the_memory(memory, monkeypatch):
+    """The field is passed when it is set, and only then."""
+    seen = []
+    monkeypatch.setattr(f"{CrabPathLearner.__module__}.Feedback", lambda *_, **f: seen.append(f))
+    monkeypatch.setattr(CrabPath, "record", lambda *_: None)
+    learner = CrabPathLearner(memory, distinct=False)
+    for relevant in (None, (SHOWN[0],)):
+        learner.learn(None, [], SimulatedFeedback(1.0, ("x",), relevant=relevant))
+    assert seen == [
+        {"used": ("x",), "answer": None},
+        {"used": ("x",), "answer": None, "relevant": ["a-chunk"]},
+    ]
+
+
+@pytest.fixture
+def gold_of(small, memory):
+    """Vector and relevant documents of a question, as feedback names them."""
+    query = next(iter(small.queries))
+    simulator = FeedbackSimulator("relevant", 0.0, 3, {d.id: d.id for d in small.documents})
+    told = simulator.simulate([], small.qrels[query], None, np.random.default_rng(0))
+    return small.queries[query], memory.embedder.query(small.queries[query]), told
+
+
+def test_neighbours_bring_documents_that_were_not_returned(memory, gold_of):
+    text, vector, told = gold_of
+    learner = NearestNeighbours(FrozenLearner(memory, distinct=False))
+    learner.learn(vector, learner.rank(text, vector, 1), told)
+    found = learner.rank(text, vector, len(told.relevant))
+    assert {r.chunk.document for r in found} == {one.document for one in told.relevant}
+    assert all(r.text for r in found)
+
+
+@pytest.mark.parametrize("kind", [BetaCounts, QueryCache, NearestNeighbours])
+def test_a_corrected_learner_ranks_as_one_that_was_never_wrong(memory, gold_of, kind):
+    text, vector, right = gold_of
+    wrong = SimulatedFeedback(1.0, (), relevant=(ReturnedChunk("nowhere", "nowhere"),))
+    ranks = []
+    for told in (right, wrong):
+        learner = kind(FrozenLearner(memory, distinct=False))
+        found = learner.rank(text, vector, 3)
+        learner.learn(vector, found, told)
+        if told is wrong:
+            learner.correct(TaughtAnswer(vector, found, wrong), right)
+        ranks.append([r.chunk for r in learner.rank(text, vector, 3)])
+    assert ranks[0] == ranks[1]
+
+
+def test_transfer_asks_new_questions_and_teaches_nothing_about_them(small):
+    first, later = StreamSchedule(kind="transfer").plan_passes(small)
+    assert {q.query for q in first}.isdisjoint(q.query for q in later)
+    assert {q.query for q in (*first, *later)} == set(small.queries)
+    assert [q.told for q in (*first, *later)] == [True] * 6 + [False] * 6
+
+
+def test_relevance_drifts_half_way(small):
+    """Documents swap with those most like them; each question keeps as many as it had."""
+    schedule = StreamSchedule(epochs=2, kind="drift")
+    before, after = schedule.plan_passes(small)
+    assert all(q.gold == small.qrels[q.query] for q in before)
+    changed = [q for q in after if q.gold != small.qrels[q.query]]
+    assert changed
+    assert all(len(q.gold) == len(small.qrels[q.query]) for q in after)
+    moved = {d for q in changed for d in small.qrels[q.query] - q.gold}
+    drawn = round(0.1 * len({d for gold in small.qrels.values() for d in gold}))
+    assert drawn <= len(moved) <= 2 * drawn
+    assert {part.epoch for part in schedule.list_parts(small) if "moved, after" in part.name} == {1}
+    assert schedule.judge(small) == small.qrels
+
+
+def test_a_repair_compares_three_arms_on_the_same_questions(small, cached):
+    """What undo and the right feedback win back, beside the same learner never told wrong."""
+    arms = [StreamSchedule(kind="repair", arm=arm).plan_passes(small) for arm in REPAIR_ARMS]
+    assert arms[1] == arms[2]
+    assert [sum(q.wrong for q in passes[0]) > 0 for passes in arms] == [False, True, True]
+    assert not any(q.told for passes in arms for q in passes[1])
+    simulator = FeedbackSimulator("used", 0.0, 3)
+    stream = Stream(("learned", "knn"), simulator, StreamSchedule(kind="repair"), (2,), 3)
+    for result in stream.run(small, cached).values():
+        assert {row["part"] for row in result.figures["repair"]} == {
+            *("after", "asked again", "new questions")
+        }
+        assert len(result.run.found) == len(small.queries)
+
+
+def test_net_recovery_is_the_share_of_the_loss_that_is_won_back():
+    schedule = StreamSchedule(kind="repair")
+    scores = {"clean": [1.0] * 8, "wrong": [0.0] * 8, "repaired": [1.0] * 6 + [0.0] * 2}
+    arms = {arm: [{}, {"full@5": values}] for arm, values in scores.items()}
+    (row,) = summarize_repair(arms, [StreamPart("after", 1, range(8))], seed=schedule.seed)
+    assert row["recovery"] == 0.75
+    assert row["ci95"][0] < 0.75 < row["ci95"][1]
+    arms["wrong"] = arms["clean"]
+    (row,) = summarize_repair(arms, [StreamPart("after", 1, range(8))], seed=0)
+    assert row["recovery"] is None

@@ -49,12 +49,8 @@ class Dataset:
     def sample(self, limit: int | None, seed: int | None = None) -> "Dataset":
         """Fewer questions, and of pooled contexts those that belong to them.
 
-        Args:
-            limit: Most questions; None keeps all.
-            seed: Draws them at random; None takes the first.
-
-        Raises:
-            InvalidInputError: The limit is below 1.
+        A seed draws them at random, None takes the first; a limit of None keeps all. One below 1
+        raises InvalidInputError.
         """
         if limit is None:
             return self

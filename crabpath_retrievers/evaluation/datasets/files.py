@@ -15,15 +15,10 @@ T = TypeVar("T")
 
 
 def read_json(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
-    """A JSON file as the type that the adapter describes.
+    """A JSON file as the type that the adapter describes; ``.gz`` may be missing from its name.
 
-    Args:
-        path: The file; ``.gz`` may be missing from its name.
-        adapter: The official format.
-        expected: Its name, for messages.
-
-    Raises:
-        InvalidInputError: The file is missing, truncated or of another format.
+    A file that is missing, truncated or of another format than ``expected`` raises
+    InvalidInputError.
     """
     with _open(path) as stream:
         data = stream.read()

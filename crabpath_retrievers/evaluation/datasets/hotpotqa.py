@@ -24,11 +24,8 @@ _ROWS = TypeAdapter(list[_Row])
 def load_hotpotqa(path: Path) -> Dataset:
     """Official HotpotQA distractor or 2WikiMultihopQA JSON, all contexts pooled.
 
-    Args:
-        path: The file; a folder with it; or a folder with the BEIR form of the data set.
-
-    Raises:
-        InvalidInputError: The file is missing, truncated or of another format.
+    A file, a folder with it, or one with the BEIR form of the data set; another one raises
+    InvalidInputError.
     """
     if is_beir_folder(path):
         return load_beir(path)

@@ -25,11 +25,7 @@ _ROW = TypeAdapter(_Row)
 
 
 def load_musique(path: Path) -> Dataset:
-    """Official MuSiQue JSONL, all paragraphs pooled.
-
-    Raises:
-        InvalidInputError: The file is missing, truncated or of another format.
-    """
+    """Official MuSiQue JSONL, all paragraphs pooled; another file raises InvalidInputError."""
     file = find_file(path, ".jsonl")
     rows = read_json_lines(file, _ROW, "MuSiQue JSON lines")
     return pool_questions(file.parent.name or file.stem, map(_parse_question, rows))

@@ -58,6 +58,11 @@ class EvaluationCorpus:
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
         return cls(given, split, tuple(nodes), embeddings, distinct, show_progress)
 
+    def take(self, places: Iterable[int]) -> list[RetrievedChunk]:
+        """The chunks at these places."""
+        chunks = [self.chunks[place] for place in places]
+        return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
+
     def texts(self) -> list[str]:
         """Texts to index: each chunk, preceded by its title where the text does not contain it."""
         return [make_embedding_text(chunk) for chunk in self.chunks]

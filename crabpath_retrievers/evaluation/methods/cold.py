@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
@@ -13,35 +15,35 @@ from crabpath_retrievers.evaluation.methods.base import (
     RankFunction,
     RetrievedChunk,
 )
-from crabpath_retrievers.routing.policy import Router
+
+
+@dataclass(slots=True)
+class MemoryRanking:
+    """Ranks by a memory; asking records nothing.
+
+    Attributes:
+        usage: Usage of chat models so far.
+    """
+
+    memory: CrabPath
+    corpus: EvaluationCorpus
+    usage: ModelUsage = field(default_factory=ModelUsage)
+
+    def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
+        """Chunks, best first; a depth in chunks is one in documents where these are asked for."""
+        distinct = self.corpus.distinct
+        k = max(1, depth // CHUNKS_PER_DOCUMENT) if distinct else depth
+        answer = self.memory.retrieve(
+            query, k=k, one_per_document=distinct, vector=vector, record=False
+        )
+        self.usage += answer.turn.usage
+        return [RetrievedChunk(item.node.document, item.node.content) for item in answer.documents]
 
 
 @contextmanager
-def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
-    """A temporary memory with default settings; asking records nothing."""
-    with open_indexed(corpus) as memory:
-
-        def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
-            answer = memory.retrieve(
-                query, vector=vector, record=False, **retrieve_options(corpus, depth)
-            )
-            return [
-                RetrievedChunk(item.node.document, item.node.content) for item in answer.documents
-            ]
-
-        yield rank
-
-
-@contextmanager
-def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iterator[CrabPath]:
-    """A temporary memory that holds a corpus."""
-    with CrabPath.open(embeddings=corpus.embeddings, router=router) as memory:
+def open_cold(corpus: EvaluationCorpus, **opening: Any) -> Iterator[RankFunction]:
+    """A temporary memory that holds a corpus; ``opening`` is for ``CrabPath.open``."""
+    with CrabPath.open(embeddings=corpus.embeddings, **opening) as memory:
         shown = bar if corpus.show_progress else None
         memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
-        yield memory
-
-
-def retrieve_options(corpus: EvaluationCorpus, depth: int) -> dict[str, Any]:
-    """Options of ``CrabPath.retrieve`` for a depth in chunks."""
-    k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
-    return {"k": k, "one_per_document": corpus.distinct}
+        yield MemoryRanking(memory, corpus)

@@ -33,8 +33,7 @@ def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     with open_vector_search(corpus) as near:
 
         def rank(_query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
-            chunks = [corpus.chunks[place] for place in near(vector, depth)]
-            return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
+            return corpus.take(near(vector, depth))
 
         yield rank
 

@@ -32,8 +32,7 @@ def open_hybrid(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
         def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
             lists = [near(vector, depth), match(query, depth)]
             fused = fusion.weighted_reciprocal_rank([_place_documents(places) for places in lists])
-            chunks = [corpus.chunks[document.metadata[_PLACE]] for document in fused[:depth]]
-            return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
+            return corpus.take(document.metadata[_PLACE] for document in fused[:depth])
 
         yield rank
 

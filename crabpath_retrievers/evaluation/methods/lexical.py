@@ -23,8 +23,7 @@ def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     match = build_word_search(corpus)
 
     def rank(query: str, _vector: Vector, depth: int) -> list[RetrievedChunk]:
-        chunks = [corpus.chunks[place] for place in match(query, depth)]
-        return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
+        return corpus.take(match(query, depth))
 
     yield rank
 

@@ -14,15 +14,7 @@ DPI = 150
 
 
 def write_plots(figures: Figures, folder: Path) -> dict[str, str]:
-    """Draw the run.
-
-    Args:
-        figures: What was measured.
-        folder: A directory that exists.
-
-    Returns:
-        Titles by name of the file.
-    """
+    """Draw the run into a directory that exists; returns titles by name of the file."""
     plots: dict[str, tuple[str, Callable[[Axes, Figures], None]]] = {
         "quality.png": ("Quality with 95 % intervals", _draw_quality),
         "latency.png": ("Milliseconds per question, embedding excluded", _draw_latency),

@@ -6,9 +6,6 @@ from typing import Any
 
 from scipy.stats import false_discovery_control
 
-from crabpath_retrievers.evaluation.evaluate import evaluate
-from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
-from crabpath_retrievers.evaluation.plan import EvaluationPlan
 from crabpath_retrievers.evaluation.reporting.plots import write_plots
 from crabpath_retrievers.evaluation.reporting.tables import (
     STREAM_NOTE,
@@ -32,31 +29,6 @@ Milliseconds per question do not contain the embedding of the question, which is
 methods. Indexing contains the embedding of chunks that were not cached. Tokens are characters of
 the returned texts over 4; of a document that was cut, the chunk that was found first counts. LLM
 calls, calls that a cache answered, LLM tokens and dollars are per question."""
-
-
-def evaluate_and_write(
-    plan: EvaluationPlan, *, json_file: Path | None = None, folder: Path | None = None
-) -> str:
-    """Run an evaluation and write its figures and report.
-
-    Args:
-        plan: What to measure.
-        json_file: File for all figures.
-        folder: Directory for ``report.md`` and its plots.
-
-    Returns:
-        The tables, as Markdown.
-
-    Raises:
-        InvalidInputError: The plan, the data or a place to write to cannot be used.
-    """
-    check_outputs(json_file, folder)
-    with report_damaged_cache(plan.cache):
-        figures = evaluate(plan)
-    write_json(figures, json_file)
-    if folder is not None:
-        write_report(figures, folder)
-    return render_summary(figures)
 
 
 def write_report(figures: Figures, folder: Path) -> None:
@@ -95,6 +67,8 @@ def _render_facts(figures: Figures) -> str:
     ]
     if dataset["router"] is not None:
         lines.append(f"`routed` is `cold` with the chat model {dataset['router']}.")
+    if dataset["reranker"] is not None:
+        lines.append(f"`+reranker`: the best candidates in the order of {dataset['reranker']}.")
     if dataset["unmapped_gold_ids"]:
         lines.append(f"Gold that is missing: {', '.join(dataset['unmapped_gold_ids'][:_NAMED])}.")
     if dataset["limit"] is not None:
@@ -128,18 +102,12 @@ def _render_differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _render_costs(figures: Figures) -> str:
+    names = ("documents_returned", "context_tokens", "indexing_s", "llm_calls", "llm_cached_calls")
     rows = (
         [
-            name,
-            of["latency_ms"]["p50"],
-            of["latency_ms"]["p95"],
-            of["documents_returned"],
-            of["context_tokens"],
-            of["indexing_s"],
-            of["llm_calls"],
-            of["llm_cached_calls"],
-            round(of["llm_input_tokens"] + of["llm_output_tokens"], 1),
-            of["cost_usd"],
+            *(name, of["latency_ms"]["p50"], of["latency_ms"]["p95"]),
+            *(of[figure] for figure in names),
+            *(round(of["llm_input_tokens"] + of["llm_output_tokens"], 1), of["cost_usd"]),
         ]
         for name, of in figures["methods"].items()
     )

@@ -40,38 +40,48 @@ def stream_figures(figures: Figures) -> dict[str, Mapping[str, Any]]:
 
 
 def render_streams(figures: Figures) -> str:
-    """Means per pass and of the second half of the first one, with paired differences."""
-    rows = [
-        row
-        for name, stream in stream_figures(figures).items()
-        for row in _stream_rows(name, stream)
+    """Every part of the streams with paired differences, quarters in lines, and repairs."""
+    streams = stream_figures(figures)
+    rows = [row for name, stream in streams.items() for row in _stream_rows(name, stream)]
+    head = ["learner", "part", "measure", "learner", "frozen", "difference", "p", "ms"]
+    parts = [render_table(head, rows)]
+    parts += [_render_quarters(name, stream) for name, stream in streams.items()]
+    repairs = [
+        [
+            *(name, row["part"], row["metric"]),
+            *(f"{row[arm]:.3f}" for arm in ("clean", "wrong", "repaired")),
+            "–" if row["recovery"] is None else format_interval(row["recovery"], row["ci95"]),
+        ]
+        for name, stream in streams.items()
+        for row in stream.get("repair", ())
     ]
-    return render_table(
-        ["learner", "part", "measure", "learner", "frozen", "difference", "p", "ms"], rows
-    )
+    if repairs:
+        head = ["learner", "part", "measure", "clean", "wrong", "repaired", "net recovery"]
+        parts.append(render_table(head, repairs))
+    return "\n\n".join(parts)
 
 
 def _stream_rows(name: str, stream: Mapping[str, Any]) -> Iterator[list[object]]:
-    for found in stream["differences"]:
-        part, metric = found["part"], found["metric"]
-        if metric.startswith("full@"):
-            own, frozen = _stream_means(stream, part)
+    for row in stream["differences"]:
+        if row["metric"].startswith("full@") and "quarter" not in row["part"]:
             yield [
-                name,
-                part,
-                metric,
-                f"{own[metric]:.3f}",
-                f"{frozen[metric]:.3f}",
-                format_interval(found["difference"], found["ci95"], sign="+"),
-                "–" if found["p"] is None else f"{found['p']:.4f}",
+                *(name, row["part"], row["metric"]),
+                *(f"{row['learner']:.3f}", f"{row['frozen']:.3f}"),
+                format_interval(row["difference"], row["ci95"], sign="+"),
+                "–" if row["p"] is None else f"{row['p']:.4f}",
                 stream["learn_ms"]["p50"],
             ]
 
 
-def _stream_means(
-    stream: Mapping[str, Any], part: str
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    if part == "second half":
-        return stream["second_half"], stream["frozen_second_half"]
-    place = int(part.removeprefix("epoch ")) - 1
-    return stream["epochs"][place], stream["frozen_epochs"][place]
+def _render_quarters(name: str, stream: Mapping[str, Any]) -> str:
+    """Means by quarter of the first pass, or of a part of it, with the frozen twin's."""
+    quarters: dict[tuple[str, str], list[str]] = {}
+    for row in stream["differences"]:
+        whole, is_quarter, _ = row["part"].partition("quarter")
+        if is_quarter:
+            shown = f"{row['learner']:.3f} ({row['frozen']:.3f})"
+            quarters.setdefault((whole, row["metric"]), []).append(shown)
+    return "\n".join(
+        f"{name} (frozen) by quarters: {whole}{metric} {', '.join(means)}  "
+        for (whole, metric), means in quarters.items()
+    )

@@ -14,9 +14,7 @@ _HITS = (4, 10)
 def score_chunks(facts: Mapping[str, Sequence[str]], run: Mapping[str, Sequence[str]]) -> PerQuery:
     """hits@4, hits@10, map@10 and mrr@10 per query, in the order of ``facts``.
 
-    Args:
-        facts: Gold sentences by query, at least one each.
-        run: Texts of the chunks by query, best first.
+    ``facts`` has at least one gold sentence per query, ``run`` the texts of its chunks, best first.
     """
     rows = [_score_query(gold, run.get(query, ())) for query, gold in facts.items()]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}

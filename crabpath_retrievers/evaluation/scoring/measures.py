@@ -18,10 +18,7 @@ PerQuery = dict[str, list[float]]
 def score_rankings(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) -> PerQuery:
     """recall@K and full@K (all gold among the first K) for each K, mrr@10 and ndcg@10.
 
-    Args:
-        qrels: Relevant documents by query.
-        run: Documents by query, best first, each once; a query without any scores 0.
-        ks: Cut-offs.
+    ``run`` has documents by query, best first, each once; a query without any scores 0.
     """
     found = _score_queries(
         {f"recall@{k}": R @ k for k in ks}

@@ -15,10 +15,7 @@ _BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
 def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
     """Paired difference a − b with 95 % BCa bootstrap interval and permutation p.
 
-    Args:
-        a: Scores per query.
-        b: Scores of the same queries in the same order.
-        seed: Seed of bootstrap and permutation test.
+    Both have one score per query, in the same order.
     """
     difference = np.asarray(a) - np.asarray(b)
     ci95 = bootstrap_interval(difference, seed=seed)
@@ -39,13 +36,9 @@ def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED)
 def bootstrap_interval(
     values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
 ) -> list[float] | None:
-    """95 % BCa bootstrap interval of the mean; None where it cannot be estimated.
+    """95 % BCa bootstrap interval of the mean of one value per query.
 
-    All values being equal is one such case, too few of them another.
-
-    Args:
-        values: One per query.
-        seed: Seed of the bootstrap.
+    None where it cannot be estimated: all values are equal, or they are too few.
     """
     given = np.asarray(values, dtype=np.float64)
     if not np.any(given != given[0]):
@@ -55,6 +48,22 @@ def bootstrap_interval(
     ).confidence_interval
     ends = [round(float(end), 4) for end in found]
     return ends if np.all(np.isfinite(ends)) else None
+
+
+def bootstrap_ratio(
+    above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int = _SEED
+) -> tuple[float | None, list[float] | None]:
+    """Ratio of the means of values paired by query, with its 95 % percentile interval.
+
+    None without a mean of ``below`` above 0.
+    """
+    if below.mean() <= 0:
+        return None, None
+    draws = np.random.default_rng(seed).integers(len(below), size=(_RESAMPLES, len(below)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = above[draws].mean(axis=1) / below[draws].mean(axis=1)
+    ends = [round(float(end), 4) for end in np.percentile(ratios, [2.5, 97.5])]
+    return round(float(above.mean() / below.mean()), 4), ends if np.all(np.isfinite(ends)) else None
 
 
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:

@@ -24,6 +24,8 @@ from crabpath_retrievers.retrieval.pipeline import Answer
 NAMESPACE = "learned"
 _DEPTH_FACTOR = 3  # how many more documents trivial learners reorder than are returned
 _STEP_SIZE = 0.3  # of the moving average
+_SIMILAR = 0.8  # least cosine of a question whose documents are remembered
+_NEIGHBOURS, _SHARPNESS, _PRIOR = 10, 6, 0.2  # of the vote of past questions
 
 
 class RankedDocument(NamedTuple):
@@ -34,6 +36,15 @@ class RankedDocument(NamedTuple):
     odds: float
 
 
+class TaughtAnswer(NamedTuple):
+    """What a learner was told about one answer; ``turn`` is that of CrabPath."""
+
+    vector: Vector
+    ranked: Sequence[RankedDocument]
+    signal: SimulatedFeedback
+    turn: str | None = None
+
+
 class StreamLearner(Protocol):
     """Answers questions, and gets feedback on each answer."""
 
@@ -42,8 +53,11 @@ class StreamLearner(Protocol):
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
-        """Learn from the feedback on the last answer."""
+    ) -> str | None:
+        """Learn from the feedback on the last answer; returns its turn, if there is one."""
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Take a lesson back, as far as that is possible, and learn what is right instead."""
 
 
 @dataclass(slots=True)
@@ -66,6 +80,9 @@ class FrozenLearner:
     ) -> None:
         """Learn nothing."""
 
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Learn nothing."""
+
 
 @dataclass(slots=True)
 class CrabPathLearner:
@@ -85,14 +102,25 @@ class CrabPathLearner:
         return ranked_documents(answer)
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],  # noqa: ARG002
-        signal: SimulatedFeedback,
-    ) -> None:
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> str | None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
-        self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
+        self._record(turn, signal)
+        return turn
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Undo the wrong feedback, and give the right one."""
+        self.memory.undo(turn_id=lesson.turn, namespace=self.namespace)
+        self._record(lesson.turn, right)
+
+    def _record(self, turn: str | None, signal: SimulatedFeedback) -> None:
+        relevant = signal.relevant and [one.chunk for one in signal.relevant]
+        self.memory.record(
+            Feedback(
+                turn, signal.outcome, used=signal.used, relevant=relevant, answer=signal.answer
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -104,11 +132,11 @@ class ReorderingLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
-        added = self.log_odds_bonus(vector, found)
+        added = self.log_odds_bonus(found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """Value to add to the log-odds of each document."""
         raise NotImplementedError
 
@@ -120,22 +148,29 @@ class BetaCounts(ReorderingLearner):
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """Log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
         documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
         """Count uses and passes."""
+        self._count(ranked, signal, 1.0)
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Take the wrong counts back."""
+        self._count(lesson.ranked, lesson.signal, -1.0)
+        self._count(lesson.ranked, right, 1.0)
+
+    def _count(
+        self, ranked: Sequence[RankedDocument], signal: SimulatedFeedback, by: float
+    ) -> None:
         for document, credit in document_credits(ranked, signal).items():
             counts = self.wins if credit > 0 else self.losses
-            counts[document] += 1.0
+            counts[document] += by
 
 
 @dataclass(slots=True)
@@ -144,31 +179,31 @@ class MovingAverage(ReorderingLearner):
 
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, found: Sequence[RankedDocument]) -> list[float]:
         """The average, in log-odds."""
         return [2.0 * self.averages[r.chunk.document] for r in found]
 
     def learn(
-        self,
-        vector: Vector,  # noqa: ARG002
-        ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Learn what is right, too: what was wrong fades."""
+        self.learn(lesson.vector, lesson.ranked, right)
 
 
 @dataclass(slots=True)
 class QueryCache(ReorderingLearner):
     """Documents used for the most similar past question come first, if it is similar enough."""
 
-    least: float = 0.8
     queries: list[Vector] = field(default_factory=list)
     used: list[dict[str, RankedDocument]] = field(default_factory=list)
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
-        """The cached documents, then the frozen ranking."""
+        """The remembered documents, then the frozen ranking."""
         found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
         return list({**self._look_up(vector), **found}.values())[:k]
 
@@ -177,23 +212,66 @@ class QueryCache(ReorderingLearner):
             return {}
         cosines = np.stack(self.queries) @ vector
         best = int(cosines.argmax())
-        return self.used[best] if cosines[best] >= self.least else {}
+        return self.used[best] if cosines[best] >= _SIMILAR else {}
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Store the documents used by a success."""
-        credit = document_credits(ranked, signal)
-        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
+        """Store the documents used by a success, and those that are named as relevant."""
+        used = self._find_used(ranked, signal)
         if used:
             self.queries.append(vector)
             self.used.append(used)
+
+    def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
+        """Store the right documents in place of the wrong ones."""
+        for place, past in enumerate(self.queries):
+            if past is lesson.vector:
+                self.used[place] = self._find_used(lesson.ranked, right)
+                return
+        self.learn(lesson.vector, lesson.ranked, right)
+
+    def _find_used(
+        self, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> dict[str, RankedDocument]:
+        credit = document_credits(ranked, signal)
+        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
+        others = {one.chunk: one for one in signal.relevant or () if one.document not in used}
+        nodes = self.frozen.memory.store.catalog.documents([*others]) if others else {}
+        return used | {
+            others[chunk].document: RankedDocument(others[chunk], node.content, 0.0)
+            for chunk, node in nodes.items()
+        }
+
+
+class NearestNeighbours(QueryCache):
+    """The nearest past questions vote for the documents used for them (Fix & Hodges 1951).
+
+    A vote counts ``cosine^6``, and the frozen ranking .2 of its probability: chosen so that the
+    figures published for ToolLens are reached.
+    """
+
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
+        """The documents with the most votes."""
+        found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
+        votes = {d: _PRIOR / (1.0 + float(np.exp(-r.odds))) for d, r in found.items()}
+        cosines = np.stack(self.queries) @ vector if self.queries else np.zeros(0)
+        for place in np.argsort(-cosines, kind="stable")[:_NEIGHBOURS].tolist():
+            for document, remembered in self.used[place].items():
+                vote = max(0.0, float(cosines[place])) ** _SHARPNESS
+                votes[document] = votes.get(document, 0.0) + vote
+                found.setdefault(document, remembered)
+        return [found[document] for document in sorted(votes, key=lambda d: -votes[d])[:k]]
 
 
 def document_credits(
     ranked: Sequence[RankedDocument], signal: SimulatedFeedback
 ) -> dict[str, float]:
     """Credit by document: by use where it is reported, else the outcome for all."""
+    if signal.relevant is not None:
+        return {r.chunk.document: 0.0 for r in ranked} | {
+            one.document: 1.0 for one in signal.relevant
+        }
     if signal.used is None:
         return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)

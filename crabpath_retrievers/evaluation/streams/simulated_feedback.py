@@ -1,28 +1,36 @@
 """Feedback as hosts would report it, simulated from labels after an answer was scored."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-FeedbackKind = Literal["used", "answer", "outcome", "followed"]
-FEEDBACK_KINDS: tuple[FeedbackKind, ...] = ("used", "answer", "outcome", "followed")
+FeedbackKind = Literal["used", "relevant", "answer", "outcome", "followed"]
+FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
 
 
 class ReturnedChunk(NamedTuple):
-    """A returned chunk: its id, and the id of its document."""
+    """A chunk: its id, and the id of its document."""
 
     chunk: str
     document: str
 
 
 class SimulatedFeedback(NamedTuple):
-    """Simulated feedback: an outcome, and optionally the chunks used or the answer."""
+    """Simulated feedback: an outcome, and what else the host reports; None where it says nothing.
+
+    Attributes:
+        outcome: How well the chain did, in [-1, 1].
+        used: Ids of the returned chunks that were used.
+        answer: The chain's answer.
+        relevant: One chunk of every relevant document, returned or not.
+    """
 
     outcome: float
     used: tuple[str, ...] | None = None
     answer: str | None = None
+    relevant: tuple[ReturnedChunk, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,7 @@ class FeedbackSimulator:
     """Simulates the feedback of one kind of host.
 
     ``used``: the relevant ones among the returned documents; a success when there are any.
+    ``relevant``: that, and all relevant documents, returned or not.
     ``answer``: a chain that had all evidence gave the right answer; otherwise it failed.
     ``outcome``: whether all evidence was returned, and nothing else.
     ``followed``: the same outcome, and the documents that the chain followed ([CVX RFC-013]): the
@@ -38,13 +47,20 @@ class FeedbackSimulator:
 
     Attributes:
         kind: Kind of feedback.
-        noise: Chance that a report is flipped: of each document for ``used``, else of the outcome.
+        noise: Chance that a report is flipped: of each document for ``used``, else of the outcome;
+            for ``relevant``, that another document is named in place of a relevant one.
         needed: Documents that the chain reads; evidence behind them does not help it.
+        chunks: The first chunk by document of the corpus, for ``relevant``.
     """
 
     kind: FeedbackKind
     noise: float
     needed: int
+    chunks: Mapping[str, str] = field(default_factory=dict)
+
+    def mislead(self) -> "FeedbackSimulator":
+        """The same host, wrong about everything that it reports."""
+        return replace(self, noise=1.0)
 
     def simulate(
         self,
@@ -53,14 +69,9 @@ class FeedbackSimulator:
         answer: str | None,
         rng: np.random.Generator,
     ) -> SimulatedFeedback:
-        """Feedback on one answer.
-
-        Args:
-            shown: Returned chunks, best first.
-            gold: The relevant documents.
-            answer: The right answer, where the data has one.
-            rng: Draws the noise.
-        """
+        """Feedback on one answer: the returned chunks, best first, beside what is right."""
+        if self.kind == "relevant":
+            return self._name_relevant(shown, gold, rng)
         if self.kind == "used":
             flags = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
             used = tuple(s.chunk for s, is_used in zip(shown, flags, strict=True) if is_used)
@@ -76,13 +87,30 @@ class FeedbackSimulator:
             outcome, answer=answer if self.kind == "answer" and success else None
         )
 
+    def _name_relevant(
+        self, shown: Sequence[ReturnedChunk], gold: frozenset[str], rng: np.random.Generator
+    ) -> SimulatedFeedback:
+        """What was used, and one chunk of every document that is said to be relevant."""
+        others = [document for document in self.chunks if document not in gold]
+        # The same draws whatever was returned: the same reports are wrong for all learners.
+        drawn = [(g, rng.random(), rng.random()) for g in sorted(gold)]
+        named = {
+            others[int(place * len(others))] if chance < self.noise and others else document
+            for document, chance, place in drawn
+        }
+        returned = [s for s in shown if s.document in named]
+        best = {s.document: s for s in reversed(returned)}
+        relevant = tuple(
+            best.get(d, ReturnedChunk(self.chunks[d], d)) for d in sorted(named & {*self.chunks})
+        )
+        used = tuple(s.chunk for s in returned)
+        return SimulatedFeedback(1.0 if used else -1.0, used, relevant=relevant)
+
 
 def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
     """Chunks followed by a chain that looks for as many documents as its answer needs.
 
-    Args:
-        read: What it reads, best first.
-        gold: What it needs.
+    ``read`` is what it reads, best first; ``gold`` what it needs.
     """
     had = {s.document for s in read} & gold
     others = dict.fromkeys(s.document for s in read if s.document not in gold)

@@ -41,10 +41,11 @@ def update_co_use(
     """Strengthen edges between documents used together, or count towards new edges.
 
     The Hebbian rule of [CrabPath] (docs/bibliography.md), but a failure strengthens nothing unless
-    it states what would have been relevant: an edge moves by ``h (1 - w)``. A pair without an edge is counted; at ``promotion_threshold`` counts, of which
-    one turn adds at most one, it gets an edge. The edge starts one Hebbian step above the habitual
-    threshold, ``threshold + h (1 - threshold)``: a walk considers it at once, and it decays below
-    the threshold if it is not used again.
+    it states what would have been relevant: an edge moves by ``h (1 - w)``. A pair without an edge
+    is counted; at ``promotion_threshold`` counts, of which one turn adds at most one, it gets an
+    edge. The edge starts one Hebbian step above the habitual threshold,
+    ``threshold + h (1 - threshold)``: a walk considers it at once, and it decays below the
+    threshold if it is not used again.
 
     Args:
         credit: Credit of the turn; its weight scales steps and counts.

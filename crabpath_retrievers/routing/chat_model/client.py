@@ -1,6 +1,8 @@
 """Client of the chat model: structured output if supported, a timeout, and retries.
 
 Circuit breaker: a model that fails repeatedly is not called for a while.
+
+Budgets and limits of routing by a chat model.
 """
 
 import asyncio
@@ -12,12 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from langchain_core.language_models import BaseChatModel, SimpleChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import BeforeValidator, Field
 
+from crabpath_retrievers.config.base import Count, Positive, ValidatedSettings, to_tuple
 from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
 from crabpath_retrievers.core.time_limit import (
     arun_with_timeout,
@@ -25,7 +29,6 @@ from crabpath_retrievers.core.time_limit import (
     run_with_timeout,
 )
 from crabpath_retrievers.routing.chat_model.answer import Route
-from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 
 # Fields of LangChain chat models that limit the length of an answer; most have one of them.
 _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
@@ -36,6 +39,43 @@ _CUT_OFF = ("LengthFinishReasonError",)
 _UNSUPPORTED = (400, 404, 415, 422, 501)
 # Models without an async form: LangChain calls them in the few threads of the event loop.
 _IN_THREADS = (BaseChatModel._agenerate, SimpleChatModel._agenerate)  # noqa: SLF001
+
+
+_Price = Annotated[float, Field(ge=0, le=1_000_000_000)]
+
+
+class RouterSettings(ValidatedSettings):
+    """When a chat model is asked for a route, and what that may cost."""
+
+    ask_per: Literal["turn", "hop"] = "turn"
+    """One call per ``turn``, at the first hop with an unclear edge, or per ``hop``."""
+    clear_margin: Annotated[float, Field(gt=0, le=1000)] = 0.35
+    """Distance from STOP, in units of relevance plus weight, from which an edge is clear. Where all
+    edges are clear, the model is not asked."""
+    known_confidence: Annotated[float, Field(ge=0, le=1000)] = 0.8
+    """Score of a successful episode of the same query from which its route is followed without
+    asking the model."""
+    max_candidates: Count = 20
+    """Candidates that the model is shown."""
+    max_input_tokens: Count = 900
+    """Tokens of the request, with the schema of the answer."""
+    max_output_tokens: Annotated[int | None, Field(ge=1, le=100_000_000)] = 180
+    """Tokens of the answer; None leaves the model as it is."""
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 10.0
+    """Seconds for one decision, retries included."""
+    max_retries: Annotated[int, Field(ge=0, le=2)] = 2
+    """Further attempts after a temporary failure."""
+    max_failures: Count = 3
+    """Failures in a row after which the model is not asked for a while."""
+    recovery_seconds: Positive = 60.0
+    """Seconds for which it is not asked then."""
+    prices: Annotated[
+        tuple[_Price, _Price],
+        BeforeValidator(to_tuple),
+    ] = (0.0, 0.0)
+    """US dollars per million tokens of input and of output."""
+    method: str | None = None
+    """``method`` of ``with_structured_output``; None for what the model prefers."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,12 @@ from crabpath_retrievers.core.driver import Operations, arun, perform, run
 from crabpath_retrievers.core.turn import ModelUsage
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.chat_model.answer import Route, RouterAnswer, parse_answer
-from crabpath_retrievers.routing.chat_model.client import ModelBreaker, ModelClient, ModelReply
+from crabpath_retrievers.routing.chat_model.client import (
+    ModelBreaker,
+    ModelClient,
+    ModelReply,
+    RouterSettings,
+)
 from crabpath_retrievers.routing.chat_model.prompt import (
     RouteOption,
     RouterPrompt,
@@ -24,7 +29,6 @@ from crabpath_retrievers.routing.chat_model.prompt import (
     find_unclear,
     make_token_counter,
 )
-from crabpath_retrievers.routing.chat_model.settings import RouterSettings
 from crabpath_retrievers.routing.policy import (
     Decision,
     RoutingRequest,

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.language_models import BaseChatModel
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
@@ -23,6 +25,7 @@ class OpenOptions(TypedDict, total=False):
     vectors: Any
     settings: Settings | None
     router: Router | BaseChatModel | LLM | None
+    reranker: BaseCrossEncoder | BaseDocumentCompressor | None
 
 
 class LlamaIndexOptions(RetrieverOptions, total=False):

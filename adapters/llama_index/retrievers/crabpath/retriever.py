@@ -123,8 +123,9 @@ class CrabPathRetriever(BaseRetriever):
                 ``"incremental"`` for chunks that a given source, ``metadata["source"]`` or
                 ``["file_path"]``, no longer contains, ``"full"`` for every document not given.
             options: ``path`` (a directory or database URL; None keeps the memory for this
-                process), ``vectors``, ``settings`` and ``router`` of ``CrabPath.open`` (a
-                LlamaIndex ``LLM`` may be the router); and arguments of the retriever.
+                process), ``vectors``, ``settings``, ``reranker`` and ``router`` of
+                ``CrabPath.open`` (a LlamaIndex ``LLM`` may be the router); and arguments of the
+                retriever.
 
         Raises:
             InvalidInputError: A document is not valid; nothing was changed.
