@@ -115,7 +115,8 @@ class CrabPathLearner:
         self._record(lesson.turn, right)
 
     def _record(self, turn: str | None, signal: SimulatedFeedback) -> None:
-        relevant = signal.relevant and [one.chunk for one in signal.relevant]
+        named = signal.relevant
+        relevant = None if named is None else [one.chunk for one in named]
         self.memory.record(
             Feedback(
                 turn, signal.outcome, used=signal.used, relevant=relevant, answer=signal.answer
