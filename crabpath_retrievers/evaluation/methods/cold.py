@@ -26,7 +26,8 @@ def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
                 query, vector=vector, record=False, **retrieve_options(corpus, depth)
             )
             return [
-                RetrievedChunk(item.node.document, item.node.content) for item in answer.documents
+                RetrievedChunk(item.node.document, item.node.content, item.score)
+                for item in answer.documents
             ]
 
         yield rank
