@@ -54,8 +54,9 @@ soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and 
 experiments: $(STAMP)  ## reproduce what the papers claim, with ten seeds; writes docs/experiments
 	$(BIN)/python -m benchmarks experiments all --seeds $(or $(SEEDS),10) --report docs/experiments
 
-prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI and MUSIQUE are training files
-	$(BIN)/python -m benchmarks fit-prior --hotpotqa $(HOTPOTQA) --2wiki $(TWO_WIKI) --musique $(MUSIQUE) $(if $(CACHE),--cache $(CACHE))
+prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI, MUSIQUE, SCIFACT and NFCORPUS are training files
+	$(BIN)/python -m benchmarks fit-prior --hotpotqa $(HOTPOTQA) --2wiki $(TWO_WIKI) --musique $(MUSIQUE) \
+		--scifact $(SCIFACT) --nfcorpus $(NFCORPUS) $(if $(CACHE),--cache $(CACHE))
 
 env: $(STAMP)
 

@@ -228,13 +228,16 @@ def fit_prior_files(
     hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
     two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
     musique: Annotated[Path, typer.Option(help="MuSiQue training file.")],
+    scifact: Annotated[Path, typer.Option(help="SciFact training questions, a BEIR folder.")],
+    nfcorpus: Annotated[Path, typer.Option(help="NFCorpus training questions, a BEIR folder.")],
     write: Annotated[Path, typer.Option(help="Where to write the prior.")] = Path("prior.json"),
     cache: Cache = None,
 ) -> None:
     """Fit the ranker's prior on training files, never on development files."""
     from benchmarks.prior.fit_files import fit_files
 
-    prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
+    paths = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}
+    prior = fit_files(paths | {"scifact": scifact, "nfcorpus": nfcorpus}, cache)
     write_json(prior, write)
     _print_json(prior)
 

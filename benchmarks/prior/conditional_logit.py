@@ -40,7 +40,7 @@ FIXED_WEIGHTS = {
     "link": 5.0,
     "linked_by": 1.0,
 }
-FIXED_WEIGHTS |= {"sibling": 0.0, "similar": 0.0, "document": 0.0}
+FIXED_WEIGHTS |= {"sibling": 0.0, "similar": 0.0, "document": 0.0, "contrast": 0.0}
 FIXED_WEIGHTS |= dict.fromkeys((*USES, *PASSES), 20.0) | {"usage": 2.0, "trained": 5.0}
 COVERAGE = 0.8  # log-odds per 10 nats before calibration; docs/decisions.md has the figures
 DEPTH = 10  # documents that are chosen for what they add, when scores are calibrated
@@ -53,7 +53,7 @@ HAND_WEIGHTS = {
     "rare_mention": 0.8,
 }
 HAND_WEIGHTS |= {"far": 1.2}
-_COVERAGE = FEATURES.index("coverage")
+_COVERAGE, _CONTRAST = FEATURES.index("coverage"), FEATURES.index("contrast")
 _RIDGE = 1.0
 
 
@@ -107,6 +107,25 @@ def fit_ranker(rankings: Sequence[TrainingQuery]) -> Ranker:
     return Ranker(scaled.round(4), sources.round(4), {})
 
 
+def fit_contrast(ranker: Ranker, rankings: Sequence[TrainingQuery]) -> Ranker:
+    """The ranker with the weight of ``contrast`` fitted, all others kept.
+
+    Args:
+        ranker: A ranker whose weight of ``contrast`` is 0.
+        rankings: Queries of corpora whose texts do not name each other; elsewhere it is 0.
+    """
+    useful = [r for r in rankings if r.relevant.any() and not r.relevant.all()]
+    features = [ranker.features(r.evidence) for r in useful]
+    found = _fit_conditional_logit(
+        [matrix[:, [_CONTRAST]] for matrix in features],
+        useful,
+        [ranker.log_odds(matrix) for matrix in features],
+    )
+    weights = ranker.weights.copy()
+    weights[_CONTRAST] = float(found[0].round(4))
+    return ranker.with_weights(weights)
+
+
 def make_hand_ranker(**weights: float) -> Ranker:
     """A ranker with these weights, by feature, to compare with; coverage counts nothing in it."""
     values = [weights.get(name, 0.0) for name in FEATURES]
@@ -125,18 +144,24 @@ def _score_candidates(ranker: Ranker, ranking: TrainingQuery) -> Floats:
     return ranker.log_odds(matrix)
 
 
-def _fit_conditional_logit(matrices: Sequence[Matrix], rankings: Sequence[TrainingQuery]) -> Floats:
+def _fit_conditional_logit(
+    matrices: Sequence[Matrix],
+    rankings: Sequence[TrainingQuery],
+    offsets: Sequence[Floats] | None = None,
+) -> Floats:
+    """Weights of the columns, beside fixed ``offsets`` of the scores where they are given."""
     sizes = Counter(r.dataset for r in rankings)
     # Every data set counts the same, however many of its questions there are.
     shares = np.array([len(rankings) / len(sizes) / sizes[r.dataset] for r in rankings])
     features = np.concatenate(matrices)
+    known = np.zeros(len(features)) if offsets is None else np.concatenate(offsets)
     query = np.repeat(np.arange(len(rankings)), [len(r.relevant) for r in rankings])
     starts = np.searchsorted(query, np.arange(len(rankings)))
     golds = np.array([r.relevant.sum() for r in rankings])
     target = np.concatenate([r.relevant for r in rankings]) * (shares / golds)[query]
 
     def loss(weights: Floats) -> tuple[float, Floats]:
-        scores = features @ weights
+        scores = features @ weights + known
         shifted = scores - np.maximum.reduceat(scores, starts)[query]
         odds = np.exp(shifted)
         partition = np.add.reduceat(odds, starts)[query]

@@ -32,6 +32,7 @@ from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, sco
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.stream import Stream, StreamResult
+from crabpath_retrievers.rerank.ranker import measure_calibration
 from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
@@ -142,6 +143,14 @@ def score_runs(
     for name, run in runs.items():
         scored[name], returned = _score_run(plan, dataset, run)
         methods[name] = summarize_run(scored[name], run, returned, seed=seed)
+        told = [
+            (item.probability, item.document in dataset.qrels[query])
+            for query, found in returned.items()
+            for item in found
+            if item.probability is not None
+        ]
+        if told:
+            methods[name]["calibration"] = measure_calibration(told)
     metrics = [f"{metric}@{k}" for k in plan.ks for metric in ("full", "recall")]
     if plan.level == "chunk":
         metrics = list(next(iter(scored.values())))

@@ -77,6 +77,7 @@ FEATURES = (
     "passed",
     "usage",
     "decayed",
+    "contrast",
 )
 """Columns of the feature matrix, in order.
 
@@ -96,10 +97,13 @@ hint: the caller suggested it. routed: a chat model chose an edge to it. inhibit
 inhibitory edge to it. episode, missed: turns of similar queries that used it, or returned it and
 did not use it, weighted by their similarity. again, passed: those of the same query. usage:
 share of its returns in which it was used, minus the usual share. decayed: share of its reward that
-failures have removed, at most 1.
+failures have removed, at most 1. contrast: place of its cosine between the 20th highest and the
+highest, in [-1, 1], as far as one text is likely to answer: texts do not name each other, and the
+query is neither a few keywords nor long.
 
-shared_term and bridge shrink as the query's information grows: a long query is specific by itself.
-They are largest at 25 nats; in corpora too small for rare words they shrink again.
+shared_term counts only as far as several texts are likely to answer; it and bridge shrink as the
+query's information grows: a long query is specific by itself. They are largest at 25 nats; in
+corpora too small for rare words they shrink again.
 """
 
 USES, PASSES = ("episode", "again"), ("missed", "passed")
@@ -110,7 +114,7 @@ LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "de
 """Columns that are 0 before any feedback."""
 
 CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES
-CORPUS_FEATURES -= {"bias", "similarity", "information", "coverage", "document"}
+CORPUS_FEATURES -= {"bias", "similarity", "contrast", "information", "coverage", "document"}
 """Columns whose weights each namespace learns: names and edges differ from corpus to corpus."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
@@ -135,6 +139,10 @@ _CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # information of a query of one sentence, in nats
 _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little information
+_NEAREST = 20  # cosines that are compared with each other
+_NAMED = 0.1  # share of candidates that other texts name, from which texts name each other
+_SENTENCE = 10  # words of a query that is a whole sentence; fewer are keywords
+_FEW, _MANY = 15, 25  # words up to which a query asks for one thing, and from which for several
 SOURCE_FEATURES = ("similarity", "name", "information")
 """Columns that predict the relevance of a node without the graph."""
 _SOURCE_COLUMNS = [_COLUMN[name] for name in SOURCE_FEATURES]
@@ -189,7 +197,10 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         inhibition = evidence.inhibition
         values = [inhibition.get(hit.head.key, (None, 0.0))[1] for hit in evidence.pool]
         matrix[:, _COLUMN["inhibition"]] = values
-    _add_edge_features(matrix, evidence, _likelihood(matrix, sources))
+    focus, words = _measure_focus(evidence), evidence.term_weights.shape[1]
+    contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
+    matrix[:, _COLUMN["contrast"]] = focus * min(1.0, words / _SENTENCE) * contrast
+    _add_edge_features(matrix, evidence, _likelihood(matrix, sources), 1.0 - focus)
     return matrix
 
 
@@ -208,6 +219,29 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     matrix[:, _NODE_COLUMNS] = scores[:, _NODE_FIELDS]
     matrix[:, _COLUMN["information"]] = evidence.term_weights.sum(axis=1)
     return matrix
+
+
+def _measure_focus(evidence: Evidence) -> float:
+    """How far one text is likely to answer, in [0, 1], for at least one candidate.
+
+    0 if other texts name a tenth of the candidates, or if the query has 25 words or more.
+    """
+    pool, words = evidence.pool, int(evidence.term_weights.shape[1])
+    named = sum(hit.head.mentions > 0 for hit in pool) / len(pool)
+    short = min(1.0, max(0.0, (_MANY - words) / (_MANY - _FEW)))
+    return short * max(0.0, 1.0 - named / _NAMED)
+
+
+def _compute_contrast(cosines: Floats) -> Floats:
+    """0 for the 20th highest cosine, 1 for the highest, at least -1, shape ``[n]``.
+
+    The same for any embedder that gives the same order with the same proportions, as in min-max
+    normalisation (Lee 1997).
+    """
+    nearest = np.sort(cosines)[-_NEAREST:]
+    spread = nearest[-1] - nearest[0]
+    contrast: Floats = np.clip((cosines - nearest[0]) / max(spread, 1e-9), -1.0, 1.0)
+    return contrast
 
 
 def _likelihood(matrix: Matrix, sources: Floats) -> Floats:
@@ -248,7 +282,9 @@ class _EdgeArrays(NamedTuple):
         )
 
 
-def _add_edge_features(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
+def _add_edge_features(
+    matrix: Matrix, evidence: Evidence, likelihood: Floats, several: float
+) -> None:
     edges = _EdgeArrays.from_evidence(evidence)
     if not len(edges.targets):
         return
@@ -263,7 +299,8 @@ def _add_edge_features(matrix: Matrix, evidence: Evidence, likelihood: Floats) -
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
     if evidence.information:
         likely *= min(_TYPICAL / evidence.information, evidence.information / _LITTLE)
-        _set_maximum(matrix, "shared_term", edges.targets, likely, edges.kinds == _SHARED)
+        shared = edges.kinds == _SHARED
+        _set_maximum(matrix, "shared_term", edges.targets, several * likely, shared)
         missing = evidence.term_weights[edges.sources] == 0
         added = evidence.term_weights[edges.targets] * missing
         gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)

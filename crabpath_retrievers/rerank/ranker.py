@@ -14,6 +14,8 @@ Selecting documents within a token budget, without near-duplicates.
 Keeping one chunk of each document, for corpora of long documents.
 
 Hints for candidates whose metadata has tags that the caller prefers.
+
+Measuring how well probabilities are calibrated.
 """
 
 import json
@@ -204,6 +206,26 @@ class Ranker:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""
         probabilities: Floats = 1.0 / (1.0 + np.exp(-self.log_odds(matrix)))
         return probabilities
+
+
+_BINS = 10
+
+
+def measure_calibration(told: Iterable[tuple[float, bool]]) -> dict[str, Any]:
+    """Expected calibration error in ten bins of equal width (Guo et al. 2017, eq. 3).
+
+    Args:
+        told: Probability of relevance in [0, 1] and whether it is relevant, of each document.
+
+    Returns:
+        ``ece``, and ``bins`` for a reliability diagram: count, mean probability, share relevant.
+    """
+    given, right = np.array([*told], dtype=np.float64).reshape(-1, 2).T
+    places = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    parts = [(given[places == place], right[places == place]) for place in np.unique(places)]
+    bins = [[len(of), round(of.mean(), 4), round(share.mean(), 4)] for of, share in parts]
+    error = sum(abs(float((of - share).sum())) for of, share in parts) / max(1, len(given))
+    return {"ece": round(error, 4), "bins": bins}
 
 
 _DUPLICATE = 0.95  # cosine from which two texts count as duplicates

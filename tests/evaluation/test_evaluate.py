@@ -7,6 +7,7 @@ import pytest
 
 from crabpath_retrievers.evaluation.evaluate import evaluate
 from crabpath_retrievers.evaluation.plan import EvaluationPlan
+from crabpath_retrievers.evaluation.reporting.report import render_summary
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +30,20 @@ def test_the_record_has_its_form(figures, small):
     expected |= {"documents_returned", "context_tokens", "latency_ms", "indexing_s", "cost_usd"}
     llm = ("calls", "cached_calls", "failures", "input_tokens", "output_tokens")
     expected |= {f"llm_{name}" for name in llm}
-    for of in figures["methods"].values():
-        assert set(of) == expected
+    for name, of in figures["methods"].items():
+        assert set(of) == expected | ({"calibration"} if name == "cold" else set())
         assert of["documents_returned"] <= 5
         assert of["llm_calls"] == 0
         assert 0 < of["latency_ms"]["p50"] <= of["latency_ms"]["p95"]
     assert figures["wall_s"] > 0
     assert figures["peak_memory_mb"] > 50
+
+
+def test_calibration_counts_the_documents_that_a_caller_gets(figures):
+    cold = figures["methods"]["cold"]
+    assert sum(count for count, _, _ in cold["calibration"]["bins"]) == 12 * 5
+    assert 0 <= cold["calibration"]["ece"] <= 1
+    assert f"`cold`, ten bins: {cold['calibration']['ece']:.3f}" in render_summary(figures)
 
 
 def test_cold_is_compared_with_every_other_method_at_every_k(figures):

@@ -142,12 +142,49 @@ def test_a_pointer_counts_as_much_as_its_source_is_likely():
 
 def test_a_shared_term_says_less_to_a_query_that_asks_for_much():
     """50 nats are typical, 25 count double; 200 leave a quarter, and so do few: 2.5 / 12.5."""
-    hits = [Candidate(make_head(1), 0.5), Candidate(make_head(2), 0.5)]
+    hits = [Candidate(make_head(1, mentions=1), 0.5), Candidate(make_head(2), 0.5)]
     shared = make_arrival(make_head(2), EdgeKind.SHARED_TERM, 0.35, 1, source=1)
     column = FEATURES.index("shared_term")
     for nats, expected in ((50.0, 1.0), (200.0, 0.25), (25.0, 2.0), (2.5, 0.2)):
         asked = QueryInformation.from_idf({"crab": nats})
         assert compute_matrix(hits, shared, asked=asked)[1, column] == pytest.approx(expected)
+
+
+SENTENCE = QueryInformation.from_idf({f"word{number}": 1.0 for number in range(10)})
+
+
+def compute_column(name, cosines, *, named=0, asked=SENTENCE):
+    heads = [make_head(key, mentions=int(key < named)) for key in range(len(cosines))]
+    hits = [Candidate(head, cosine) for head, cosine in zip(heads, cosines, strict=True)]
+    shared = make_arrival(heads[-1], EdgeKind.SHARED_TERM, 0.4, 1, source=0)
+    return compute_matrix(hits, shared, asked=asked)[:, FEATURES.index(name)]
+
+
+def test_contrast_places_a_cosine_between_the_twentieth_and_the_highest():
+    """30 cosines from .30 to .59: the twentieth is .40; any embedder's scale gives the same."""
+    cosines = np.arange(0.30, 0.60, 0.01)
+    contrast = compute_column("contrast", cosines)
+    assert contrast[[10, 29]] == pytest.approx([0.0, 1.0])
+    assert compute_column("contrast", 0.8 + cosines / 10) == pytest.approx(contrast)
+
+
+def test_contrast_is_for_queries_that_one_text_answers():
+    """Half a sentence counts half, 20 words too; one of 20 candidates is half of a tenth."""
+    cosines = np.linspace(0.2, 0.6, 20)
+    for words, left in ((5, 0.5), (10, 1.0), (15, 1.0), (20, 0.5), (25, 0.0), (40, 0.0)):
+        asked = QueryInformation.from_idf({f"word{number}": 1.0 for number in range(words)})
+        column = compute_column("contrast", cosines, asked=asked)
+        assert column.max() == pytest.approx(left)
+    for named, left in ((1, 0.5), (2, 0.0), (9, 0.0)):
+        assert compute_column("contrast", cosines, named=named).max() == pytest.approx(left)
+
+
+def test_terms_are_shared_by_chance_where_texts_never_name_each_other():
+    cosines = np.full(20, 0.5)
+    asked = QueryInformation.from_idf({"crab": 50.0})
+    for named, expected in ((0, 0.0), (1, 0.5), (2, 1.0)):
+        column = compute_column("shared_term", cosines, named=named, asked=asked)
+        assert column[-1] == pytest.approx(expected)
 
 
 def test_a_bridge_adds_what_its_source_lacks():

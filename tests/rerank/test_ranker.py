@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.rerank.ranker import Ranker, measure_calibration
 
 SOURCES = {"similarity": 6, "name": 2, "information": 1}
 
@@ -69,3 +69,12 @@ def test_inhibition_costs_at_most_its_bound(inhibition, similarity):
     free = ranker.log_odds(make_row(bias=1, similarity=similarity))[0]
     advised = ranker.log_odds(make_row(bias=1, similarity=similarity, inhibition=inhibition))[0]
     assert free - advised == pytest.approx(1.5 * inhibition)
+
+
+def test_calibration_error_is_the_mean_gap_of_ten_bins():
+    """Two at .95, one right: .45 apart; three at .05, none right: .05; a 1.0 is in the last bin."""
+    told = [(0.95, True), (0.95, False), (0.05, False), (0.05, False), (0.05, False)]
+    found = measure_calibration(told)
+    assert found == {"ece": pytest.approx(0.21), "bins": [[3, 0.05, 0.0], [2, 0.95, 0.5]]}
+    assert measure_calibration([(1.0, True)])["ece"] == 0.0
+    assert measure_calibration([]) == {"ece": 0.0, "bins": []}

@@ -17,10 +17,11 @@ CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough doc
 
 
 class RetrievedChunk(NamedTuple):
-    """A retrieved chunk: id of its document, and the returned text."""
+    """A retrieved chunk: id of its document, its text, and P(relevant) if the method tells it."""
 
     document: str
     text: str
+    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

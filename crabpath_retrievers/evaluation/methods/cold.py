@@ -37,7 +37,8 @@ class MemoryRanking:
             query, k=k, one_per_document=distinct, vector=vector, record=False
         )
         self.usage += answer.turn.usage
-        return [RetrievedChunk(item.node.document, item.node.content) for item in answer.documents]
+        found = answer.documents
+        return [RetrievedChunk(x.node.document, x.node.content, x.score) for x in found]
 
 
 @contextmanager

@@ -65,6 +65,11 @@ def _render_facts(figures: Figures) -> str:
         f"{dataset['unmapped_gold']} gold documents are not in the corpus and count as misses.",
         f"Wall time {figures['wall_s']} s, peak memory {figures['peak_memory_mb']} MiB.",
     ]
+    for name, of in figures["methods"].items():
+        if "calibration" in of:
+            lines.append(
+                f"Calibration error of `{name}`, ten bins: {of['calibration']['ece']:.3f}."
+            )
     if dataset["router"] is not None:
         lines.append(f"`routed` is `cold` with the chat model {dataset['router']}.")
     if dataset["reranker"] is not None:

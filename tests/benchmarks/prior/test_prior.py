@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 
 from benchmarks.prior.conditional_logit import (
     TrainingQuery,
     cross_validate,
+    fit_contrast,
     fit_ranker,
     make_hand_ranker,
     measure_ranker,
 )
-from benchmarks.prior.fit_files import fit_files
+from benchmarks.prior.fit_files import draw_corpus, fit_files
 from crabpath_retrievers.core.graph import (
     Candidate,
     EdgeKind,
@@ -22,6 +24,7 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 
@@ -78,6 +81,33 @@ def test_evidence_never_gets_a_negative_weight():
         pool = [hit._replace(name=float(not relevant)) for hit, relevant in hits]
         against.append(replace(ranking, evidence=replace(ranking.evidence, pool=pool)))
     assert weights_of(fit_ranker(against))["name"] == 0.0
+
+
+def test_the_weight_of_contrast_is_fitted_beside_all_others():
+    """Relevance follows 3 · contrast; the other weights stay as they are."""
+    rng, words = np.random.default_rng(0), QueryInformation.from_idf(dict.fromkeys("abcdefghij", 1))
+    ranker, found = make_hand_ranker(similarity=1.0), []
+    for _ in range(400):
+        hits = [Candidate(head(i), similarity) for i, similarity in enumerate(rng.random(20))]
+        evidence = Evidence.from_pool(hits, [], {}, words)
+        matrix = ranker.features(evidence)
+        odds = ranker.log_odds(matrix) + 3 * matrix[:, FEATURES.index("contrast")]
+        relevant = np.arange(20) == np.argmax(odds + rng.gumbel(size=20))
+        found.append(TrainingQuery(evidence, relevant, 1, "made up"))
+    weights = weights_of(fit_contrast(ranker, found))
+    assert weights["contrast"] == pytest.approx(3.0, rel=0.15)
+    assert {name for name, weight in weights.items() if weight} == {"similarity", "contrast"}
+
+
+def test_a_drawn_corpus_keeps_all_gold_of_its_questions():
+    documents = tuple(Document(id=f"d{i}", page_content=f"text {i}") for i in range(60))
+    qrels = {f"q{i}": frozenset({f"d{i}"}) for i in range(20)}
+    qrels["many"] = frozenset(f"d{i}" for i in range(26))
+    drawn = draw_corpus(Dataset("x", documents, dict.fromkeys(qrels, "?"), qrels), 5, 8)
+    ids = {document.id for document in drawn.documents}
+    assert (len(drawn.queries), len(ids)) == (5, 8)
+    assert "many" not in drawn.queries
+    assert frozenset().union(*drawn.qrels.values()) <= ids
 
 
 def pool_of(*similarities):
