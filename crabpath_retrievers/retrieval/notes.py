@@ -74,25 +74,24 @@ def choose_corrections(
 def insert_corrections(order: Sequence[int], k: int, corrections: Mapping[int, int]) -> list[int]:
     """The best k, with each correction before what it corrects; corrections come on top of k.
 
-    A correction that ranks higher by itself stays where it is. If what it corrects is not among the
-    best, it takes one of the k places as any other note.
+    A correction that ranks higher by itself stays where it is.
 
     Args:
         order: Candidates, best first.
-        k: Most candidates beside the corrections of others that are returned.
+        k: Most candidates beside corrections.
         corrections: The note that goes with each corrected candidate.
     """
     notes = set(corrections.values())
-    corrected = [index for index in order if index not in notes][:k]
-    needed = {corrections[index] for index in corrected if index in corrections}
-    counted = dict.fromkeys([index for index in order if index not in needed][:k])
-    needed = {corrections[index] for index in counted if index in corrections}
     chosen: dict[int, None] = {}
+    places = k
     for index in order:
-        if index in counted and index in corrections:
-            chosen[corrections[index]] = None
-        if index in counted or index in needed:
-            chosen[index] = None
+        if not places:
+            break
+        if index not in notes:
+            places -= 1
+            if index in corrections:
+                chosen[corrections[index]] = None
+        chosen[index] = None
     return list(chosen)
 
 

@@ -454,7 +454,7 @@ class RetrievalPipeline:
             if key in notes
         }
         replaced = {item.note for item in found.corrections}
-        replaced -= {keys[i] for i in corrections}
+        replaced -= {pool[i].head.key for i in corrections}
         best = sorted(taught, key=lambda i: (keys[i] in replaced, -taught[i], -odds[i]))
         return best if best and keys[best[0]] in replaced else best[1:]
 
@@ -481,7 +481,7 @@ class RetrievalPipeline:
         heads = [found.evidence.pool[i].head for i in together]
         ids = [head.id for head in heads]
         documents = self.store.walk.get_documents(ids, found.seeds.clock)
-        k = query.k + len(together) - len(order)
+        k = query.k + len(set(corrections.values()))
         bounds = SelectionLimits(k, max_tokens, self.settings.rank.characters_per_token)
         places = {index: place for place, index in enumerate(together)}
         notes = {
