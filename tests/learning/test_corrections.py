@@ -5,6 +5,7 @@ import sqlalchemy as sa
 from tables import namespaces, nodes, turns
 
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
@@ -98,6 +99,16 @@ def test_a_correction_goes_with_what_it_corrects(memory, host):
             found = host.found(question, **options)
             assert "a" not in found or note in found
         assert note not in host.found(question, "ann")
+
+
+def test_corrections_that_search_does_not_find_go_as_well(open_memory, host_of):
+    """A query finds one note; all three documents come with theirs."""
+    with open_memory(note=NoteSettings(neighbours=1)) as memory:
+        notes = {memory.correct(f"Not {node}.", wrong=[node]): node for node in "abc"}
+        for question in PARAPHRASES:
+            found = host_of(memory).found(question, k=3)
+            assert {*found} == {*notes, "a", "b", "c"}
+            assert all(found.index(note) < found.index(node) for note, node in notes.items())
 
 
 def test_a_correction_and_its_document_fit_a_budget_together_or_not_at_all(memory, host):

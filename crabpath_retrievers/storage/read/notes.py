@@ -107,16 +107,20 @@ _LINKS = (
     sa.select(overlay.c.target, notes.c.node, notes.c.query)
     .select_from(overlay.join(notes, notes.c.node == overlay.c.source))
     .where(
-        overlay.c.namespace == sa.bindparam("namespace"),
         overlay.c.kind == EdgeKind.INHIBITS.value,
         notes.c.namespace + 0 == overlay.c.namespace,
         notes.c.kind == "correction",
     )
 )
-_FIRST = _LINKS.where(overlay.c.target.in_(sa.bindparam("keys", expanding=True))).cte(
-    "corrections", recursive=True
+_OF_NAMESPACE = sa.bindparam("namespace", type_=sa.BigInteger)
+_FIRST = _LINKS.where(
+    overlay.c.target.in_(sa.bindparam("keys", expanding=True)),
+    overlay.c.namespace == _OF_NAMESPACE,
+).cte("corrections", recursive=True)
+# The sum keeps the planner on the index of targets.
+_ALL_LINKS = _FIRST.union(
+    _LINKS.where(overlay.c.target == _FIRST.c.node, overlay.c.namespace + 0 == _OF_NAMESPACE)
 )
-_ALL_LINKS = _FIRST.union(_LINKS.where(overlay.c.target == _FIRST.c.node))
 _CORRECTIONS = CompiledSelect(
     sa.select(_ALL_LINKS)
     .order_by(_ALL_LINKS.c.node.desc())
