@@ -141,8 +141,11 @@ class Lesson:
         return credited
 
     def _weigh_outcome(self, credit: Credit) -> Credit:
-        """Return a credit, weighed by what outcomes tell in the namespace if it is no more."""
-        if credit.documents:
+        """Return a credit, weighed by what outcomes tell in the namespace if it is no more.
+
+        Whoever writes a correction has seen what was wrong.
+        """
+        if credit.documents or self._is_corrected:
             return credit
         return replace(credit, weight=credit.weight * self._evidence)
 
