@@ -222,6 +222,15 @@ def study_sync(
     _print_json([measure_retention(docs, seed, embeddings, questions) for seed in range(seeds)])
 
 
+@app.command("corrections")
+@report_errors
+def study_corrections(k: Annotated[int, typer.Option(help="Documents per answer.")] = 4) -> None:
+    """Measure whether corrections stand before what they correct when a question is reworded."""
+    from benchmarks.corrections import measure_corrections
+
+    typer.echo(json.dumps(measure_corrections(k=k)._asdict(), indent=2))
+
+
 @app.command("fit-prior")
 @report_errors
 def fit_prior_files(

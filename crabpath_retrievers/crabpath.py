@@ -718,7 +718,8 @@ class CrabPath(Component):
 
         Inhibitory edges lead to the wrong documents from the note and from the node by which the
         turn reached them. They lower a document where the note, or that node, is found; they never
-        remove it.
+        remove it. Wherever such a document is returned to the namespace, the note stands before it,
+        on top of ``k`` documents and with at least its score.
 
         Args:
             text: What is right.

@@ -168,7 +168,8 @@ class CrabPathRetriever(BaseRetriever):
     memory: CrabPath = Field(exclude=True)
     """The memory that is searched."""
     k: int = 4
-    """Documents to return: exactly this many, if the memory holds so many."""
+    """Documents to return: exactly this many, if the memory holds so many; notes that correct some
+    of them come on top."""
     filter: MetadataFilter = None
     """Condition on metadata, in the language of the vector store (Chroma's by default)."""
     namespace: str = DEFAULT_NAMESPACE

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from crabpath_retrievers.core.feedback import validate_outcome
 
 _MAX_COUNT = 100
+_PRIOR_MEAN, _PRIOR_COUNT = 0.5, 4.0  # Beta(3, 1) on success, as outcomes in [-1, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,17 @@ class Baseline:
             InvalidInputError: It is no number in [-1, 1].
         """
         validate_outcome(self.mean, name="the mean outcome")
+
+    @property
+    def evidence(self) -> float:
+        """How far an outcome without stated use tells documents apart, in [0, 1].
+
+        ``2 P(success) - 1``, at least 0, with the mean of a Beta(3, 1) posterior as P(success).
+        Where chains fail as often as not, a failure was to be expected whatever was returned, and a
+        success does not show that what was returned is right for other questions.
+        """
+        total = self.count * self.mean + _PRIOR_COUNT * _PRIOR_MEAN
+        return max(0.0, total / (self.count + _PRIOR_COUNT))
 
     def with_outcome(self, z: float) -> "Baseline":
         """Return the baseline after one more outcome; compare that outcome with the one before it.

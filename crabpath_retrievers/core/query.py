@@ -52,7 +52,7 @@ class CallOptions(RetrieverOptions, total=False):
     """Options that one call of a retriever takes."""
 
     k: int
-    """Documents to return, 1 to 1,000,000."""
+    """Documents to return, 1 to 1,000,000; notes that correct some of them come on top."""
     filter: MetadataFilter
     """Condition on metadata, in the language of the vector index."""
     seed_ids: Sequence[str] | None

@@ -70,7 +70,7 @@ class FeedbackLearner:
         for original in credited:
             known = get_known_credit(original.turn, original.credit).values()
             outcomes.append(sum(known) / len(known) if known else original.credit.outcome)
-            weighted.append(lesson.learn_turn(original, mind.baseline.mean))
+            weighted.append(lesson.learn_turn(original, mind.baseline))
             mind = replace(mind, baseline=mind.baseline.with_outcome(outcomes[-1]))
             if settings.learning.ranker:
                 mind = _update_ranker(mind, weighted[-1])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes import (
     AddPairCounts,
     AddUsage,
@@ -85,6 +86,7 @@ class Lesson:
         self._uses: dict[str, tuple[float, float, float]] = {}
         self._steps = list[TransitionCount]()
         self._episodes: dict[str, KeepEpisode] = {}
+        self._evidence = 1.0
 
     def _read_edges(self, assignment: CreditAssignment) -> None:
         """Read the learned edges that leave the nodes of turns which tell documents apart."""
@@ -108,17 +110,17 @@ class Lesson:
                 if source in ids and target in ids:
                     known[ids[source], ids[target], kind.label] = value
 
-    def learn_turn(self, credited: CreditedTurn, baseline: float) -> CreditedTurn:
+    def learn_turn(self, credited: CreditedTurn, baseline: Baseline) -> CreditedTurn:
         """Add what follows from one turn.
 
         Args:
             credited: The turn.
-            baseline: Mean credit so far, in [-1, 1].
+            baseline: Mean credit so far.
 
         Returns:
             The turn; credit that contradicts the feedback of other users is scaled down.
         """
-        credit = credited.credit
+        credit, self._evidence = credited.credit, baseline.evidence
         fair = self._share_blame(credited) if credit.outcome < 0 else credit
         known = self._find_episode(credited)
         episode = self.build_episode(credited, known, fair)
@@ -132,11 +134,20 @@ class Lesson:
                 episode = self.build_episode(credited, known, fair)
         if episode is not None:
             self._add_episode(episode)
-        self._adjust_weights(credited, fair, baseline)
+        self._adjust_weights(credited, fair, baseline.mean)
         if self._learning.usage:
             self._count_uses(credited.credit, fair)
         self._count_transitions(credited)
         return credited
+
+    def _weigh_outcome(self, credit: Credit) -> Credit:
+        """Return a credit, weighed by what outcomes tell in the namespace if it is no more.
+
+        Whoever writes a correction has seen what was wrong.
+        """
+        if credit.documents or self._is_corrected:
+            return credit
+        return replace(credit, weight=credit.weight * self._evidence)
 
     def _share_blame(self, credited: CreditedTurn) -> Credit:
         """Share out the blame of a failed turn, by uses and types of task of its documents."""
@@ -156,7 +167,8 @@ class Lesson:
 
     def _adjust_weights(self, credited: CreditedTurn, fair: Credit, baseline: float) -> None:
         """Add the changes of edge weights and of counts towards new edges."""
-        learning, turn, credit = self._learning, credited.turn, credited.credit
+        learning, turn = self._learning, credited.turn
+        credit, fair = self._weigh_outcome(credited.credit), self._weigh_outcome(fair)
         if learning.policy_gradient and any(step.chosen or step.stopped for step in turn.steps):
             # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
@@ -228,7 +240,9 @@ class Lesson:
             return None
         before = EpisodeContent() if known is None else known.content
         followed = self.credit_followed(credited, before, fair)
-        documents = assign_episode_credit(turn, credit, followed, before=before.documents)
+        # A success still counts in full for its own question.
+        counted = self._weigh_outcome(credit) if credit.outcome < 0 else credit
+        documents = assign_episode_credit(turn, counted, followed, before=before.documents)
         if not documents:
             return None
         if known is None:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -247,7 +248,10 @@ class SelectionLimits:
 
 
 def select_within_budget(
-    heads: Sequence[NodeHead], documents: Mapping[str, Node], bounds: SelectionLimits
+    heads: Sequence[NodeHead],
+    documents: Mapping[str, Node],
+    bounds: SelectionLimits,
+    notes: Mapping[int, int] = MappingProxyType({}),
 ) -> list[int]:
     """Indices of the documents to keep, in rank order.
 
@@ -256,13 +260,17 @@ def select_within_budget(
         documents: Their contents by id.
         bounds: Limits. A document that does not fit is skipped, so that a shorter one after it
             may still fit.
+        notes: Index of the correction of a document, which stands before it; without the note the
+            document is not kept either, and the two are no duplicates.
     """
     kept: list[int] = []
     remaining = bounds.max_tokens
     for index, head in enumerate(heads):
-        node = documents.get(head.id)
-        if node is None or any(
-            _is_duplicate(head, heads[other], node, documents) for other in kept
+        node, note = documents.get(head.id), notes.get(index)
+        if node is None or (note is not None and note not in kept):
+            continue
+        if any(
+            _is_duplicate(head, heads[other], node, documents) for other in kept if other != note
         ):
             continue
         tokens = math.ceil(len(node.content) / bounds.characters_per_token)

@@ -1,20 +1,98 @@
 """Notes of a namespace, searched in a collection of their own.
 
 Notes never enter the indexes that all namespaces search.
+
+Corrections go with the documents that they correct: whoever gets the document gets the note first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.notes import NoteVector
+from crabpath_retrievers.storage.read.notes import Correction, NoteVector
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
 AUTO_NOTE_PREFIX = "auto:"
 """Prefix of the ids of automatic notes, which are on probation."""
+
+
+def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
+    """What corrects each document now: a note that was itself corrected gives way to its own.
+
+    Args:
+        corrections: What notes correct, latest note first, documents and notes alike.
+
+    Returns:
+        Corrections by notes that nothing corrects, in the same order for each document.
+    """
+    links: defaultdict[int, list[Correction]] = defaultdict(list)
+    for item in corrections:
+        links[item.document].append(item)
+    current = list[Correction]()
+    for document in list(links):
+        seen, queue = {document}, links[document]
+        while queue:
+            found = [item for item in dict.fromkeys(queue) if item.note not in seen]
+            seen |= {item.note for item in found}
+            following = {item: links.get(item.note, []) for item in found}
+            current += [
+                item._replace(document=document)
+                for item, newer in following.items()
+                if all(one.note in seen for one in newer)
+            ]
+            queue = [one for newer in following.values() for one in newer]
+    return current
+
+
+def choose_corrections(
+    corrections: Iterable[Correction], odds: Mapping[int, float]
+) -> dict[int, int]:
+    """The one note that goes with each corrected document, by key of the document.
+
+    Of several notes about one question the latest counts; of notes about different questions the
+    one that fits the query best.
+
+    Args:
+        corrections: What notes correct now, latest note first.
+        odds: Log-odds of relevance of the notes that may be returned, by key.
+    """
+    latest: dict[int, dict[str | int, int]] = {}
+    for item in corrections:
+        if item.note in odds:
+            questions = latest.setdefault(item.document, {})
+            questions.setdefault(item.query or item.note, item.note)
+    return {
+        document: max(questions.values(), key=lambda note: odds[note])
+        for document, questions in latest.items()
+    }
+
+
+def insert_corrections(order: Sequence[int], k: int, corrections: Mapping[int, int]) -> list[int]:
+    """The best k, with each correction before what it corrects; corrections come on top of k.
+
+    A correction that ranks higher by itself stays where it is.
+
+    Args:
+        order: Candidates, best first.
+        k: Most candidates beside corrections.
+        corrections: The note that goes with each corrected candidate.
+    """
+    notes = set(corrections.values())
+    chosen: dict[int, None] = {}
+    places = k
+    for index in order:
+        if not places:
+            break
+        if index not in notes:
+            places -= 1
+            if index in corrections:
+                chosen[corrections[index]] = None
+        chosen[index] = None
+    return list(chosen)
 
 
 class NoteMemory:

@@ -17,7 +17,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector
+from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector, cosines
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats
@@ -31,6 +31,11 @@ from crabpath_retrievers.rerank.ranker import (
     select_within_budget,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
+from crabpath_retrievers.retrieval.notes import (
+    choose_corrections,
+    find_current_corrections,
+    insert_corrections,
+)
 from crabpath_retrievers.retrieval.repeats import find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.turn_builder import (
@@ -41,6 +46,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
 from crabpath_retrievers.retrieval.walk import Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.notes import Correction
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.vectors.base import (
     FindExisting,
@@ -104,6 +110,9 @@ class _Candidates:
     explore: np.random.Generator | None
     order: tuple[str, ...] | None = None
     """Ids in the order that a reranker gave them; None without one."""
+    corrections: Sequence[Correction] = ()
+    companions: frozenset[int] = frozenset()
+    """Keys of notes that are only found by what they correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +296,25 @@ class RetrievalPipeline:
         for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
             latency[name] = round((end - begin) * 1000, 3)
         pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, seeds.information)
-        return _Candidates(query, vector, seeds, walk, evidence, explore)
+        corrections, companions = list[Correction](), list[Candidate]()
+        if seeds.clock.notes:
+            corrections, companions = yield from perform(
+                self._find_corrections, query, vector, seeds.clock, pool
+            )
+        evidence = Evidence.from_pool(
+            [*pool, *companions], walk.support, walk.inhibition, seeds.information
+        )
+        keys = frozenset(hit.head.key for hit in companions)
+        return _Candidates(
+            query,
+            vector,
+            seeds,
+            walk,
+            evidence,
+            explore,
+            corrections=corrections,
+            companions=keys,
+        )
 
     def _walk(
         self, query: Query, vector: Vector, seeds: SeedHits, explore: np.random.Generator | None
@@ -344,6 +370,24 @@ class RetrievalPipeline:
             pool = apply_tag_hints(pool, nodes, query.boost_tags)
         return self.models.add_usage(pool, clock) if clock.learned else pool
 
+    def _find_corrections(
+        self, query: Query, vector: Vector, clock: Clock, pool: Sequence[Candidate]
+    ) -> tuple[list[Correction], list[Candidate]]:
+        """What notes correct in the pool, and those of the notes that are not in it."""
+        keys = {hit.head.key for hit in pool}
+        corrections = self.store.notes.find_corrections(
+            clock.key, sorted(keys), self.settings.note.max_scanned
+        )
+        missing = {item.note for item in find_current_corrections(corrections)} - keys
+        if not missing or query.candidate_ids is not None:
+            return corrections, []
+        heads = self.store.walk.get_nodes(
+            (), sorted(missing), namespace=clock.key, corpus=clock.corpus
+        )
+        similarities = cosines([head.vector for head in heads], vector) if heads else ()
+        pairs = zip(heads, similarities, strict=True)
+        return corrections, [Candidate(head, cosine, found=False) for head, cosine in pairs]
+
     def _answer(self, found: _Candidates, latency: dict[str, float]) -> Answer:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
@@ -395,16 +439,7 @@ class RetrievalPipeline:
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(query.namespace, clock, found.explore)
         matrix = ranker.features(evidence)
-        among: Sequence[int] = range(len(pool))
-        if query.one_per_document:
-            among = self._best_chunks(evidence, matrix, ranker.log_odds(matrix))
-        if query.candidate_ids is not None:
-            allowed = set(query.candidate_ids)
-            among = [i for i in among if pool[i].head.id in allowed]
-        spare: list[int] = []
-        if clock.notes:
-            spare = self._spare_notes(found, among, ranker.log_odds(matrix))
-            among = [i for i in among if i not in spare]
+        among, spare, corrections = self._select(found, ranker, matrix)
         if found.order is None:
             order = ranker.order(matrix, evidence, query.k, among)
         else:
@@ -412,18 +447,21 @@ class RetrievalPipeline:
             order = [places[name] for name in found.order if name in places]
             ranker.cover(matrix, evidence, order)
         probabilities = ranker.probabilities(matrix).tolist()
-        least = query.min_score or 0.0
-        if not query.fill:
-            least = max(least, self.settings.rank.min_probability)
-        if least:
+        if least := self._least_probability(query):
             order, spare = (
                 [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
             )
             spare = spare[: 0 if len(order) > 1 else None]
-        order += spare
         if query.max_tokens is not None:
-            order = self._within_budget(query, query.max_tokens, found, order)
-        chosen = order[: query.k]
+            order, spare = self._within_budget(
+                query, query.max_tokens, found, (order, spare), corrections
+            )
+        chosen = insert_corrections(order, query.k, corrections)
+        rest = [i for i in spare if i not in chosen]
+        chosen += rest[: max(0, query.k - len(chosen))]
+        for index in chosen:  # a correction is as likely to be needed as what it corrects
+            if (note := corrections.get(index)) is not None:
+                probabilities[note] = max(probabilities[note], probabilities[index])
         propensities: dict[int, float] = {}
         if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
             propensities = ranker.propensities(matrix, among, query.k)
@@ -439,6 +477,33 @@ class RetrievalPipeline:
             )
             for i in chosen
         ]
+
+    def _select(
+        self, found: _Candidates, ranker: Ranker, matrix: Matrix
+    ) -> tuple[Sequence[int], list[int], dict[int, int]]:
+        """The candidates to rank, the notes behind them, and the correction of each corrected one.
+
+        All are indices into the pool.
+        """
+        query, evidence = found.query, found.evidence
+        pool = evidence.pool
+        among: Sequence[int] = range(len(pool))
+        if query.one_per_document:
+            among = self._best_chunks(evidence, matrix, ranker.log_odds(matrix))
+        if query.candidate_ids is not None:
+            allowed = set(query.candidate_ids)
+            among = [i for i in among if pool[i].head.id in allowed]
+        if not found.seeds.clock.notes:
+            return among, [], {}
+        odds = ranker.log_odds(matrix)
+        corrections = _choose_corrections(found, among, odds)
+        among = [i for i in among if pool[i].head.key not in found.companions]
+        spare = self._spare_notes(found, among, odds, frozenset(corrections.values()))
+        return [i for i in among if i not in spare], spare, corrections
+
+    def _least_probability(self, query: Query) -> float:
+        least = query.min_score or 0.0
+        return least if query.fill else max(least, self.settings.rank.min_probability)
 
     def _read_documents(self, ranked: Sequence[ReturnedDocument], clock: Clock) -> dict[str, Node]:
         return self.store.walk.get_documents([item.node for item in ranked], clock)
@@ -497,11 +562,24 @@ class RetrievalPipeline:
             for key, note in notes.items()
         }
 
-    def _spare_notes(self, found: _Candidates, among: Sequence[int], odds: Floats) -> list[int]:
+    def _spare_notes(
+        self,
+        found: _Candidates,
+        among: Sequence[int],
+        odds: Floats,
+        corrections: AbstractSet[int],
+    ) -> list[int]:
         """All notes but one, as indices into the pool, best first.
 
         An answer has at most one note before its documents, so that many notes cannot displace
-        them: the latest one taught for this query, else the most likely one.
+        them: the latest one taught for this query, else the most likely one. A note in whose place
+        another one goes with a document of the pool is spare, too.
+
+        Args:
+            found: The candidates.
+            among: Indices of those that may be returned.
+            odds: Log-odds of relevance of all.
+            corrections: Indices of the notes that go with documents.
         """
         pool = found.evidence.pool
         keys = {i: pool[i].head.key for i in among}
@@ -511,7 +589,10 @@ class RetrievalPipeline:
             for i, key in keys.items()
             if key in notes
         }
-        return sorted(taught, key=lambda i: (-taught[i], -odds[i]))[1:]
+        replaced = {item.note for item in found.corrections}
+        replaced -= {pool[i].head.key for i in corrections}
+        best = sorted(taught, key=lambda i: (keys[i] in replaced, -taught[i], -odds[i]))
+        return best if best and keys[best[0]] in replaced else best[1:]
 
     def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> list[int]:
         """The best chunk of every document, as indices into the pool."""
@@ -523,13 +604,36 @@ class RetrievalPipeline:
         )
 
     def _within_budget(
-        self, query: Query, max_tokens: int, found: _Candidates, order: Sequence[int]
-    ) -> list[int]:
-        heads = [found.evidence.pool[i].head for i in order]
+        self,
+        query: Query,
+        max_tokens: int,
+        found: _Candidates,
+        orders: tuple[Sequence[int], Sequence[int]],
+        corrections: Mapping[int, int],
+    ) -> tuple[list[int], list[int]]:
+        """The parts of the order, and of the spare notes after it, that fit with corrections."""
+        order = [*orders[0], *orders[1]]
+        together = insert_corrections(order, len(order), corrections)
+        heads = [found.evidence.pool[i].head for i in together]
         ids = [head.id for head in heads]
         documents = self.store.walk.get_documents(ids, found.seeds.clock)
-        bounds = SelectionLimits(query.k, max_tokens, self.settings.rank.characters_per_token)
-        return [order[i] for i in select_within_budget(heads, documents, bounds)]
+        k = query.k + len(set(corrections.values()))
+        bounds = SelectionLimits(k, max_tokens, self.settings.rank.characters_per_token)
+        places = {index: place for place, index in enumerate(together)}
+        notes = {
+            places[index]: places[note] for index, note in corrections.items() if index in places
+        }
+        kept = {together[i] for i in select_within_budget(heads, documents, bounds, notes)}
+        first, rest = ([index for index in part if index in kept] for part in orders)
+        return first, rest
+
+
+def _choose_corrections(found: _Candidates, among: Iterable[int], odds: Floats) -> dict[int, int]:
+    """The note that goes with each corrected candidate, both as indices into the pool."""
+    places = {found.evidence.pool[i].head.key: i for i in among}
+    current = find_current_corrections(found.corrections)
+    chosen = choose_corrections(current, {key: odds[i] for key, i in places.items()})
+    return {places[key]: places[note] for key, note in chosen.items() if key in places}
 
 
 def _estimate_use(hit: Candidate) -> float:

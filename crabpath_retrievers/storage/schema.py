@@ -209,7 +209,8 @@ overlay = Table(
 
 Index("ix_crabpath_overlay_source", overlay.c.source)
 
-Index("ix_crabpath_overlay_target", overlay.c.target)
+# The target comes first, so that the index serves the removal of nodes too.
+Index("ix_crabpath_overlay_target", overlay.c.target, overlay.c.namespace)
 
 turns = Table(
     "crabpath_turns",

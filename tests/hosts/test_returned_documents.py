@@ -121,16 +121,16 @@ def test_metadata_of_its_own_survives():
 
 
 def test_a_prompt_with_metadata_takes_a_correction(retriever):
-    """The note says where it comes from; what it cannot know is empty, also if it comes alone."""
+    """The note says where it comes from; what it cannot know is empty, also beside one document."""
     turn = turn_of(retriever.invoke(QUESTION))
     assert retriever.record(turn, -1.0, correction=RIGHT).status == "applied"
     model = FakeListChatModel(responses=["yes"])
     prompt = ChatPromptTemplate.from_template("{context}\n{input}")
     stuff = create_stuff_documents_chain(model, prompt, document_prompt=PROMPT)
     found = create_retrieval_chain(retriever, stuff).invoke({"input": QUESTION})["context"]
-    (alone,) = retriever.invoke(RIGHT, k=1)
+    first, _ = retriever.invoke(RIGHT, k=1)
     known = {"source": "crabpath:correction", "title": "Correction", "note": "correction"}
-    for note in (alone, next(d for d in found if d.page_content == RIGHT)):
+    for note in (first, next(d for d in found if d.page_content == RIGHT)):
         assert note.page_content == RIGHT
         assert {**known, "page": ""}.items() <= note.metadata.items()
         assert note.metadata["score"] == note.metadata["crabpath"]["score"]

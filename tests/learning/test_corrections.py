@@ -2,9 +2,10 @@
 
 import pytest
 import sqlalchemy as sa
-from tables import nodes, turns
+from tables import namespaces, nodes, turns
 
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.learning.rules.inhibition import MIN_INHIBITION
 from crabpath_retrievers.learning.rules.notes import make_note_id
 from crabpath_retrievers.learning.standalone import StandaloneLearner
@@ -75,6 +76,78 @@ def test_a_turn_gives_namespace_and_best_document_unless_that_was_forgotten(memo
 def test_what_cannot_be_corrected_is_refused(retriever, unchanged, options, error, message):
     with pytest.raises(error, match=message):
         retriever.memory.correct(RIGHT, **options)
+
+
+PARAPHRASES = ("Apples?", "What is red or green?", "The colour of the sky", "Is grass fruit?")
+
+
+@pytest.mark.both_databases
+def test_a_correction_goes_with_what_it_corrects(memory, host):
+    """Before it, on top of k documents, as confident, and in one namespace alone."""
+    note = memory.correct(RIGHT, wrong=["a"])
+    for question in PARAPHRASES:
+        for k in (1, 2, 3):
+            answer = host.answer(question, k=k).documents
+            found = [item.node.id for item in answer]
+            if "a" in found:
+                place, corrected = found.index(note), found.index("a")
+                assert (len(found), place < corrected) == (k + 1, True)
+                assert answer[place].score >= answer[corrected].score
+            assert len(found) >= k
+        likely = host.answer(question, k=3).documents[0].score
+        for options in ({"fill": False}, {"min_score": likely}):
+            found = host.found(question, **options)
+            assert "a" not in found or note in found
+        assert note not in host.found(question, "ann")
+
+
+def test_corrections_that_search_does_not_find_go_as_well(open_memory, host_of):
+    """A query finds one note; all three documents come with theirs."""
+    with open_memory(note=NoteSettings(neighbours=1)) as memory:
+        notes = {memory.correct(f"Not {node}.", wrong=[node]): node for node in "abc"}
+        for question in PARAPHRASES:
+            found = host_of(memory).found(question, k=3)
+            assert {*found} == {*notes, "a", "b", "c"}
+            assert all(found.index(note) < found.index(node) for note, node in notes.items())
+
+
+def test_a_correction_and_its_document_fit_a_budget_together_or_not_at_all(memory, host):
+    """A document without its correction is worse than none."""
+    note = memory.correct("Not so. " + RIGHT, wrong=["a"])
+    for budget in range(5, 30):
+        answer = host.answer("Apples?", max_tokens=budget).documents
+        found = [item.node.id for item in answer]
+        assert "a" not in found or found.index(note) < found.index("a")
+        assert sum(-(-len(item.node.content) // 4) for item in answer) <= budget
+    assert {note, "a", "b", "c"} == set(found)
+
+
+@pytest.mark.both_databases
+def test_one_correction_goes_with_a_document(memory, host):
+    """The latest about one question, and what corrects a correction in its place."""
+    notes = [memory.correct(f"Number {i}.", wrong=["a"], query="Which apple?") for i in range(3)]
+    assert host.found("Apples?", k=3).index(notes[2]) == host.found("Apples?", k=3).index("a") - 1
+    assert not {*notes[:2]} & {*host.found("Apples?", k=3)}
+    last = memory.correct("None of these.", wrong=[notes[2]])
+    found = host.found("Apples?", k=3)
+    assert (found[found.index("a") - 1], {*found}) == (last, {last, "a", "b", "c"})
+    memory.forget([last])
+    assert notes[2] in host.found("Apples?", k=3)
+    memory.correct("One.", id="one", wrong=["b"])
+    memory.correct("Two.", id="two", wrong=["one"])
+    memory.correct("One.", id="one", wrong=["b", "two"])  # a circle, too, has an end
+    assert {"one", "two"} & {*host.found("sky")}
+
+
+def test_maintenance_keeps_what_a_correction_is_about(memory, host):
+    """However much of the weight of its edge has decayed; other faded weights go."""
+    note = memory.correct(RIGHT, wrong=["a"])
+    with memory.store._engine.begin() as connection:
+        connection.execute(sa.update(namespaces).values(exponent=50.0))
+    memory.maintenance.run()
+    assert note in host.found("Apples?", k=3)
+    memory.forget([note])
+    assert host.found("Apples?", k=3)[-1] == "a"
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,12 @@ def test_only_documents_with_credit_of_their_own_count(turn_of):
         "returned": (0.5, 1.0),
         "episode": (0.25, 0.25),
     }
+
+
+def test_outcomes_are_evidence_where_they_are_no_surprise():
+    """From one half, before any, towards 1 where all succeed; none where half of them fail."""
+    assert Baseline().evidence == 0.5
+    assert Baseline(1.0, 100).evidence == pytest.approx(102 / 104)
+    assert Baseline(0.5, 4).evidence == 0.5
+    assert Baseline(0.0, 100).evidence == pytest.approx(2 / 104)
+    assert Baseline(-0.9, 100).evidence == Baseline(-1.0, 2).evidence == 0.0

@@ -68,6 +68,26 @@ def test_a_success_is_learned_from(memory, host, said, usage, note):
     assert host.learned() == 1
 
 
+def test_a_failure_among_failures_says_nothing_of_documents(memory, host):
+    """Nor does a success for other questions; where chains succeed, a failure counts again."""
+
+    def record(outcome, count):
+        """What the question has stored after so many outcomes."""
+        for _ in range(count):
+            memory.record(Feedback(host.ask(), outcome))
+        key = memory.store.walk.get_clock("default").key
+        (episode,) = memory.store.learned.latest_episodes(key, 9)
+        return episode.documents
+
+    blamed = record(-1.0, 3)
+    assert max(blamed.values()) < 0
+    assert record(-1.0, 10) == blamed
+    assert min(record(1.0, 5).values()) > min(blamed.values())
+    assert host.weights() == {}
+    credited = record(1.0, 40)
+    assert min(record(-1.0, 1)[node] - value for node, value in credited.items()) < 0
+
+
 def test_the_first_content_of_an_id_stands(memory, host):
     """All its fields are kept, and a run id stands for its turn; said again it changes nothing."""
     run = str(uuid.uuid4())

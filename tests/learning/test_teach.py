@@ -240,7 +240,7 @@ def flooded(memory) -> CrabPath:
     return memory
 
 
-def test_notes_take_one_place_while_documents_are_found(flooded):
+def test_notes_fill_no_place_while_documents_are_found(flooded):
     """The last correction of this very question comes first; notes fill what documents leave."""
 
     def notes_in(**options):
@@ -249,7 +249,7 @@ def test_notes_take_one_place_while_documents_are_found(flooded):
 
     last = "Buy coins, offer 2."
     for k in (1, 2, 3):
-        assert notes_in(k=k) == ([True] + [False] * (k - 1), last)
+        assert notes_in(k=k) == ([True] + [False] * k, last)
     kinds, first = notes_in(k=6)
     assert (len(kinds), sum(kinds), first) == (6, 3, last)
     assert sum(notes_in(k=4, max_tokens=1000)[0]) == 1

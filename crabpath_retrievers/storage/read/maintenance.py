@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.storage.schema import (
     edges,
     feedback,
@@ -77,16 +77,21 @@ class MaintenanceQueries(Queries):
         return self._scalars(sa.select(namespaces.c.name).order_by(namespaces.c.name))
 
     def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
-        """Yield the learned weights of a namespace in blocks of ``size`` rows."""
+        """Yield the learned weights of a namespace in blocks of ``size`` rows.
+
+        An edge by which a correction goes with a document is left out: it is no weight that fades.
+        """
         o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
         authority = sa.func.coalesce(nodes.c.authority, 0)
         joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
         # Weights of STOP get a floor, so that pruning skips them.
         floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
+        is_note = notes.c.node == o.source
         query = (
             sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
             .select_from(joined)
             .where(o.namespace == namespace)
+            .where(sa.not_(sa.and_(o.kind == EdgeKind.INHIBITS.value, sa.exists().where(is_note))))
             .order_by(o.source, o.target, o.kind)
             .limit(size)
         )

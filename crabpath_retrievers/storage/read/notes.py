@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
+from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes, overlay
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
     Queries,
@@ -22,6 +22,14 @@ class NoteVector(NamedTuple):
     id: str
     namespace: int
     vector: Vector
+
+
+class Correction(NamedTuple):
+    """That a note corrects a document: keys of both, and the question that the note answers."""
+
+    document: int
+    note: int
+    query: str | None
 
 
 class NoteFacts(NamedTuple):
@@ -93,6 +101,32 @@ _OF_KEYS = CompiledSelect(
         _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
     )
 )
+# The inhibitory edge from a note to what it corrects is the record of the correction; its weight
+# does not matter here, so the note goes with the document however much of it has decayed.
+_LINKS = (
+    sa.select(overlay.c.target, notes.c.node, notes.c.query)
+    .select_from(overlay.join(notes, notes.c.node == overlay.c.source))
+    .where(
+        overlay.c.kind == EdgeKind.INHIBITS.value,
+        notes.c.namespace + 0 == overlay.c.namespace,
+        notes.c.kind == "correction",
+    )
+)
+_OF_NAMESPACE = sa.bindparam("namespace", type_=sa.BigInteger)
+_FIRST = _LINKS.where(
+    overlay.c.target.in_(sa.bindparam("keys", expanding=True)),
+    overlay.c.namespace == _OF_NAMESPACE,
+).cte("corrections", recursive=True)
+# The sum keeps the planner on the index of targets.
+_ALL_LINKS = _FIRST.union(
+    _LINKS.where(overlay.c.target == _FIRST.c.node, overlay.c.namespace + 0 == _OF_NAMESPACE)
+)
+_CORRECTIONS = CompiledSelect(
+    sa.select(_ALL_LINKS)
+    .order_by(_ALL_LINKS.c.node.desc())
+    .limit(sa.bindparam("limit"))
+    .offset(sa.literal_column("0"))
+)
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(notes.c.indexed == 0))
 
 
@@ -108,6 +142,20 @@ class NoteQueries(Queries):
         """Those of the keys that belong to notes of a namespace."""
         rows = self._run(_OF_KEYS, namespace=namespace, keys=list(keys))
         return {key for (key,) in rows}
+
+    def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
+        """The latest corrections of these documents, and of the notes that correct them.
+
+        Args:
+            namespace: Key of the namespace whose notes they are.
+            keys: Keys of documents, and of notes.
+            limit: Most corrections.
+
+        Returns:
+            Corrections, latest note first.
+        """
+        rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
+        return [Correction(*row) for row in rows]
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
         """The latest current notes of a namespace, for vector indexes that hold no notes."""
