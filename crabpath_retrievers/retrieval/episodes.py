@@ -9,6 +9,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ class EpisodeMemory:
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Uses and passes of documents by node id, in the turns of the nearest queries."""
-        words, information = set(tokenise(question.text)), _word_information(question)
+        words, information = _get_words(question.text), _word_information(question)
         scores: dict[str, EpisodeScore] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
@@ -112,12 +113,13 @@ class EpisodeMemory:
         self, near: EpisodeMatch, words: AbstractSet[str], information: Mapping[str, float]
     ) -> Iterator[tuple[str, EpisodeScore]]:
         """Uses and passes in one episode; none if its query is hardly alike."""
-        settings, query = self._settings, near.episode.query
+        settings, past = self._settings, _get_words(near.episode.query)
+        shared = _share_information(information, past)
         same = max(
             _scale_above(near.similarity, settings.same_query_similarity),
-            _scale_above(_shared_information(information, query), settings.same_query_term_share),
+            _scale_above(shared, settings.same_query_term_share),
         )
-        alike = (max(0.0, near.similarity) + _overlap(words, set(tokenise(query)))) / 2
+        alike = (max(0.0, near.similarity) + _overlap(words, past)) / 2
         weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS
         if same or weight >= _LEAST_WEIGHT:
             for node, credit in near.episode.documents.items():
@@ -256,13 +258,18 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
     return {word: known.get(word, rarest) for word in tokenise(question.text)}
 
 
-def _shared_information(information: Mapping[str, float], query: str) -> float:
-    """Share of a query's information that a past query contains, in [0, 1].
+@lru_cache(maxsize=16 * _CACHED)
+def _get_words(query: str) -> frozenset[str]:
+    """The distinct words of a query."""
+    return frozenset(tokenise(query))
+
+
+def _share_information(information: Mapping[str, float], words: AbstractSet[str]) -> float:
+    """Share of a query's information that the words of a past query contain, in [0, 1].
 
     The total counts as at least 15 nats, so that queries with little information share less.
     """
-    words = set(tokenise(query))
-    both = sum(nats for word, nats in information.items() if word in words)
+    both = sum(information[word] for word in words & information.keys())
     return both / max(_LITTLE, sum(information.values()))
 
 
