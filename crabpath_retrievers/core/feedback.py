@@ -102,7 +102,7 @@ class Feedback:
         set_(self, "user", None if self.user is None else validate_user(self.user))
 
     @property
-    def stated(self) -> frozenset[str]:
+    def stated_documents(self) -> frozenset[str]:
         """Documents that it calls relevant or irrelevant, whether they were returned or not."""
         return frozenset((*(self.relevant or ()), *(self.irrelevant or ())))
 

@@ -174,7 +174,7 @@ class RetrievalPipeline:
             logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
         if logged is None or logged.vector is None:
             return feedback, ()
-        chunks = self._find_stated_chunks(feedback.stated)
+        chunks = self._find_stated_chunks(feedback.stated_documents)
         returned = {item.node for item in logged.turn.returned}
         missing = {
             node
