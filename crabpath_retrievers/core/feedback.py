@@ -3,6 +3,7 @@
 Receipts of feedback, and its optional fields.
 """
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -122,6 +123,16 @@ class Feedback:
         except TypeError as error:
             msg = f"this is no feedback as a mapping: {error}"
             raise InvalidInputError(msg) from error
+
+    @classmethod
+    def from_record(cls, text: str) -> "Feedback":
+        """Build feedback from its stored JSON, which may hold documents added to its turn too.
+
+        Raises:
+            InvalidInputError: The JSON is not that of feedback.
+        """
+        data = json.loads(text)
+        return cls.from_dict({name: data[name] for name in data if name != "added"})
 
 
 def validate_user(name: object) -> str:

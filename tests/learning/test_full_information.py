@@ -1,11 +1,13 @@
 """Feedback may name any document of the memory as relevant or not, whether the turn returned it."""
 
+import numpy as np
 import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.standalone import StandaloneLearner
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.storage import GraphStore
 
 ASKED = "How do I get my money back after a broken order?"
@@ -150,6 +152,24 @@ def test_undo_restores_exactly(tools, state_of, assert_same, said):
     assert state_of(tools, "default") != before
     assert tools.undo(given.feedback_id).status == "undone"
     assert_same(state_of(tools, "default"), before)
+
+
+def test_the_ranker_learns_from_what_was_not_returned(open_pages, state_of):
+    """With the features that it would have had."""
+    with open_pages() as memory:
+        means = {}
+        for name, relevant in (("told", ["c", "a"]), ("untold", [])):
+            turn, shown = ask(memory, "What stands above the Grass?", 1, name)
+            said = Feedback(turn, 1.0, relevant=relevant)
+            _, added = memory._services.retrieval.rank_stated(said)
+            memory.record(said)
+            means[name] = np.array(state_of(memory, name)["mean"][()])
+            if relevant:
+                features = {r.node: r.features for r in added}
+                assert features.keys() == {*relevant} - {*shown}
+    for values in features.values():
+        row = np.array([values.get(name, 0.0) for name in FEATURES])
+        assert row @ means["told"] > row @ means["untold"]
 
 
 def test_another_process_learns_the_same(open_tools, state_of, assert_same, location):

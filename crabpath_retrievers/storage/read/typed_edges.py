@@ -343,7 +343,7 @@ def _decode_learned_turn(row: Any) -> LearnedTurn:
         row.sequence,
         row.exponent,
         usage,
-        Feedback.from_dict(json.loads(row.payload)),
+        Feedback.from_record(row.payload),
         Turn.from_dict(from_json(row.turn)),
         None if row.embedding is None else decode_vector(row.embedding),
     )
