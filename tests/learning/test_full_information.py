@@ -67,6 +67,25 @@ def test_it_is_found_first_next_time_and_by_a_paraphrase(tools):
     assert (ask(tools, OTHER)[1], ask(tools, namespace="bob")[1]) == others
 
 
+def test_past_turns_of_like_questions_lift_what_was_used_and_lower_the_rest(tools):
+    """Told what of the returned was used; an unrelated question gets the same scores."""
+    turn, (used, *passed) = ask(tools)
+    before = {text: read_scores(tools, text) for text in (PARAPHRASE, OTHER)}
+    tools.record(Feedback(turn, 1.0, used=[used]))
+    after = {text: read_scores(tools, text) for text in before}
+    assert after[PARAPHRASE][used] > 0.5 > before[PARAPHRASE][used]
+    for node in passed:
+        assert after[PARAPHRASE][node] < before[PARAPHRASE][node]
+    assert after[OTHER] == pytest.approx(before[OTHER], rel=1e-3)
+
+
+def read_scores(memory, text):
+    """Probabilities of the pages that the question is about, or of what was asked before."""
+    found = memory.retrieve(text, k=len(TEXTS), record=False).documents
+    kind = "page" if text == OTHER else "order"
+    return {d.node.id: d.score for d in found if d.node.id.startswith(kind)}
+
+
 def test_a_failure_teaches_what_would_have_been_right(tools):
     """Nothing that was returned was used, and one more would not have helped either."""
     turn, shown = ask(tools)

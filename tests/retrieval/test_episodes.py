@@ -6,8 +6,11 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.core.reliability import Reliability
 from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 ASKED = "Which orchard grows the crimson apple variety"
@@ -165,6 +168,18 @@ def test_a_weak_success_is_a_weak_use_and_no_pass(memory, outcome, source, uses)
     memory.record(Feedback(turn, outcome, used=["b"], source=source))
     features = {r.node: r.features for r in memory.retrieve(ASKED, k=3).turn.returned}["b"]
     assert (features["again"], "passed" in features) == (pytest.approx(uses, abs=1e-3), False)
+
+
+def test_reliability_scales_what_similar_questions_say(memory):
+    """Uses and passes alike; what the same question says is believed."""
+    prior = memory._services.retrieval.models.prior
+    trusted, doubted = (
+        dict(zip(FEATURES, NamespaceModel(prior, trust=trust).weights(), strict=True))
+        for trust in (Reliability({"episode": (50.0, 50.0)}), Reliability({"episode": (0, 50)}))
+    )
+    assert (trusted["episode"], trusted["missed"]) == (20, 20)
+    assert doubted["episode"] == doubted["missed"] < 2
+    assert (doubted["again"], doubted["passed"]) == (20, 20)
 
 
 def test_a_bare_outcome_speaks_for_all_documents_of_the_same_question(memory):
