@@ -287,9 +287,10 @@ class _Handler:
             text: The right answer.
             run_id: Run id of the chain or of the retriever, or a turn id.
             thread_id: Instead of ``run_id``: the last run of this thread.
-            fields: ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and ``user`` of
-                :class:`~crabpath_retrievers.Feedback`. Give ``namespace`` where ids come
-                from users: feedback for turns of other namespaces is then refused.
+            fields: ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer``, ``source``,
+                ``namespace`` and ``user`` of :class:`~crabpath_retrievers.Feedback`. Give
+                ``namespace`` where ids come from users: feedback for turns of other namespaces is
+                then refused.
 
         Returns:
             One receipt for every turn of the run.

@@ -30,7 +30,7 @@ class EpisodeSettings(ValidatedSettings):
     """Episodes: turns whose query and used documents are remembered."""
 
     neighbours: Neighbours = 20
-    """Most similar episodes that a query recalls."""
+    """Most similar episodes that a query recalls; each counts by how alike its query is."""
     same_query_similarity: Share = 0.9
     """Least cosine of an episode of the same query, whose unused documents are returned later."""
     same_query_term_share: Share = 0.8

@@ -3,6 +3,7 @@
 Receipts of feedback, and its optional fields.
 """
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ class Feedback:
         set_(self, "user", None if self.user is None else validate_user(self.user))
 
     @property
-    def stated(self) -> frozenset[str]:
+    def stated_documents(self) -> frozenset[str]:
         """Documents that it calls relevant or irrelevant, whether they were returned or not."""
         return frozenset((*(self.relevant or ()), *(self.irrelevant or ())))
 
@@ -122,6 +123,16 @@ class Feedback:
         except TypeError as error:
             msg = f"this is no feedback as a mapping: {error}"
             raise InvalidInputError(msg) from error
+
+    @classmethod
+    def from_record(cls, text: str) -> "Feedback":
+        """Build feedback from its stored JSON, which may hold documents added to its turn too.
+
+        Raises:
+            InvalidInputError: The JSON is not that of feedback.
+        """
+        data = json.loads(text)
+        return cls.from_dict({name: data[name] for name in data if name != "added"})
 
 
 def validate_user(name: object) -> str:

@@ -206,7 +206,8 @@ class ReturnedDocument:
         origin: ``seed`` when search found it, ``walk`` when only an edge led to it.
         path: Route by which the walk reached it from a seed; empty for a search hit.
         support: Strongest edge to it from a visited node, followed or not; None without one.
-        features: Inputs of the ranker by name; their weighted sum is the log-odds.
+        features: Inputs of the ranker by name. The weighted sum of those that do not count past
+            turns is the log-odds before past uses, see :meth:`Ranker.log_odds`.
         propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
             the candidates; None without exploration, and where a reranker chose.
     """

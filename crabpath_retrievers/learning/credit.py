@@ -9,12 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
 from crabpath_retrievers.storage.read.turns import StoredTurn
 
@@ -59,9 +62,7 @@ def assign_credit(
 def is_use_stated(turn: Turn, feedback: Feedback) -> bool:
     """Whether the host states which documents of a turn were used, or are relevant."""
     named = [ids for ids in (feedback.used, feedback.relevant) if ids is not None]
-    return bool(named) and (
-        not any(named) or any(item.node in ids for ids in named for item in turn.returned)
-    )
+    return any(not ids or any(item.node in ids for item in turn.returned) for ids in named)
 
 
 def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
@@ -135,12 +136,12 @@ def assign_feedback(
     if candidates[0].state.frozen:
         return f"namespace {candidates[0].turn.namespace!r} is frozen: it learns nothing"
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
-    candidates, missing = add_stated(store, stored, candidates)
+    candidates, feedback, missing = add_stated(store, stored, candidates)
     named = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
     returned = [{item.node for item in logged.turn.returned} for logged in candidates]
     if feedback.turn_id is None:
-        pairs = zip(candidates, returned, strict=True)
-        candidates = [logged for logged, ids in pairs if not ids.isdisjoint(named)] or candidates
+        about = feedback.stated_documents.union(named)
+        candidates = [c for c in candidates if shown[c.turn.id] & about] or candidates
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
     shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
     turns = list[CreditedTurn]()
@@ -163,21 +164,32 @@ def assign_feedback(
 
 def add_stated(
     store: GraphStore, stored: StoredFeedback, candidates: Sequence[StoredTurn]
-) -> tuple[list[StoredTurn], list[str]]:
+) -> tuple[list[StoredTurn], Feedback, list[str]]:
     """Add the documents that a feedback calls relevant or irrelevant to turns without them.
 
     Each is added as the turn would have ranked it, where the process that recorded the feedback
     knew that, else without features.
 
     Returns:
-        The turns, and the ids that queries of the namespace cannot find.
+        The turns; the feedback, with chunks in the place of documents that have several; and the
+        ids that queries of the namespace cannot find.
     """
-    wanted = sorted(stored.feedback.stated)
-    if not wanted:
-        return list(candidates), []
+    feedback = stored.feedback
+    if not feedback.stated_documents:
+        return list(candidates), feedback, []
     key = candidates[0].state.clock.key
     nodes = dict(candidates[0].nodes)
-    nodes |= store.learned.nodes(key, [node for node in wanted if node not in nodes])
+    nodes |= store.learned.nodes(key, [n for n in feedback.stated_documents if n not in nodes])
+    if unknown := feedback.stated_documents - nodes.keys():
+        chunks = store.catalog.find_chunks(documents=sorted(unknown))
+        nodes |= store.learned.nodes(key, [chunk.id for chunk in chunks])
+        named = _choose_chunks(chunks, nodes, candidates)
+        feedback = replace(
+            feedback,
+            relevant=_replace_names(feedback.relevant, named),
+            irrelevant=_replace_names(feedback.irrelevant, named),
+        )
+    wanted = sorted(feedback.stated_documents)
     visible = [node for node in wanted if node in nodes and nodes[node].vector is not None]
     known = {item.node: item for item in stored.added}
     added = {
@@ -189,7 +201,35 @@ def add_stated(
         more = [item for node, item in added.items() if node not in own]
         turn = replace(logged.turn, returned=(*logged.turn.returned, *more))
         completed.append(logged._replace(turn=turn, nodes=nodes))
-    return completed, [node for node in wanted if node not in added]
+    return completed, feedback, [node for node in wanted if node not in added]
+
+
+def _choose_chunks(
+    chunks: Sequence[StoredChunk],
+    nodes: Mapping[str, KnownNode],
+    candidates: Sequence[StoredTurn],
+) -> dict[str, list[str]]:
+    """Chunks by document: those that a turn returned, else the one nearest to the last query."""
+    returned = {item.node for logged in candidates for item in logged.turn.returned}
+    query = next((logged.vector for logged in candidates if logged.vector is not None), None)
+    cosines: dict[str, dict[str, float]] = {}
+    for chunk in chunks:
+        vector = nodes[chunk.id].vector if chunk.id in nodes else None
+        if vector is not None:
+            near = 0.0 if query is None else float(query.astype(np.float32) @ vector)
+            cosines.setdefault(chunk.document, {})[chunk.id] = near
+    return {
+        document: sorted(near.keys() & returned) or [max(near, key=near.__getitem__)]
+        for document, near in cosines.items()
+    }
+
+
+def _replace_names(
+    names: Sequence[str] | None, chosen: Mapping[str, Sequence[str]]
+) -> list[str] | None:
+    if names is None:
+        return None
+    return [node for name in names for node in chosen.get(name) or [name]]
 
 
 def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | str:

@@ -250,7 +250,7 @@ class Lesson:
             identity = hash_question(turn.namespace, turn.query), turn.query, single
         else:
             identity = known.id, known.query, known.vector
-        # Only a success may credit documents for other questions.
+        # Only use that was stated may count for other questions.
         labelled = float(credit.has_stated_use)
         return KeepEpisode(
             turn.namespace, *identity, 1.0, labelled, documents, user=self._user, before=before

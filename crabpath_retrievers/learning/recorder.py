@@ -120,7 +120,7 @@ class Recorder:
             StoreError: The feedback could not be stored.
         """
         added: tuple[ReturnedDocument, ...] = ()
-        if feedback.stated and self._rank_stated is not None:
+        if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)
         vector, now = self._embed_correction(feedback), time.time()
         (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])

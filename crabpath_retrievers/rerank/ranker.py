@@ -192,7 +192,8 @@ class Ranker:
         passes = matrix[:, _PASSES] @ self.weights[_PASSES]
         if uses.any() or passes.any():
             prior = 1.0 / (1.0 + np.exp(-odds))
-            odds = np.log((prior + uses) / (1.0 - prior + passes))
+            complement = 1.0 / (1.0 + np.exp(odds))  # 1 - prior would round to 0
+            odds = np.log((prior + uses) / (complement + passes))
         added = self.weights[_COVERAGE] * matrix[:, _COVERAGE] * self._share_prior(matrix)
         total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
         return total

@@ -1,8 +1,8 @@
 """Episodes: past queries with the credit of their documents, recalled by similarity.
 
-The documents that similar queries used gain evidence. Only successes count for similar queries
-[CVX RFC-013]; a failure counts against a document for the same query alone, as does an outcome
-without attribution. Near-duplicate queries share one episode.
+Each past turn is a trial of the documents whose use is known, weighted by how alike its query is:
+``((cosine + word overlap) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use counts
+for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode.
 """
 
 import math
@@ -122,10 +122,11 @@ class EpisodeMemory:
         alike = (max(0.0, near.similarity) + _overlap(words, past)) / 2
         weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS
         if same or weight >= _LEAST_WEIGHT:
+            stated = near.episode.labelled_turns > 0
             for node, credit in near.episode.documents.items():
-                # Credit below 1 was only inferred: the rest of the trial speaks against it.
                 used = max(0.0, credit)
-                passed = -credit if credit < 0 else max(0.0, 1.0 - credit)
+                # Where use was only inferred, the rest of the trial speaks against the document.
+                passed = max(0.0, -credit if stated or credit < 0 else 1.0 - credit)
                 yield (
                     node,
                     EpisodeScore(same * used, same * passed, weight * used, weight * passed),

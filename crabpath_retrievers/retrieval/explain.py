@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import numpy as np
+
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.core.text import format_time, to_printable
 from crabpath_retrievers.core.turn import PathEdge, Turn
-from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChange
@@ -47,7 +49,8 @@ class DocumentReason:
         origin: ``seed`` (search found it) or ``walk`` (an edge led to it).
         path: Route from the seed: kind, weight, tier and probability of every edge.
         support: Strongest edge from a visited node, for search hits too.
-        contributions: Log-odds added by each feature, largest absolute value first.
+        contributions: Log-odds added by each feature, largest absolute value first; past uses and
+            passes together as ``past_uses``, see :meth:`Ranker.log_odds`.
         moved: Feedback of the namespace that has changed the edges of path and support until
             now; edges without changes are left out.
     """
@@ -194,11 +197,9 @@ def build_explanation(
         moves: Feedback that changed its edges, newest first.
     """
     titles = {node_id: node.title for node_id, node in nodes.items()}
-    weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
-    weights["inhibition"] -= ranker.inhibition
     reasons = []
     for item in turn.returned:
-        shares = {n: round(v * weights.get(n, 0.0), 3) for n, v in item.features.items()}
+        shares = _list_contributions(item.features, ranker)
         reasons.append(
             DocumentReason(
                 item.node,
@@ -212,6 +213,19 @@ def build_explanation(
             )
         )
     return Explanation(turn, tuple(reasons), titles)
+
+
+def _list_contributions(features: Mapping[str, float], ranker: Ranker) -> dict[str, float]:
+    """Log-odds that each feature of a document adds; those of past turns add theirs together."""
+    weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
+    weights["inhibition"] -= ranker.inhibition
+    linear = {name: value for name, value in features.items() if name not in (*USES, *PASSES)}
+    shares = {name: round(value * weights.get(name, 0.0), 3) for name, value in linear.items()}
+    if len(linear) < len(features):
+        rows = np.array([[of.get(name, 0.0) for name in FEATURES] for of in (features, linear)])
+        with_turns, without = ranker.log_odds(rows).tolist()
+        shares["past_uses"] = round(with_turns - without, 3)
+    return shares
 
 
 def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[str]:

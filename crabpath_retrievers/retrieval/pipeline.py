@@ -183,7 +183,7 @@ class RetrievalPipeline:
             logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
         if logged is None or logged.vector is None:
             return feedback, ()
-        chunks = self._find_stated_chunks(feedback.stated)
+        chunks = self._find_stated_chunks(feedback.stated_documents)
         returned = {item.node for item in logged.turn.returned}
         missing = {
             node
@@ -209,7 +209,7 @@ class RetrievalPipeline:
             for name, nodes in chunks.items()
         }
         stated: dict[str, Any] = {
-            field: [node for name in getattr(feedback, field) for node in best.get(name, [name])]
+            field: [node for name in getattr(feedback, field) for node in best[name] or [name]]
             for field in ("relevant", "irrelevant")
             if getattr(feedback, field) is not None
         }
@@ -217,14 +217,17 @@ class RetrievalPipeline:
         return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
 
     def _find_stated_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
-        """Ids of chunks by the id that names them: their own, or that of their document."""
+        """Ids of chunks by the id that names them: their own, or that of their document.
+
+        Other ids, which may be those of notes, stand for themselves.
+        """
         wanted = sorted(names)
         found = self.store.catalog.find_chunks(ids=wanted, documents=wanted)
         chunks = {chunk.id: [chunk.id] for chunk in found if chunk.id in names}
         for chunk in found:
             if chunk.document in names and chunk.document not in chunks:
                 chunks[chunk.document] = [c.id for c in found if c.document == chunk.document]
-        return chunks
+        return {name: [name] for name in names} | chunks
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""

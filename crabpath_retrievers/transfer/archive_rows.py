@@ -23,7 +23,7 @@ from crabpath_retrievers.core.changes.notes import NoteKind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.graph import Authority, EdgeKind
 from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.learning.standalone import PUBLISHED_SETTINGS, parse_settings
 from crabpath_retrievers.maintenance.health.report import HealthReport
@@ -234,10 +234,19 @@ class _Inverse:
     episodes: list[tuple[str, str, str]] | None = None
 
 
+@dataclass
+class _AddedDocuments:
+    """Documents that feedback names and its turn did not return."""
+
+    added: list[ReturnedDocument] | None = None
+
+
 _parse_turn, _parse_feedback, _parse_lesson, _parse_report, _parse_tuning = map(
     _make_parser, (Turn, Feedback, _Lesson, HealthReport, _Tuning)
 )
-_parse_embedder, _parse_inverse = map(_make_parser, (_Embedder, _Inverse))
+_parse_embedder, _parse_inverse, _parse_added = map(
+    _make_parser, (_Embedder, _Inverse, _AddedDocuments)
+)
 _parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
 _parse_user_credits = _make_parser(dict[str, dict[str, float]])
 
@@ -251,7 +260,8 @@ def _check_turn(text: str) -> None:
 
 def _check_feedback(text: str) -> None:
     _parse_feedback(text)
-    Feedback.from_dict(json.loads(text))
+    _parse_added(text)
+    Feedback.from_record(text)
 
 
 def _check_report(text: str) -> None:

@@ -87,8 +87,8 @@ def parse_line(line: ReplayLine) -> ReplayRecord:
             raise InvalidInputError(msg)
     said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
     if "outcome" not in said:
-        if {"used", "correction"} & said.keys():
-            msg = "it has used or correction, but no outcome: give an outcome from -1 to 1"
+        if alone := [name for name in said if name != "answer"]:
+            msg = f"it has {alone[0]}, but no outcome: give an outcome from -1 to 1"
             raise InvalidInputError(msg)
         return ReplayRecord(query.text, query.task_type, None)
     Feedback("", **said)

@@ -96,6 +96,15 @@ def test_corrections_are_learned(retriever, server, fetch, kept):
     assert scores[last.id] > last.metadata["score"]
 
 
+def test_a_document_that_was_missed_is_found_next_time(retriever, server, fetch, kept):
+    run_id, _ = ask(retriever)
+    missed = retriever.invoke(QUESTION, k=9)[-1].id
+    given = server.say(run_id, score=0, correction={"documents": [missed]})
+    assert fetch() == PullReport(learned=1)
+    assert (kept(given).feedback.outcome, kept(given).note) == (-1.0, None)
+    assert retriever.invoke(QUESTION)[0].id == missed
+
+
 def test_feedback_on_the_root_reaches_all_turns_of_the_trace(retriever, server, fetch):
     """Users judge answers: the retrievers are looked up, over several pages."""
     runs = [ask(retriever, q)[0] for q in (QUESTION, "Who was Ed Wood?", "Who is Derrickson?")]

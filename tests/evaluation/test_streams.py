@@ -180,7 +180,6 @@ def test_relevant_documents_are_named_whether_they_were_returned_or_not():
 
 
 def test_what_a_host_names_as_relevant_reaches_the_memory(memory, monkeypatch):
-    """The field is passed when it is set, and only then."""
     seen = []
     monkeypatch.setattr(f"{CrabPathLearner.__module__}.Feedback", lambda *_, **f: seen.append(f))
     monkeypatch.setattr(CrabPath, "record", lambda *_: None)
@@ -188,7 +187,7 @@ def test_what_a_host_names_as_relevant_reaches_the_memory(memory, monkeypatch):
     for relevant in (None, (SHOWN[0],)):
         learner.learn(None, [], SimulatedFeedback(1.0, ("x",), relevant=relevant))
     assert seen == [
-        {"used": ("x",), "answer": None},
+        {"used": ("x",), "answer": None, "relevant": None},
         {"used": ("x",), "answer": None, "relevant": ["a-chunk"]},
     ]
 

@@ -114,6 +114,16 @@ def test_a_run_id_finds_the_turn(retriever):
     assert retriever.memory.explain(runs.traced_runs[1].id).turn.query == QUESTIONS[1]
 
 
+def test_a_document_that_was_not_returned_may_be_named_as_relevant(own_retriever, question):
+    missed = own_retriever.invoke(question, k=9)[-1]
+    found = own_retriever.invoke(question)
+    assert missed.id not in [document.id for document in found]
+    said = {"relevant": [missed], "irrelevant": found[:1]}
+    (receipt,) = own_retriever.record(found, "down", **said)
+    assert (receipt.status, receipt.note) == ("applied", None)
+    assert own_retriever.invoke(question)[0].id == missed.id
+
+
 async def test_the_type_of_the_task_is_a_field_and_an_option(retriever):
     memory = retriever.memory
     refunds = CrabPathRetriever(memory=memory, task_type="refund")

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.cli import app
 
+QUESTION = "Which fruit is red?"
+
 pytestmark = pytest.mark.sqlite  # the commands are given the directory
 
 
@@ -60,6 +62,18 @@ def test_feedback_with_all_its_fields(cli, host, server):
     host.ask("bob")
     late = read(cli("feedback", "--outcome", "1", "--namespace", "bob", "--json"))
     assert (late["status"], host.learned("bob")) == ("applied", 1)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["its turn", "the last turns"])
+@learning_nothing
+def test_feedback_names_what_was_not_returned(cli, host, server, known):
+    shown = server.retrieve(QUESTION, k=1)
+    turn, (wrong, *_, right) = shown.turn.id, host.found(record=False)
+    about = [turn] if known else ["--namespace", "default"]
+    said = ["--relevant", right, "--irrelevant", wrong, "--json"]
+    receipt = read(cli("feedback", *about, "--outcome", "-1", *said))
+    assert (receipt["status"], receipt["note"]) == ("applied", None)
+    assert host.found(record=False)[0] == right
 
 
 @pytest.mark.parametrize(

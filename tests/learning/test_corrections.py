@@ -26,7 +26,7 @@ def test_without_names_the_best_document_of_the_turn_is_wrong(memory, host):
     again = host.answer(QUESTION)
     assert again.documents[0].node.id == note
     (item,) = [item for item in again.turn.returned if item.node == best]
-    assert item.features["inhibition"] == pytest.approx(-MIN_INHIBITION * 0.9, abs=0.02)
+    assert item.features["inhibition"] == pytest.approx(-MIN_INHIBITION * 0.9 / 1.05, abs=0.01)
     facts = host.facts(note)
     assert (facts.kind, facts.turn, facts.query) == ("correction", answer.turn.id, QUESTION)
 

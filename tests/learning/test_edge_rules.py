@@ -66,6 +66,11 @@ def test_what_counts_less_takes_more_turns():
     assert learn(tenth, existing={AB: 0.4, BA: 0.4}).deltas[0].delta == pytest.approx(0.006)
 
 
+def test_a_failure_that_names_what_is_relevant_strengthens_it():
+    """What would have been right together is used together next time."""
+    assert learn(Credit(-1.0, documents=USED.documents)) == learn(USED)
+
+
 def test_a_crowd_counts_as_its_eight_best():
     """Of ten documents the two with least credit are left out: 8 · 7 / 2 pairs."""
     crowd = Credit(1.0, documents={f"d{n}": 1 - n / 20 for n in range(10)})
@@ -79,7 +84,7 @@ def test_what_changes_nothing(returned, outcome, documents):
     """A failure, one used document, no weight; without stated use all but a bare success."""
     turn = returned(a=0.9, b=0.8)
     for credit in (
-        Credit(outcome, documents=documents),
+        Credit(outcome, documents={node: min(0.0, value) for node, value in documents.items()}),
         Credit(1.0, documents={"a": 1.0, "b": 0.0}),
         Credit(1.0, 0.0, {"a": 1.0, "b": 1.0}),
     ):

@@ -45,6 +45,17 @@ def test_the_worked_table_of_the_paper(turn_of, step_of):
     assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
 
 
+def test_a_document_that_was_told_demonstrates_the_edge_that_was_not_followed(turn_of, step_of):
+    """The policy steps towards it from STOP and what is unknown; what was returned is no rival."""
+    turn = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A"), ("B",)])
+    told = Credit(-1.0, documents={"A": 0.0, "B": 1.0}, added=frozenset("B"))
+    found = changes(turn, told)
+    assert found.keys() == {("s", "B"), ("s", "C"), ("s", None)}
+    assert found["s", "B"] > 0 > max(found["s", "C"], found["s", None])
+    # Returned and not reached by this edge, it says nothing about it.
+    assert changes(turn, replace(told, added=frozenset())) == {}
+
+
 def test_who_decided_and_between_what(turn_of, step_of):
     """A reflex is no decision, a chat model's choice is; only habitual pointers compete."""
     own, shown, reflex = (

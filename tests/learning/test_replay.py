@@ -50,6 +50,17 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
     assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
 
 
+def test_it_learns_what_was_relevant(memory, sessions, state_of, assert_same):
+    said = {"outcome": -1, "used": [], "relevant": ["c"], "irrelevant": ["a"]}
+    sessions.write_text(lines({"query": QUESTION, **said}))
+    assert memory.learning.replay(sessions, namespace="past") == (1, 1, 0, 0, (), ())
+    memory.record(Feedback(memory.retrieve(QUESTION, namespace="host").turn.id, **said))
+    past, host = (state_of(memory, name) for name in ("past", "host"))
+    for table in ("clock", tables.usage.name, "mean", "precision", "baseline"):
+        assert_same({table: past[table]}, {table: host[table]})
+    assert memory.retrieve(QUESTION, namespace="past").documents[0].node.id == "c"
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -60,7 +71,8 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
         ('{"query": 5}', "the query must be a text, not int"),
         ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
         ('{"query": "x", "outcom": 1}', "it has an unknown field 'outcom': use"),
-        ('{"query": "x", "used": ["a"]}', "it has used or correction, but no outcome"),
+        ('{"query": "x", "used": ["a"]}', "it has used, but no outcome"),
+        ('{"query": "x", "relevant": ["a"]}', "it has relevant, but no outcome"),
         ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
         ('{"query": "x", "outcome": 1, "answer": 5}', "answer must be a text"),
         ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),

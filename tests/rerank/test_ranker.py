@@ -1,6 +1,7 @@
 """The logistic ranker: worked probabilities, bounded inhibition, and priors from files."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -39,6 +40,30 @@ def test_probability_is_the_sigmoid_of_the_weighted_sum(load):
     assert ranker.probabilities(matrix) == pytest.approx([0.4502], abs=1e-4)
     assert ranker.probabilities(matrix[:0]).shape == (0,)
     assert ranker.provenance == {"note": "test"}
+
+
+def test_past_turns_are_trials_and_the_model_counts_as_one(load):
+    """From .2, one use gives 1.2 : .8, one pass .2 : 1.8, both 1.2 : 1.8; without any it stays.
+
+    With one of two trials the model, and so what a document adds, counts half.
+    """
+    weights = {"bias": math.log(0.25), "coverage": 1.0}
+    weights |= dict.fromkeys(("episode", "again", "missed", "passed"), 20.0)
+    ranker = load(weights)
+    trials = ({}, {"episode": 0.05}, {"again": 0.05}, {"missed": 0.05}, {"again": 1, "passed": 1})
+    matrix = np.vstack([make_row(bias=1, **values) for values in trials])
+    expected = [0.2, 0.6, 0.6, 0.1, 20.2 / 41]
+    assert ranker.probabilities(matrix) == pytest.approx(expected)
+    matrix[:2, FEATURES.index("coverage")] = 1.0
+    shares = ranker.log_odds(matrix)[:2] - [math.log(0.25), math.log(1.5)]
+    assert shares == pytest.approx([1.0, 0.5])
+
+
+def test_uses_count_for_the_most_likely_document_too(load):
+    """Its complement is too small to be told from 0 by subtraction."""
+    ranker = load({"bias": 45.0, "again": 20.0})
+    odds = ranker.log_odds(np.vstack([make_row(bias=1), make_row(bias=1, again=1)]))
+    assert odds == pytest.approx([45.0, 45.0 + math.log(21)])
 
 
 def test_the_shipped_prior_tells_where_it_comes_from():

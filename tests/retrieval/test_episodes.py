@@ -6,11 +6,15 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.core.reliability import Reliability
 from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 ASKED = "Which orchard grows the crimson apple variety"
+ALIKE = "Orchard grows plum variety abroad"
 OTHER_WORDS = "something with other words entirely different"
 
 
@@ -107,19 +111,34 @@ def turn_towards(base, cosine):
     return to_unit_vector(cosine * base + np.sqrt(1 - cosine**2) * other / np.linalg.norm(other))
 
 
-BOTH_WAYS = {"a": (0.0, -1.0), "b": (0.0, 1.0), "c": (0.0, -1.0)}
+SAME = {"a": (0, 1, 0, 0), "b": (1, 0, 0, 0), "c": (0, 1, 0, 0)}
+"""Uses and passes by the same question, then by similar ones."""
+
+
+def of_similar(weight):
+    """What a similar question tells of one document that it used and two that it did not."""
+    return {"a": (0, 0, 0, weight), "b": (0, 0, weight, 0), "c": (0, 0, 0, weight)}
 
 
 @pytest.mark.parametrize(
     ("used", "text", "cosine", "idf", "expected"),
     [
-        pytest.param(["b"], ASKED, 1.0, None, BOTH_WAYS, id="the same: for and against"),
-        pytest.param(["b"], OTHER_WORDS, 0.8, None, {"b": (0.5, 0.0)}, id="similar: only for"),
-        pytest.param(None, OTHER_WORDS, 0.8, None, {}, id="a bare outcome: no similar question"),
+        pytest.param(["b"], ASKED, 1.0, None, SAME, id="the same"),
+        # Three of five and seven words: ((.8 + 3 / √35) / 2)^8.
+        pytest.param(["b"], ALIKE, 0.8, None, of_similar(0.0333), id="similar"),
+        pytest.param(["b"], OTHER_WORDS, 0.85, None, {}, id="its vector alone is too little"),
+        pytest.param(None, ALIKE, 0.8, None, {}, id="a bare outcome: no similar question"),
         pytest.param(
-            ["b"], "Which orchard grows crimson apple", 0.5, None, BOTH_WAYS, id="nearly its words"
+            ["b"], "Which orchard grows crimson apple", 0.5, None, SAME, id="nearly its words"
         ),
-        pytest.param(["b"], "Which grows", 0.5, {"which": 0.5, "grows": 1.0}, {}, id="common"),
+        pytest.param(
+            ["b"],
+            "Which grows",
+            0.5,
+            {"which": 0.5, "grows": 1.0},
+            of_similar(0.0051),
+            id="common words are not the same question",
+        ),
         pytest.param(
             ["b"],
             "Which orchard has Zanzibar Xyzzy Quux",
@@ -132,14 +151,35 @@ BOTH_WAYS = {"a": (0.0, -1.0), "b": (0.0, 1.0), "c": (0.0, -1.0)}
     ],
 )
 def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, expected):
-    """For every document what similar questions say, and what the same question says."""
     memory.record(Feedback(memory.retrieve(ASKED, k=3).turn.id, 1.0, used=used))
     vector = turn_towards(to_unit_vector(memory.embedder.query(ASKED)), cosine)
     words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
     recalled = memory._services.episodes.recall(
         EpisodeQuery(text, vector, words), memory.store.walk.get_clock("default")
     )
-    assert recalled == {node: pytest.approx(said, abs=0.02) for node, said in expected.items()}
+    assert recalled == {node: pytest.approx(said, abs=2e-4) for node, said in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "source", "uses"), [(1, "harvested", 0.3), (0.5, "human", 0.5)]
+)
+def test_a_weak_success_is_a_weak_use_and_no_pass(memory, outcome, source, uses):
+    turn = memory.retrieve(ASKED, k=3).turn.id
+    memory.record(Feedback(turn, outcome, used=["b"], source=source))
+    features = {r.node: r.features for r in memory.retrieve(ASKED, k=3).turn.returned}["b"]
+    assert (features["again"], "passed" in features) == (pytest.approx(uses, abs=1e-3), False)
+
+
+def test_reliability_scales_what_similar_questions_say(memory):
+    """Uses and passes alike; what the same question says is believed."""
+    prior = memory._services.retrieval.models.prior
+    trusted, doubted = (
+        dict(zip(FEATURES, NamespaceModel(prior, trust=trust).weights(), strict=True))
+        for trust in (Reliability({"episode": (50.0, 50.0)}), Reliability({"episode": (0, 50)}))
+    )
+    assert (trusted["episode"], trusted["missed"]) == (20, 20)
+    assert doubted["episode"] == doubted["missed"] < 2
+    assert (doubted["again"], doubted["passed"]) == (20, 20)
 
 
 def test_a_bare_outcome_speaks_for_all_documents_of_the_same_question(memory):

@@ -9,6 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
 from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, InvalidInputError
+from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 
@@ -78,8 +79,6 @@ def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
 
 def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     """It is learned from there."""
-    from crabpath_retrievers.core.changes import KeepFeedback
-
     turn = learned.retrieve(QUESTIONS[1]).turn.id
     learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
     there = open_memory(tmp_path / "there", documents=PAGES)
@@ -88,6 +87,27 @@ def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     )
     assert there.learning.learn_waiting().applied == 1
     assert there.store.walk.get_clock("default").learned == 23
+
+
+def test_relevant_documents_that_were_not_returned_go_along(learned, tmp_path):
+    """As they were ranked, and under the names that they have there."""
+    turn = learned.retrieve(QUESTIONS[1], k=1).turn.id
+    told = Feedback(turn, 1.0, relevant=["d30", "n"], feedback_id="late")
+    told, added = learned._services.retrieval.rank_stated(told)
+    assert {item.node for item in added} == {"d30", "n"}
+    learned.store.apply([KeepFeedback(told, added=added)])
+    mind = learned.transfer.export(tmp_path / "mind", namespace="default").path
+    learned.transfer.import_archive(mind, rename="copy")
+    key = learned.store.walk.get_clock("copy").key
+    (note,) = [n.id for n in learned.notes(namespace="copy")]
+    waiting = [one for one in learned.store.learned.get_waiting_feedback(9) if one.added]
+    assert [{item.node for item in one.added} for one in waiting] == [{"d30", "n"}, {"d30", note}]
+    assert [[item.features for item in one.added] for one in waiting] == [
+        [item.features for item in added]
+    ] * 2
+    assert learned.learning.learn_waiting().applied == 2
+    episodes = learned.store.learned.latest_episodes(key, 99)
+    assert any({"d30", note} <= episode.documents.keys() for episode in episodes)
 
 
 def test_documents_that_are_not_there(learned, taught, open_memory, location):

@@ -61,6 +61,13 @@ def test_use_is_found_by_its_edges(memory, graph, namespace):
     assert all(-0.3 <= one.weight < 0 for one in needless)
 
 
+def test_a_relevant_document_that_was_not_returned_is_learned_from_too(memory, graph, namespace):
+    turn = memory.retrieve(QUERY, k=2, namespace=namespace).turn
+    assert "d60" not in [item.node for item in turn.returned]
+    memory.record(Feedback(turn.id, 1.0, relevant=["d60"]))
+    assert "d60" in ids(graph.neighbors("d5", "caused_success"))
+
+
 def test_outcomes_alone_move_only_regions(memory, graph, namespace):
     """They add up and turn around, each by a share of the way from where the edge stands."""
     home, weights = memory.regions.assign(QUERY), []

@@ -221,8 +221,8 @@ class _Pull:
     def _make_feedback(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
         """Make the feedback for the turn of its run, else for all turns of its trace.
 
-        If the correction names documents, those that a turn returned count as used in a success,
-        whatever the score; if it returned none of them, the turn failed.
+        The documents that the correction names are relevant, returned or not. Those that a turn
+        returned count as used in a success, whatever the score; if it returned none, it failed.
         """
         run, policy = given.run_id, self._policy
         direct = None if run is None else self._store.turns.find(text_of("run_id", run))
@@ -238,6 +238,7 @@ class _Pull:
                 turn.id,
                 outcome,
                 used=used or None,
+                relevant=right or None,
                 correction=None if used else text,
                 source="teacher" if by_model else policy.langsmith.source,
                 feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),

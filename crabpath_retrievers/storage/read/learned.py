@@ -417,10 +417,9 @@ def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
 def _decode_feedback(row: Sequence[Any]) -> StoredFeedback | UnreadableFeedback:
     identity, sequence, payload, status, note, created, embedding = row
     try:
-        data = json.loads(payload)
-        added = parse_returned(data.pop("added", ()))
-        given = Feedback.from_dict(data)
+        given = Feedback.from_record(payload)
+        added = parse_returned(json.loads(payload).get("added", ()))
         vector = None if embedding is None else decode_vector(embedding)
-    except (ValueError, TypeError) as error:  # one damaged row must not block the others
+    except (ValueError, TypeError, KeyError) as error:  # one damaged row must not block the others
         return UnreadableFeedback(sequence, identity, f"cannot be read ({error})")
     return StoredFeedback(sequence, given, status, note, created, vector, added)

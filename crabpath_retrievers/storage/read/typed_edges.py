@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ from crabpath_retrievers.core.graph import (
     Vector,
     effective_weight,
 )
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.turn import Turn, parse_returned
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
@@ -339,11 +339,16 @@ def _decode_learned_turn(row: Any) -> LearnedTurn:
     for key, *counts in json.loads(row.record)["usage"]:
         before = usage.get(key, (0.0, 0.0, 0.0))
         usage[key] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+    turn = Turn.from_dict(from_json(row.turn))
+    # Documents that the feedback names and the turn did not return were learned from as returned.
+    returned = {item.node for item in turn.returned}
+    added = parse_returned(json.loads(row.payload).get("added", ()))
+    more = [item for item in added if item.node not in returned]
     return LearnedTurn(
         row.sequence,
         row.exponent,
         usage,
-        Feedback.from_dict(json.loads(row.payload)),
-        Turn.from_dict(from_json(row.turn)),
+        Feedback.from_record(row.payload),
+        replace(turn, returned=(*turn.returned, *more)),
         None if row.embedding is None else decode_vector(row.embedding),
     )

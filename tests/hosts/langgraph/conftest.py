@@ -14,7 +14,7 @@ from crabpath_retrievers import CrabPathRetriever
 
 FIELDS: dict[str, Any] = {
     "messages": Annotated[list[AnyMessage], add_messages],
-    **dict.fromkeys(("documents", "used"), list),
+    **dict.fromkeys(("documents", "used", "relevant"), list),
     **dict.fromkeys(("question", "turn_id", "answer", "correction", "outcome", "feedback"), Any),
 }
 DictState = TypedDict("DictState", FIELDS, total=False)  # type: ignore[misc]

@@ -48,6 +48,19 @@ async def test_records_what_the_state_says(learned, question, called, build, sta
     assert learned()[last] > before[last]
 
 
+async def test_what_the_state_names_as_relevant_is_found_first(
+    retriever, question, called, build, state
+):
+    """Also where the turn did not return it."""
+    missed = retriever.invoke(question, k=9)[-1].id
+    result = await called(
+        build(state), {"question": question, "outcome": "down", "relevant": [missed]}, CONFIG
+    )
+    assert missed not in ids(result["documents"])
+    assert result["feedback"]["note"] is None
+    assert retriever.invoke(question)[0].id == missed
+
+
 def test_finds_the_turn_in_the_documents_under_keys_of_other_names(retriever, question):
     node = crabpath_feedback(
         retriever, documents_key="found", outcome_key="z", feedback_key="receipt"
