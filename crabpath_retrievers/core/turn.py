@@ -209,6 +209,7 @@ class ReturnedDocument:
         features: Inputs of the ranker by name; their weighted sum is the log-odds.
         propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
             the candidates; None without exploration, and where a reranker chose.
+        log_odds: Those of the ranker before its calibration; None in records of older releases.
     """
 
     node: str
@@ -218,6 +219,7 @@ class ReturnedDocument:
     features: dict[str, float]
     support: PathEdge | None = None
     propensity: float | None = None
+    log_odds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

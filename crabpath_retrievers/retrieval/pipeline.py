@@ -411,7 +411,8 @@ class RetrievalPipeline:
             places = {pool[i].head.id: i for i in among}
             order = [places[name] for name in found.order if name in places]
             ranker.cover(matrix, evidence, order)
-        probabilities = ranker.probabilities(matrix).tolist()
+        odds = ranker.log_odds(matrix)
+        probabilities = ranker.calibration.apply(odds).tolist()
         least = query.min_score or 0.0
         if not query.fill:
             least = max(least, self.settings.rank.min_probability)
@@ -432,7 +433,7 @@ class RetrievalPipeline:
             describe_returned(
                 pool[i],
                 matrix[i],
-                probabilities[i],
+                (probabilities[i], float(odds[i])),
                 found.walk,
                 best.get(pool[i].head.key),
                 propensities.get(i),
