@@ -1,13 +1,21 @@
-"""Reliability of a namespace's memories: how often the documents that they support are used.
+"""How far a namespace's memories and probabilities can be trusted, counted from feedback.
+
+Reliability of a namespace's memories: how often the documents that they support are used.
 
 Whether tasks repeat is a property of the stream of questions, and no single query shows it. On
 questions that have nothing in common, documents used for a similar question are not used again.
+
+Calibration of its probabilities: how often documents of each probability are used (Platt 1999).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from crabpath_retrievers.core.feedback import Credit
+from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 
 MEMORY_FEATURES = ("episode", "usage")
@@ -23,6 +31,27 @@ _PRIOR_RATE = 0.25  # prior share of returned documents that an answer uses
 _PRIOR_COUNT = 20.0  # weight of that prior, in documents
 _NONE: tuple[float, float] = (0.0, 0.0)
 
+_BIN = re.compile(r"log_odds (\d+) (-?\d+)")
+_MIN_LOG_ODDS, _MAX_LOG_ODDS = -10, 6  # centres of the outermost bins
+_BLOCK = 64  # feedbacks
+_FITTED_BLOCKS, _KEPT_BLOCKS = 2, 3  # the ranker learns: older counts are about another one
+_PRIOR_PRECISION = np.array([50.0, 5.0])  # of slope and offset, around no change
+_MIN_SLOPE = 0.1  # the order of documents stays
+_MAX_STEPS, _CONVERGED = 20, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """From log-odds of the ranker to probabilities: ``slope`` times them, plus ``offset``."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def apply(self, log_odds: Floats) -> Floats:
+        """Probabilities in [0, 1], in the order of the log-odds."""
+        probabilities: Floats = 1.0 / (1.0 + np.exp(-self.slope * log_odds - self.offset))
+        return probabilities
+
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
@@ -31,7 +60,8 @@ class Reliability:
     Attributes:
         spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
             of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
-            them, with 1 for each.
+            them, with 1 for each; and by ``log_odds BLOCK CENTRE``, of the last blocks of
+            feedback, those with log-odds around the centre.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -64,7 +94,54 @@ class Reliability:
                 max(0.0, before[0] + sign * used),
                 max(0.0, before[1] + sign * known),
             )
-        return Reliability(total)
+        bins = {name: place for name in total if (place := _parse_bin(name))}
+        oldest = max((block for block, _ in bins.values()), default=0) - _KEPT_BLOCKS + 1
+        # An undone feedback may have begun the newest block, so one more is kept than is fitted.
+        return Reliability(
+            {
+                name: pair
+                for name, pair in total.items()
+                if name not in bins or (bins[name][0] >= oldest and pair[1] > 0)
+            }
+        )
+
+    def calibrate(self) -> Calibration:
+        """Fit slope and offset to the counts by log-odds.
+
+        The most likely ones under a normal prior around no change (Platt 1999; Newton's method).
+        """
+        places = {name: place for name in self.spoken if (place := _parse_bin(name))}
+        if not places:
+            return Calibration()
+        newest = max(block for block, _ in places.values())
+        bins = [
+            (centre, *self.spoken[name])
+            for name, (block, centre) in places.items()
+            if block > newest - _FITTED_BLOCKS
+        ]
+        odds, used, known = np.array(bins, dtype=np.float64).T
+        inputs = np.stack([odds, np.ones_like(odds)], axis=1)
+
+        def measure_fit(change: Floats) -> float:
+            """Log-likelihood plus log prior."""
+            values = odds + inputs @ change
+            likelihood = used @ values - known @ np.logaddexp(0.0, values)
+            return float(likelihood - 0.5 * _PRIOR_PRECISION @ change**2)
+
+        change = np.zeros(2)
+        fit = measure_fit(change)
+        for _ in range(_MAX_STEPS):
+            expected = 1.0 / (1.0 + np.exp(-odds - inputs @ change))
+            gradient = inputs.T @ (used - known * expected) - _PRIOR_PRECISION * change
+            spread = (known * expected * (1.0 - expected))[:, None] * inputs
+            step = np.linalg.solve(inputs.T @ spread + np.diag(_PRIOR_PRECISION), gradient)
+            while measure_fit(change + step) < fit - _CONVERGED:
+                step /= 2
+            change += step
+            before, fit = fit, measure_fit(change)
+            if fit - before < _CONVERGED:
+                break
+        return Calibration(max(_MIN_SLOPE, 1.0 + float(change[0])), float(change[1]))
 
 
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
@@ -92,3 +169,30 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
         yield _UNLIKELY, 1.0
     yield from ((memory, min(1.0, value)) for memory, value in memory_values if value > 0)
+
+
+def count_log_odds(
+    turns: Iterable[tuple[Turn, Credit]], version: int
+) -> dict[str, tuple[float, float]]:
+    """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
+
+    Args:
+        turns: Turns with their credit; only documents with a credit of their own count.
+        version: Version of the namespace before the feedback.
+    """
+    totals: dict[str, tuple[float, float]] = {}
+    for turn, credit in turns:
+        for item in turn.returned:
+            if item.node in credit.documents and item.log_odds is not None:
+                centre = max(_MIN_LOG_ODDS, min(_MAX_LOG_ODDS, round(item.log_odds)))
+                name = f"log_odds {version // _BLOCK} {centre}"
+                used, known = totals.get(name, _NONE)
+                value = max(0.0, credit.documents[item.node])
+                totals[name] = (used + value * credit.weight, known + credit.weight)
+    return totals
+
+
+def _parse_bin(name: str) -> tuple[int, int] | None:
+    """Block and log-odds of a bin; None for other counts."""
+    found = _BIN.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None

@@ -210,6 +210,7 @@ class ReturnedDocument:
             turns is the log-odds before past uses, see :meth:`Ranker.log_odds`.
         propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
             the candidates; None without exploration, and where a reranker chose.
+        log_odds: Those of the ranker before its calibration; None in records of older releases.
     """
 
     node: str
@@ -219,6 +220,7 @@ class ReturnedDocument:
     features: dict[str, float]
     support: PathEdge | None = None
     propensity: float | None = None
+    log_odds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

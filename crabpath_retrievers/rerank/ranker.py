@@ -21,7 +21,7 @@ Measuring how well probabilities are calibrated.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead
+from crabpath_retrievers.core.reliability import Calibration
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
@@ -92,6 +93,7 @@ class Ranker:
         inhibition: Log-odds that a full inhibition removes.
         draws: Further draws of the weights, shape ``[draws, F]``, for propensities; None for a
             ranker that does not explore.
+        calibration: From its log-odds to probabilities.
     """
 
     weights: Floats
@@ -99,6 +101,7 @@ class Ranker:
     provenance: Mapping[str, Any]
     inhibition: float = 1.5
     draws: Floats | None = None
+    calibration: Calibration = field(default_factory=Calibration)
 
     @classmethod
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
@@ -206,8 +209,7 @@ class Ranker:
 
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""
-        probabilities: Floats = 1.0 / (1.0 + np.exp(-self.log_odds(matrix)))
-        return probabilities
+        return self.calibration.apply(self.log_odds(matrix))
 
 
 _BINS = 10

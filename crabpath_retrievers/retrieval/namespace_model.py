@@ -142,7 +142,9 @@ class NamespaceModels:
         if version != clock.learned:
             learned = self._store.learned.get_state(namespace)
             model = self._load(namespace, learned.mind)
-            ranker = self._ranker.with_weights(model.weights())
+            ranker = replace(
+                self._ranker, weights=model.weights(), calibration=model.trust.calibrate()
+            )
             if len(self._rankers) >= _CACHED:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
@@ -152,7 +154,8 @@ class NamespaceModels:
         """A ranker for exploration (Thompson 1933), with further draws for propensities."""
         model = self._load(namespace, self._store.learned.get_state(namespace).mind)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
-        return replace(self._ranker, weights=weights[0], draws=weights[1:])
+        calibration = model.trust.calibrate()
+        return replace(self._ranker, weights=weights[0], draws=weights[1:], calibration=calibration)
 
     def _load(self, namespace: str, text: str | None) -> NamespaceModel:
         """The model of a namespace; a damaged one is replaced by the prior, so answers go on."""

@@ -449,7 +449,8 @@ class RetrievalPipeline:
             places = {pool[i].head.id: i for i in among}
             order = [places[name] for name in found.order if name in places]
             ranker.cover(matrix, evidence, order)
-        probabilities = ranker.probabilities(matrix).tolist()
+        odds = ranker.log_odds(matrix)
+        probabilities = ranker.calibration.apply(odds).tolist()
         if least := self._least_probability(query):
             order, spare = (
                 [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
@@ -473,7 +474,7 @@ class RetrievalPipeline:
             describe_returned(
                 pool[i],
                 matrix[i],
-                probabilities[i],
+                (probabilities[i], float(odds[i])),
                 found.walk,
                 best.get(pool[i].head.key),
                 propensities.get(i),

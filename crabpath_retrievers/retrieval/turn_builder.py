@@ -28,7 +28,7 @@ def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dic
 def describe_returned(
     hit: Candidate,
     row: Matrix,
-    probability: float,
+    score: tuple[float, float],
     walk: Walk,
     best: WalkEdge | None,
     propensity: float | None = None,
@@ -38,14 +38,14 @@ def describe_returned(
     Args:
         hit: The document.
         row: Its features, shape ``[len(FEATURES)]``.
-        probability: Probability of relevance, in [0, 1].
+        score: Probability of relevance, in [0, 1], and log-odds before calibration.
         walk: The walk of the turn.
         best: Strongest edge to the document; None without one.
         propensity: Probability that a draw of the ranker returns it, in [0, 1].
     """
     return ReturnedDocument(
         node=hit.head.id,
-        probability=round(probability, _DIGITS),
+        probability=round(score[0], _DIGITS),
         origin="seed" if hit.found else "walk",
         path=_path(hit, walk, best),
         features={
@@ -55,6 +55,7 @@ def describe_returned(
         },
         support=best and to_path_edge(best, 0.0),
         propensity=propensity,
+        log_odds=round(score[1], _DIGITS),
     )
 
 

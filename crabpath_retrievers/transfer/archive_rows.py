@@ -299,7 +299,7 @@ def _check_mind(text: str) -> None:
     if mind.baseline.count < 0:
         msg = "a count is below 0"
         raise ValueError(msg)
-    _ = mind.weights()
+    _ = mind.weights(), mind.trust.calibrate()
 
 
 def _require_number(number: object) -> None:

@@ -3,13 +3,19 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.core.feedback import Credit, Feedback
-from crabpath_retrievers.core.reliability import Reliability, measure_memories
+from crabpath_retrievers.core.reliability import (
+    Calibration,
+    Reliability,
+    count_log_odds,
+    measure_memories,
+)
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.credit import assign_credit
@@ -168,3 +174,38 @@ def test_outcomes_are_evidence_where_they_are_no_surprise():
     assert Baseline(0.5, 4).evidence == 0.5
     assert Baseline(0.0, 100).evidence == pytest.approx(2 / 104)
     assert Baseline(-0.9, 100).evidence == Baseline(-1.0, 2).evidence == 0.0
+
+
+def make_counts(returned, uses, version=0):
+    """Feedback on one document for each of these log-odds, with its use."""
+    turn = returned(**{f"d{i}": 0.5 for i in range(len(uses))})
+    items = zip(turn.returned, uses, strict=True)
+    turn = replace(turn, returned=tuple(replace(item, log_odds=odds) for item, (odds, _) in items))
+    credit = Credit(1.0, documents={f"d{i}": use for i, (_, use) in enumerate(uses)})
+    return count_log_odds([(turn, credit)], version)
+
+
+def test_probabilities_become_the_shares_of_documents_that_are_used(returned):
+    """Half of those at -4 and all of those at 0: not two and fifty percent, in the same order."""
+    uses = [(-4.2, 1.0), (-3.8, 0.0), (0.1, 1.0), (0.0, 1.0)]
+    learned = Reliability()
+    assert learned.calibrate() == Calibration(1.0, 0.0)
+    for _ in range(50):
+        learned = learned.plus(make_counts(returned, uses))
+    low, high = learned.calibrate().apply(np.array([-4.0, 0.0]))
+    assert low == pytest.approx(0.5, abs=0.1)
+    assert high > 0.9
+    never = Reliability().plus({"log_odds 0 5": (0.0, 900.0), "log_odds 0 -9": (900.0, 900.0)})
+    assert never.calibrate().slope > 0
+
+
+def test_calibration_forgets_and_undo_takes_back_what_was_counted(returned):
+    old, new = (
+        make_counts(returned, [(-2.0, use)], version) for use, version in ((1.0, 0), (0.0, 128))
+    )
+    learned = Reliability().plus(old)
+    both = learned.plus(new)
+    assert both.calibrate() == Reliability(new).calibrate()
+    assert both.plus(new, -1.0) == learned
+    assert both.plus(old, -1.0) == Reliability(new)
+    assert make_counts(returned, [(None, 1.0)]) == {}
