@@ -207,8 +207,9 @@ class ReturnedDocument:
         path: Route by which the walk reached it from a seed; empty for a search hit.
         support: Strongest edge to it from a visited node, followed or not; None without one.
         features: Inputs of the ranker by name; their weighted sum is the log-odds.
-        propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
-            the candidates; None without exploration, and where a reranker chose.
+        propensity: Probability that a draw returns it, in [0, 1], given the candidates: of the
+            ranker's weights, or of the explored places; None without exploration, and where a
+            budget of tokens chose or, for drawn weights, a reranker.
     """
 
     node: str

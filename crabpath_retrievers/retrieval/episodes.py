@@ -27,7 +27,7 @@ _CACHED = 256  # queries whose nearest episode is cached
 _MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the process
 _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
 _SHARPNESS = 8  # power of the similarity of two queries, as the weight of a past turn
-_LEAST_WEIGHT = 0.002  # of a past turn; below, its query has nothing in common
+_LEAST_WEIGHT = 0.0001  # of a past turn; below, its query has nothing in common
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 

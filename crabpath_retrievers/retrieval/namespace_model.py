@@ -179,7 +179,7 @@ class NamespaceModels:
         return self._notes.find_expired(ids, clock)
 
     def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
-        """The candidates with ``usage`` and ``decayed`` from their past use."""
+        """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
         if not self._settings.usage:
             return list(pool)
         known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
@@ -191,6 +191,7 @@ class NamespaceModels:
             else hit._replace(
                 usage=(wins + use.wins) / (wins + losses + use.wins + use.losses) - usual,
                 decayed=-math.expm1(-use.decay),
+                shown=use.wins + use.losses,
             )
             for hit in pool
         ]
