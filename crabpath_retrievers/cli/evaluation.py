@@ -51,6 +51,9 @@ Epochs = Annotated[int, typer.Option(help="Passes over the questions.")]
 Dropped = Annotated[
     float, typer.Option(help="Share of a question's words that later passes leave out.")
 ]
+Explored = Annotated[
+    float, typer.Option(help="Share of a stream's places for documents that were seldom shown.")
+]
 Router = Annotated[
     str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
 ]
@@ -85,6 +88,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     noise: Noise = 0.0,
     epochs: Epochs = 1,
     dropped: Dropped = 0.0,
+    explored: Explored = 0.0,
     router: Router = None,
     reranker: Reranker = None,
     price: Prices = "0,0",
@@ -112,6 +116,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         noise=noise,
         epochs=epochs,
         dropped=dropped,
+        explored=explored,
         router=router,
         reranker=reranker,
         prices=parse_prices(price),

@@ -195,6 +195,9 @@ class RankSettings(ValidatedSettings):
     """Least probability of relevance of a document that is returned without fill."""
     max_inhibition: Annotated[float, Field(ge=0, le=100)] = 1.5
     """Greatest loss in log-odds that inhibitory edges cause."""
+    explored_share: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """Share of the k places, the last ones and never the first, that recorded turns give to
+    documents that were seldom shown: feedback then tells of what use they are."""
     characters_per_token: Annotated[float, Field(gt=0, le=1000)] = 4.0
     """Estimated characters of a token, for budgets in tokens."""
     reranked_per_document: Count = 4

@@ -263,6 +263,7 @@ class Candidate(NamedTuple):
         missed: Turns of similar queries that did not use it, weighted alike, at least 0.
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
+        shown: Turns that returned it and whose feedback told whether it was used, at least 0.
     """
 
     head: NodeHead
@@ -279,6 +280,7 @@ class Candidate(NamedTuple):
     missed: float = 0.0
     usage: float = 0.0
     decayed: float = 0.0
+    shown: float = 0.0
 
 
 def effective_weight(

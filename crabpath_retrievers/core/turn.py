@@ -208,8 +208,9 @@ class ReturnedDocument:
         support: Strongest edge to it from a visited node, followed or not; None without one.
         features: Inputs of the ranker by name. The weighted sum of those that do not count past
             turns is the log-odds before past uses, see :meth:`Ranker.log_odds`.
-        propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
-            the candidates; None without exploration, and where a reranker chose.
+        propensity: Probability that a draw returns it, in [0, 1], given the candidates: of the
+            ranker's weights, or of the explored places; None without exploration, and where a
+            budget of tokens chose or, for drawn weights, a reranker.
         log_odds: Those of the ranker before its calibration; None in records of older releases.
     """
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.config import RankSettings, SeedSettings, Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.methods import (
@@ -37,6 +38,7 @@ from crabpath_retrievers.routing.chat_model.simulated import load_chat_model
 
 _MIB = 1024 * 1024
 _READ = 5
+_EXPLORED = 50  # hits of each search among which a stream explores
 _DESCRIBED = ("setting", "level", "limit", "seed", "router", "reranker")
 
 
@@ -88,7 +90,9 @@ def _run_streams(
     simulator = FeedbackSimulator(plan.feedback, plan.noise, read)
     shown = plan.shown or max(plan.ks)
     stream = Stream(learners, simulator, _make_schedule(plan), plan.ks, shown)
-    return stream.run(dataset, embeddings)
+    explores = RankSettings(explored_share=plan.explored), SeedSettings(hits_per_engine=_EXPLORED)
+    settings = Settings(rank=explores[0], seeds=explores[1]) if plan.explored else None
+    return stream.run(dataset, embeddings, settings)
 
 
 def _make_schedule(plan: EvaluationPlan) -> StreamSchedule:
@@ -129,7 +133,7 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
 def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
     if plan.stream is None:
         return None
-    names = ("feedback", "shown", "noise", "epochs", "dropped")
+    names = ("feedback", "shown", "noise", "epochs", "dropped", "explored")
     return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 

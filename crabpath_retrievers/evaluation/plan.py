@@ -39,6 +39,7 @@ class EvaluationPlan:
         shown: At least the largest cut-off, which None stands for.
         noise: In [0, 0.5].
         dropped: In [0, 1).
+        explored: Share of a stream's places that are explored, in [0, 0.5].
         router, reranker: What the additional methods use; None leaves these out.
         prices: Of the router, in US dollars per million tokens of input and of output.
     """
@@ -59,6 +60,7 @@ class EvaluationPlan:
     noise: float = 0.0
     epochs: int = 1
     dropped: float = 0.0
+    explored: float = 0.0
     router: str | None = None
     reranker: str | None = None
     prices: tuple[float, float] = (0.0, 0.0)
@@ -89,6 +91,7 @@ class EvaluationPlan:
             msg = "a stream is measured on pooled documents: leave out --setting and --level"
             raise InvalidInputError(msg)
         bounds = {"--noise": (self.noise, 0.0, 0.5), "--dropped": (self.dropped, 0.0, 0.9)}
+        bounds["--explored"] = (self.explored, 0.0, 0.5)
         for name, (value, least, most) in bounds.items():
             if not least <= value <= most:
                 msg = f"{name} must be from {least} to {most}, not {value}"

@@ -182,6 +182,18 @@ class Ranker:
         shares = (ranks < k).mean(axis=1)
         return dict(zip(among, shares.tolist(), strict=True))
 
+    def score_novelty(self, matrix: Matrix, shown: Floats) -> Floats:
+        """Log-odds of relevance without past uses, lower the more often a document was tried.
+
+        A bonus for what is unknown, as in UCB (Auer, Cesa-Bianchi & Fischer 2002).
+
+        Args:
+            matrix: Features, shape ``[n, len(FEATURES)]``.
+            shown: Turns that showed each document and told its use, at least 0, shape ``[n]``.
+        """
+        odds: Floats = matrix @ (self.weights * _IS_LINEAR)
+        return odds + np.log(self._share_prior(matrix)) - np.log1p(shown / _SHOWN_OFTEN)
+
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``.
 
@@ -210,6 +222,43 @@ class Ranker:
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""
         return self.calibration.apply(self.log_odds(matrix))
+
+
+_SHOWN_OFTEN = 10.0  # turns after which a document counts as half as novel
+_TEMPERATURE = 0.1  # of the draw, in log-odds: nearly the most novel ones
+_UNIFORM = 0.1  # share of the draw that is uniform, so that no propensity is tiny
+
+
+def draw_explored(
+    scores: Floats, places: int, rng: np.random.Generator
+) -> tuple[list[int], list[float]]:
+    """Draw distinct candidates by systematic sampling, whose propensities are exact (Madow 1949).
+
+    Args:
+        scores: Log-odds by which candidates are preferred, shape ``[n]``.
+        places: Number of candidates to draw; all are drawn if there are no more.
+        rng: Draws the order of the candidates and the start.
+
+    Returns:
+        Indices of those drawn, ascending, and their probabilities of being drawn, in (0, 1].
+    """
+    if places >= len(scores):
+        return [*range(len(scores))], [1.0] * len(scores)
+    weights = np.exp((scores - scores.max()) / _TEMPERATURE) + 1e-12
+    shares = np.zeros(len(scores))
+    free = np.ones(len(scores), dtype=bool)
+    while True:  # what would be drawn more than once is certain; the others share the rest
+        shares[free] = (places - (~free).sum()) * weights[free] / weights[free].sum()
+        if (shares <= 1.0).all():
+            break
+        free &= shares < 1.0
+        shares[~free] = 1.0
+    shares = (1.0 - _UNIFORM) * shares + _UNIFORM * places / len(scores)
+    shuffled = rng.permutation(len(scores))
+    ends = np.cumsum(shares[shuffled])
+    starts = (rng.random() + np.arange(places)) * ends[-1] / places
+    drawn = sorted(shuffled[np.searchsorted(ends, starts, side="right")].tolist())
+    return drawn, shares[drawn].tolist()
 
 
 _BINS = 10

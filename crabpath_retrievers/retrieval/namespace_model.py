@@ -182,7 +182,7 @@ class NamespaceModels:
         return self._notes.find_expired(ids, clock)
 
     def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
-        """The candidates with ``usage`` and ``decayed`` from their past use."""
+        """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
         if not self._settings.usage:
             return list(pool)
         known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
@@ -195,7 +195,7 @@ class NamespaceModels:
                 share = (wins + won) / (wins + losses + won + lost)
                 decayed = -math.expm1(-decay) if decay else 0.0
                 # All fields at once: twice as fast as _replace.
-                found[place] = Candidate(*hit[:-2], share - usual, decayed)
+                found[place] = Candidate(*hit[:-3], share - usual, decayed, won + lost)
         return found
 
     def list_tried_actions(

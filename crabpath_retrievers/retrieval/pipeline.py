@@ -4,7 +4,9 @@ One generator for sync and async; see :mod:`crabpath_retrievers.core.driver`.
 """
 
 import logging
+import math
 import time
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,11 +24,12 @@ from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-from crabpath_retrievers.rerank.features import Evidence, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
     SelectionLimits,
     apply_tag_hints,
+    draw_explored,
     select_best_chunks,
     select_within_budget,
 )
@@ -59,6 +62,7 @@ from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, 
 _log = logging.getLogger(__name__)
 _MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
+_AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
@@ -271,7 +275,8 @@ class RetrievalPipeline:
         begin = time.perf_counter()
         query, rank = found.query, self.settings.rank
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
-        wide = replace(found, query=replace(query, k=offered, max_tokens=None))
+        # Not recorded, so that nothing is explored before the reranker.
+        wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
         wide, ranked, nodes = yield from perform(self._choose, wide)
         best = [nodes[item.node] for item in ranked if item.node in nodes]
         documents = [node for node in best if node.document]
@@ -407,7 +412,7 @@ class RetrievalPipeline:
             found.seeds.hits,
             found.walk,
             ranked,
-            explored=found.explore is not None,
+            explored=found.explore is not None or self._count_explored(found) > 0,
             latency_ms=latency,
         )
         if query.record:
@@ -456,7 +461,9 @@ class RetrievalPipeline:
                 [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
             )
             spare = spare[: 0 if len(order) > 1 else None]
+        order, propensities = self._explore(found, ranker, matrix, order)
         if query.max_tokens is not None:
+            propensities = {}  # unknown where a budget chose
             order, spare = self._within_budget(
                 query, query.max_tokens, found, (order, spare), corrections
             )
@@ -466,7 +473,6 @@ class RetrievalPipeline:
         for index in chosen:  # a correction is as likely to be needed as what it corrects
             if (note := corrections.get(index)) is not None:
                 probabilities[note] = max(probabilities[note], probabilities[index])
-        propensities: dict[int, float] = {}
         if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
             propensities = ranker.propensities(matrix, among, query.k)
         best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
@@ -508,6 +514,45 @@ class RetrievalPipeline:
     def _least_probability(self, query: Query) -> float:
         least = query.min_score or 0.0
         return least if query.fill else max(least, self.settings.rank.min_probability)
+
+    def _count_explored(self, found: _Candidates) -> int:
+        """Places that are explored; none where nothing is recorded, or weights are drawn."""
+        query = found.query
+        if not query.record or found.explore is not None:
+            return 0
+        return min(query.k - 1, math.floor(query.k * self.settings.rank.explored_share + 1e-9))
+
+    def _explore(
+        self, found: _Candidates, ranker: Ranker, matrix: Matrix, order: list[int]
+    ) -> tuple[list[int], dict[int, float]]:
+        """The order with the last of the k places given to drawn candidates.
+
+        Inhibited candidates, and those passed for the same question, are not drawn. The same
+        question draws the same ones until something is learned.
+
+        Returns:
+            Indices into the pool, best first, and the probability that each of those that are
+            returned is returned, in (0, 1]; no probabilities without exploration.
+        """
+        explored = self._count_explored(found)
+        if not explored:
+            return order, {}
+        query, pool = found.query, found.evidence.pool
+        kept = order[: query.k - explored]
+        rest = [i for i in order[len(kept) :] if not matrix[i, _AGAINST].any()]
+        drawn: list[int] = []
+        shares: list[float] = []
+        if rest:
+            shown = np.array([pool[i].shown for i in rest])
+            scores = ranker.score_novelty(matrix[rest], shown)
+            rng = np.random.default_rng(
+                [zlib.crc32(query.text.encode()), found.seeds.clock.learned]
+            )
+            places, shares = draw_explored(scores, explored, rng)
+            drawn = [rest[place] for place in places]
+        others = [i for i in order[len(kept) :] if i not in drawn]
+        propensities = dict.fromkeys(order, 1.0) | dict(zip(drawn, shares, strict=True))
+        return [*kept, *drawn, *others], propensities
 
     def _read_documents(self, ranked: Sequence[ReturnedDocument], clock: Clock) -> dict[str, Node]:
         return self.store.walk.get_documents([item.node for item in ranked], clock)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.rerank.ranker import Ranker, measure_calibration
+from crabpath_retrievers.rerank.ranker import Ranker, draw_explored, measure_calibration
 
 SOURCES = {"similarity": 6, "name": 2, "information": 1}
 
@@ -103,3 +103,17 @@ def test_calibration_error_is_the_mean_gap_of_ten_bins():
     assert found == {"ece": pytest.approx(0.21), "bins": [[3, 0.05, 0.0], [2, 0.95, 0.5]]}
     assert measure_calibration([(1.0, True)])["ece"] == 0.0
     assert measure_calibration([]) == {"ece": 0.0, "bins": []}
+
+
+def test_documents_are_drawn_as_often_as_their_propensities_say():
+    scores = np.array([0.0, -0.05, -0.1, -0.15, -3.0])
+    rng, drawn, told = np.random.default_rng(0), np.zeros(5), np.zeros(5)
+    for _ in range(4000):
+        indices, propensities = draw_explored(scores, 2, rng)
+        assert len(set(indices)) == 2
+        drawn[indices] += 1 / 4000
+        told[indices] = propensities
+    assert told.sum() == pytest.approx(2)
+    assert drawn == pytest.approx(told, abs=0.03)
+    assert told[0] > told[3] > told[4] > 0
+    assert draw_explored(scores[:1], 2, rng) == ([0], [1.0])
