@@ -68,7 +68,7 @@ def test_it_is_found_first_next_time_and_by_a_paraphrase(tools):
 
 
 def test_past_turns_of_like_questions_lift_what_was_used_and_lower_the_rest(tools):
-    """Told what of the returned was used; an unrelated question gets the same scores."""
+    """Told what of the returned was used; an unrelated question gets the same order."""
     turn, (used, *passed) = ask(tools)
     before = {text: read_scores(tools, text) for text in (PARAPHRASE, OTHER)}
     tools.record(Feedback(turn, 1.0, used=[used]))
@@ -76,7 +76,9 @@ def test_past_turns_of_like_questions_lift_what_was_used_and_lower_the_rest(tool
     assert after[PARAPHRASE][used] > 0.5 > before[PARAPHRASE][used]
     for node in passed:
         assert after[PARAPHRASE][node] < before[PARAPHRASE][node]
-    assert after[OTHER] == pytest.approx(before[OTHER], rel=1e-3)
+    # Calibration moves all probabilities a little, never their order.
+    assert list(after[OTHER]) == list(before[OTHER])
+    assert after[OTHER] == pytest.approx(before[OTHER], abs=0.01)
 
 
 def read_scores(memory, text):

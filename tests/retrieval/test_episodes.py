@@ -126,7 +126,9 @@ def of_similar(weight):
         pytest.param(["b"], ASKED, 1.0, None, SAME, id="the same"),
         # Three of five and seven words: ((.8 + 3 / √35) / 2)^8.
         pytest.param(["b"], ALIKE, 0.8, None, of_similar(0.0333), id="similar"),
-        pytest.param(["b"], OTHER_WORDS, 0.85, None, {}, id="its vector alone is too little"),
+        pytest.param(
+            ["b"], OTHER_WORDS, 0.85, None, of_similar(0.0011), id="its vector alone says little"
+        ),
         pytest.param(None, ALIKE, 0.8, None, {}, id="a bare outcome: no similar question"),
         pytest.param(
             ["b"], "Which orchard grows crimson apple", 0.5, None, SAME, id="nearly its words"
@@ -144,7 +146,7 @@ def of_similar(weight):
             "Which orchard has Zanzibar Xyzzy Quux",
             0.5,
             {"orchard": 5.0},
-            {},
+            of_similar(0.0007),
             id="words unknown to the corpus count as the rarest",
         ),
         pytest.param(["b"], "unrelated words of another matter", 0.3, None, {}, id="far"),
