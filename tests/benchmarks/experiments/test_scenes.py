@@ -17,7 +17,6 @@ from benchmarks.experiments import (
     gradient,
     negation,
     noise,
-    procedural,
     prune,
     scaling,
     static,
@@ -41,7 +40,7 @@ SCENES = {
     "twins": (twins, {"turns": 12}),
 }
 # Shown by a single seed already; the verdicts of the others need them all.
-SHOWN_AT_ONCE = {"damping", "gradient", "prune", "scaling", "static", "twins"}
+SHOWN_AT_ONCE = {"damping", "scaling", "static", "twins"}
 SHARES = ("accuracy", "share", "dormant", "reaches", "enough")
 
 
@@ -108,7 +107,6 @@ def test_the_confident_documents_are_enough_more_often_in_the_end(played):
         (brain_death, 0, {"TURNS_AFTER": 60}),
         (negation, 0, {}),
         (noise, 0, {"TURNS": 60, "NOISE": (0.0, 0.3)}),
-        (procedural, 1, {}),
     ],
 )
 def test_what_the_papers_claim_shows_in_one_seed(cached, monkeypatch, module, seed, shorter):
