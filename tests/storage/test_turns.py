@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -146,9 +147,10 @@ def test_an_outage_between_single_writes_keeps_the_rest():
 
     database = Database(fail)
     database.add(*range(4))
-    with pytest.raises(StoreUnavailableError):
+    with suppress(StoreUnavailableError):  # else the thread has met the outage before us
         database.writer.settle()
     database.writer.settle()
+    assert not trouble
     assert database.written == ["t0", "t1", "t2", "t3"]
 
 
