@@ -175,7 +175,7 @@ def evaluate_and_write(
 def check_outputs(json_file: Path | None, folder: Path | None = None) -> None:
     """Check that figures and report can be written; the directories are created.
 
-    None stands for what is not written; what cannot be written raises InvalidInputError.
+    A path of None is not written; what cannot be written raises InvalidInputError.
     """
     if json_file is not None:
         make_folder(json_file.parent, "hold the figures")

@@ -263,7 +263,7 @@ class Candidate(NamedTuple):
         missed: Turns of similar queries that did not use it, weighted alike, at least 0.
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
-        shown: Turns that returned it and whose feedback told whether it was used, at least 0.
+        shown: Turns that returned it and whose feedback states whether it was used, at least 0.
     """
 
     head: NodeHead

@@ -147,14 +147,14 @@ def score_runs(
     for name, run in runs.items():
         scored[name], returned = _score_run(plan, dataset, run)
         methods[name] = summarize_run(scored[name], run, returned, seed=seed)
-        told = [
+        labelled = [
             (item.probability, item.document in dataset.qrels[query])
             for query, found in returned.items()
             for item in found
             if item.probability is not None
         ]
-        if told:
-            methods[name]["calibration"] = measure_calibration(told)
+        if labelled:
+            methods[name]["calibration"] = measure_calibration(labelled)
     metrics = [f"{metric}@{k}" for k in plan.ks for metric in ("full", "recall")]
     if plan.level == "chunk":
         metrics = list(next(iter(scored.values())))

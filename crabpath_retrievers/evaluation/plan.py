@@ -36,7 +36,7 @@ class EvaluationPlan:
         methods: Names of methods; all are asked to the same depth.
         ks: Cut-offs of recall and full evidence, rising.
         limit, seed: Most questions, and what draws them and the resamples; None takes the first.
-        shown: At least the largest cut-off, which None stands for.
+        shown: At least the largest cut-off; None is that cut-off.
         noise: In [0, 0.5].
         dropped: In [0, 1).
         explored: Share of a stream's places that are explored, in [0, 0.5].

@@ -74,8 +74,8 @@ class FeedbackLearner:
             mind = replace(mind, baseline=mind.baseline.with_outcome(outcomes[-1]))
             if settings.learning.ranker:
                 mind = _update_ranker(mind, weighted[-1])
-        told = [(item.turn, item.credit) for item in weighted]
-        evidence = measure_memories(told) | count_log_odds(told, state.version)
+        pairs = [(item.turn, item.credit) for item in weighted]
+        evidence = measure_memories(pairs) | count_log_odds(pairs, state.version)
         mind = replace(mind, trust=mind.trust.plus(evidence))
         is_ranked = mind.posterior is not before.posterior
         gain = encode_gain(before.posterior, mind.posterior) if is_ranked else None

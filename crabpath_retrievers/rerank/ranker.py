@@ -189,7 +189,8 @@ class Ranker:
 
         Args:
             matrix: Features, shape ``[n, len(FEATURES)]``.
-            shown: Turns that showed each document and told its use, at least 0, shape ``[n]``.
+            shown: Turns that showed each document and whose feedback states its use, at least 0,
+                shape ``[n]``.
         """
         odds: Floats = matrix @ (self.weights * _IS_LINEAR)
         return odds + np.log(self._share_prior(matrix)) - np.log1p(shown / _SHOWN_OFTEN)
@@ -209,7 +210,7 @@ class Ranker:
             prior = 1.0 / (1.0 + np.exp(-odds))
             complement = 1.0 / (1.0 + np.exp(odds))  # 1 - prior would round to 0
             odds = np.log((prior + uses) / (complement + passes))
-        added = self.weights[_COVERAGE] * matrix[:, _COVERAGE] * self._share_prior(matrix)
+        added = self.weights[_COVERAGE] * matrix[:, _COVERAGE] / (1.0 + uses + passes)
         total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
         return total
 
@@ -264,16 +265,16 @@ def draw_explored(
 _BINS = 10
 
 
-def measure_calibration(told: Iterable[tuple[float, bool]]) -> dict[str, Any]:
+def measure_calibration(labelled: Iterable[tuple[float, bool]]) -> dict[str, Any]:
     """Expected calibration error in ten bins of equal width (Guo et al. 2017, eq. 3).
 
     Args:
-        told: Probability of relevance in [0, 1] and whether it is relevant, of each document.
+        labelled: Probability of relevance in [0, 1] and whether it is relevant, of each document.
 
     Returns:
         ``ece``, and ``bins`` for a reliability diagram: count, mean probability, share relevant.
     """
-    given, right = np.array([*told], dtype=np.float64).reshape(-1, 2).T
+    given, right = np.array([*labelled], dtype=np.float64).reshape(-1, 2).T
     places = np.minimum((given * _BINS).astype(int), _BINS - 1)
     parts = [(given[places == place], right[places == place]) for place in np.unique(places)]
     bins = [[len(of), round(of.mean(), 4), round(share.mean(), 4)] for of, share in parts]

@@ -223,7 +223,7 @@ class RetrievalPipeline:
     def _find_stated_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
         """Ids of chunks by the id that names them: their own, or that of their document.
 
-        Other ids, which may be those of notes, stand for themselves.
+        Other ids, which may be those of notes, are kept as they are.
         """
         wanted = sorted(names)
         found = self.store.catalog.find_chunks(ids=wanted, documents=wanted)

@@ -229,7 +229,7 @@ def test_transfer_asks_new_questions_and_teaches_nothing_about_them(small):
     first, later = StreamSchedule(kind="transfer").plan_passes(small)
     assert {q.query for q in first}.isdisjoint(q.query for q in later)
     assert {q.query for q in (*first, *later)} == set(small.queries)
-    assert [q.told for q in (*first, *later)] == [True] * 6 + [False] * 6
+    assert [q.gets_feedback for q in (*first, *later)] == [True] * 6 + [False] * 6
 
 
 def test_relevance_drifts_half_way(small):
@@ -252,7 +252,7 @@ def test_a_repair_compares_three_arms_on_the_same_questions(small, cached):
     arms = [StreamSchedule(kind="repair", arm=arm).plan_passes(small) for arm in REPAIR_ARMS]
     assert arms[1] == arms[2]
     assert [sum(q.wrong for q in passes[0]) > 0 for passes in arms] == [False, True, True]
-    assert not any(q.told for passes in arms for q in passes[1])
+    assert not any(q.gets_feedback for passes in arms for q in passes[1])
     simulator = FeedbackSimulator("used", 0.0, 3)
     stream = Stream(("learned", "knn"), simulator, StreamSchedule(kind="repair"), (2,), 3)
     for result in stream.run(small, cached).values():

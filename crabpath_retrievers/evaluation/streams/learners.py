@@ -37,7 +37,7 @@ class RankedDocument(NamedTuple):
 
 
 class TaughtAnswer(NamedTuple):
-    """What a learner was told about one answer; ``turn`` is that of CrabPath."""
+    """The feedback that a learner got on one answer; ``turn`` is that of CrabPath."""
 
     vector: Vector
     ranked: Sequence[RankedDocument]

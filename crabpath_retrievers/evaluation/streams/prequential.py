@@ -34,14 +34,14 @@ _MOVED = 0.1  # share of the relevant documents that swap their relevance in a d
 class Question(NamedTuple):
     """One question of a pass, with what is relevant at this time.
 
-    ``told`` says whether feedback follows, ``wrong`` whether that is wrong, ``moved`` whether it is
-    asked ``before`` or ``after`` the relevance of one of its documents moves, if it does.
+    ``gets_feedback`` says whether feedback follows, ``wrong`` whether that is wrong, ``moved``
+    whether it is asked ``before`` or ``after`` the relevance of one of its documents moves.
     """
 
     query: str
     text: str
     gold: frozenset[str]
-    told: bool = True
+    gets_feedback: bool = True
     wrong: bool = False
     moved: str = ""
 
@@ -97,23 +97,28 @@ class StreamSchedule:
         middle, everyone = len(order) // 2, range(len(order))
         moves = self._draw_moves(dataset) if self.kind == "drift" else {}
 
-        def ask(place: int, epoch: int = 0, *, told: bool = True, wrong: bool = False) -> Question:
+        def ask(
+            place: int, epoch: int = 0, *, gets_feedback: bool = True, wrong: bool = False
+        ) -> Question:
             query = order[place]
             text, gold = self.reword(dataset.queries[query], epoch, place), dataset.qrels[query]
             if moves.keys().isdisjoint(gold):
-                return Question(query, text, gold, told, wrong)
+                return Question(query, text, gold, gets_feedback, wrong)
             if epoch * len(order) + place < len(order) * self.epochs // 2:
                 return Question(query, text, gold, moved="before")
             return Question(query, text, frozenset(moves.get(d, d) for d in gold), moved="after")
 
         if self.kind == "transfer":
-            later = [ask(place, told=False) for place in everyone[middle:]]
+            later = [ask(place, gets_feedback=False) for place in everyone[middle:]]
             return [[ask(place) for place in everyone[:middle]], later]
         if self.kind == "repair":
             drawn = np.random.default_rng([self.seed, 3]).permutation(middle).tolist()
             count = 0 if self.arm == REPAIR_ARMS[0] else max(1, round(_WRONG * middle))
             first = [ask(place, wrong=place in drawn[:count]) for place in everyone[:middle]]
-            return [first, [ask(place, int(place < middle), told=False) for place in everyone]]
+            return [
+                first,
+                [ask(place, int(place < middle), gets_feedback=False) for place in everyone],
+            ]
         return [[ask(place, epoch) for place in everyone] for epoch in range(self.epochs)]
 
     def judge(self, dataset: Dataset) -> dict[str, frozenset[str]]:
@@ -208,7 +213,7 @@ def run_stream(
                 found = learner.rank(question.text, vector, k)
                 done.rank_ms.append((time.perf_counter() - started) * 1000)
                 done.found[query], done.gold[query] = found, gold
-                if question.told:
+                if question.gets_feedback:
                     shown = [item.chunk for item in found]
                     answer = dataset.answers.get(query)
                     signal = right = simulator.simulate(shown, gold, answer, rng)

@@ -165,7 +165,7 @@ def summarize_stream(
             {"part": part, "metric": name, "learner": _mean(mine), "frozen": _mean(theirs)}
             | compare_paired(mine, theirs, seed=seed)
             for part, (own_part, frozen_part) in pairs.items()
-            for name, mine, theirs in _told_metrics(own_part, frozen_part)
+            for name, mine, theirs in _select_metrics(own_part, frozen_part)
         ],
         "rank_ms": percentiles([ms for one in done for ms in one.rank_ms]),
         "learn_ms": percentiles([ms for one in done for ms in one.learn_ms]),
@@ -184,7 +184,7 @@ def summarize_repair(
     rows = []
     for part in parts:
         taken = [_take(arms[arm], part) for arm in REPAIR_ARMS]
-        for name, clean, wrong, repaired in _told_metrics(*taken) if part.epoch else ():
+        for name, clean, wrong, repaired in _select_metrics(*taken) if part.epoch else ():
             gained, lost = np.subtract(repaired, wrong), np.subtract(clean, wrong)
             means = zip(REPAIR_ARMS, map(_mean, (clean, wrong, repaired)), strict=True)
             recovery, ci95 = bootstrap_ratio(gained, lost, seed=seed)
@@ -201,7 +201,7 @@ def _take(passes: Sequence[PerQuery], part: StreamPart) -> PerQuery:
     return {name: [values[place] for place in part.places] for name, values in scores.items()}
 
 
-def _told_metrics(*scores: PerQuery) -> list[tuple[Any, ...]]:
+def _select_metrics(*scores: PerQuery) -> list[tuple[Any, ...]]:
     """Name and values of the measures that are reported, of several runs."""
     names = [name for name in scores[0] if name.startswith(("full@", "recall@"))]
     return [(name, *(one[name] for one in scores)) for name in names]
