@@ -39,6 +39,8 @@ class MaintenanceSettings(ValidatedSettings):
     """Least cosine of nodes that are connected."""
     max_turns: Count = 5_000
     """Turn records kept per namespace."""
+    max_feedback: Count = 20_000
+    """Latest feedback per namespace whose questions are recalled and that can be undone."""
     max_journal_rows: Count = 10_000
     """Rows of the journal that are kept."""
     batch_size: Count = 5_000

@@ -19,6 +19,7 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes.maintenance import (
+    CompactEpisodes,
     CompactJournal,
     CompactTurns,
     ConnectNodes,
@@ -278,9 +279,9 @@ class MaintenanceRunner:
             yield [node.key for node in block], [node.vector for node in block]
 
     def _compact(self, run: str) -> StepCounts:
-        """Delete the oldest turn records and journal rows beyond the limits."""
+        """Delete the oldest turn records, episodes and journal rows beyond the limits."""
         rules, reads = self.settings.maintenance, self.store.maintenance
-        looked = old = 0
+        looked = old = forgotten = 0
         for name in reads.namespaces():
             key = self.store.walk.get_clock(name).key
             (beyond, until), kept = (
@@ -290,8 +291,13 @@ class MaintenanceRunner:
             looked, old = looked + kept, old + beyond
             if run and beyond and until is not None:
                 self.store.apply([CompactTurns(run, name, until)])
+            if gone := reads.count_old_episodes(key, rules.max_feedback):
+                forgotten += gone
+                if run:
+                    self.store.apply([CompactEpisodes(run, name, rules.max_feedback)])
         rows = reads.count_journal_rows()
         beyond = max(0, rows - rules.max_journal_rows)
         if run and beyond:
             self.store.apply([CompactJournal(run, rules.max_journal_rows)])
-        return looked + rows, old + beyond, {"turns": old, "journal": beyond}
+        detail = {"turns": old, "episodes": forgotten, "journal": beyond}
+        return looked + rows, sum(detail.values()), detail

@@ -118,6 +118,33 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
 
 
 @pytest.mark.both_databases
+def test_episodes_that_nobody_added_to_for_long_are_forgotten(memory):
+    """Undo of what is forgotten changes nothing, also where the question was asked again."""
+
+    def learn(number):
+        turn = memory.retrieve(f"Page {number}", namespace="ann").turn.id
+        return memory.record(Feedback(turn, 1.0, used=[f"d{number}"])).feedback_id
+
+    def read_queries():
+        clock = memory.store.walk.get_clock("ann")
+        return sorted(e.query for e in memory.store.learned.latest_episodes(clock.key, 9))
+
+    first, *_ = [learn(number) for number in (0, 1, 2, 1, 3)]
+    rules = MaintenanceSettings(max_feedback=3)
+    upkeep = MaintenanceRunner(memory.store, Settings(maintenance=rules))
+    assert upkeep.run(["compact"], dry_run=True).steps[0].detail["episodes"] == 1
+    assert upkeep.run(["compact"]).steps[0].detail["episodes"] == 1
+    assert upkeep.run(["compact"]).total_changed == 0
+    assert read_queries() == ["Page 1", "Page 2", "Page 3"]
+    again = learn(0)
+    before = read(memory, s.episodes)
+    assert "too old" in memory.undo(first).note
+    assert read(memory, s.episodes) == before
+    memory.undo(again)
+    assert read_queries() == ["Page 1", "Page 2", "Page 3"]
+
+
+@pytest.mark.both_databases
 def test_lonely_nodes_are_connected_and_parted_again(memory):
     with memory.store._engine.begin() as connection:
         connection.execute(s.edges.delete())

@@ -57,6 +57,24 @@ class CompactTurns(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class CompactEpisodes(Change):
+    """Delete the episodes of a namespace that no recent feedback added to.
+
+    What older feedback added is no longer stored by itself, so it cannot be undone either: no undo
+    subtracts from an episode that was created again. Episodes of notes, and feedback that taught
+    notes, stay.
+
+    Attributes:
+        keep: Number of the latest feedback whose episodes stay, at least 1.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    run: str
+    namespace: str
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompactJournal(Change):
     """Delete all but the latest rows of the journal.
 

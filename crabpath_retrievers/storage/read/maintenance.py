@@ -9,7 +9,9 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.graph import EdgeKind, Vector
 from crabpath_retrievers.storage.schema import (
     edges,
+    episodes,
     feedback,
+    feedback_effects,
     journal,
     namespaces,
     nodes,
@@ -28,6 +30,46 @@ def find_awaited_turns(connection: sa.Connection) -> list[str]:
     turn_or_run_ids = [name for name in referenced if name]
     by_run = sa.select(turns.c.id).where(turns.c.run_id.in_(turn_or_run_ids))
     return [*turn_or_run_ids, *connection.scalars(by_run)]
+
+
+class OldEpisodes(NamedTuple):
+    """What old feedback left.
+
+    Attributes:
+        episodes: Ids of the episodes that no later feedback added to.
+        effects: Sequence numbers of its stored effects.
+    """
+
+    episodes: list[str]
+    effects: list[int]
+
+
+def find_old_episodes(connection: sa.Connection, namespace: int, keep: int) -> OldEpisodes | None:
+    """Return what was left by feedback before the last ``keep``; None without such feedback.
+
+    Args:
+        connection: An open connection.
+        namespace: Key of the namespace.
+        keep: Number of the latest feedback whose episodes stay.
+    """
+    sequence, own = feedback_effects.c.sequence, feedback_effects.c.namespace == namespace
+    newest = sa.select(sequence).where(own).order_by(sequence.desc())
+    until = connection.scalar(newest.offset(keep).limit(1))
+    if until is None:
+        return None
+    old, kept = list[int](), set[str]()
+    query = sa.select(sequence, feedback_effects.c.record).where(own)
+    for number, text in connection.execute(query):
+        record = json.loads(text)
+        if number <= until and record["episodes"] and not record["notes"]:
+            old.append(number)
+        else:
+            kept.update(episode for episode, *_ in record["episodes"])
+    of_notes = episodes.c.id.startswith("note-")
+    ids = connection.scalars(
+        sa.select(episodes.c.id).where(episodes.c.namespace == namespace, ~of_notes)
+    )
+    return OldEpisodes([name for name in ids if name not in kept], old)
 
 
 def build_run_condition(run: str) -> sa.ColumnElement[bool]:
@@ -155,6 +197,12 @@ class MaintenanceQueries(Queries):
         """Number of turn records of a namespace."""
         query = sa.select(sa.func.count()).where(turns.c.namespace == namespace)
         return int(self._scalar(query))
+
+    def count_old_episodes(self, namespace: int, keep: int) -> int:
+        """Number of episodes that none of the last ``keep`` feedback added to."""
+        with self._store.open_reader() as connection:
+            old = find_old_episodes(connection, namespace, keep)
+        return 0 if old is None else len(old.episodes)
 
     def has_run(self, run: str) -> bool:
         """Whether the journal has rows of the maintenance run with this id."""

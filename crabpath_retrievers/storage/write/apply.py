@@ -50,6 +50,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     maintenance.DropWeights: maintaining.drop_weights,
     maintenance.ConnectNodes: maintaining.connect_nodes,
     maintenance.CompactTurns: maintaining.compact_turns,
+    maintenance.CompactEpisodes: maintaining.compact_episodes,
     maintenance.CompactJournal: maintaining.compact_journal,
     maintenance.UndoMaintenance: maintaining.undo_maintenance,
     maintenance.KeepTrial: maintaining.keep_trial,

@@ -10,9 +10,13 @@ from crabpath_retrievers.core.changes import PutEdges
 from crabpath_retrievers.core.changes import maintenance as m
 from crabpath_retrievers.errors import ConflictError, StoreError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.read.maintenance import build_run_condition, find_awaited_turns
+from crabpath_retrievers.storage.read.maintenance import (
+    build_run_condition,
+    find_awaited_turns,
+    find_old_episodes,
+)
 from crabpath_retrievers.storage.read.turns import build_trial_key
-from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
 from crabpath_retrievers.storage.write.journal import (
     RowChange,
     get_primary_key,
@@ -88,6 +92,19 @@ def compact_turns(tx: Transaction, change: m.CompactTurns) -> None:
     tx.delete(s.consumed_turns, s.consumed_turns.c.turn.in_(ids))
     payload = {"run": change.run, "turns": tx.delete(s.turns, deletable)}
     write_journal(tx, "compact_turns", payload, change.namespace)
+
+
+def compact_episodes(tx: Transaction, change: m.CompactEpisodes) -> None:
+    """Delete old episodes; a feedback that was read before this meets a new version."""
+    key = tx.find_key(change.namespace, lock=True)
+    old = None if key is None else find_old_episodes(tx.connection, key, change.keep)
+    if key is None or old is None:
+        return
+    delete_in(tx.connection, s.episodes.c.id, old.episodes)
+    delete_in(tx.connection, s.feedback_effects.c.sequence, old.effects)
+    tx.increment_versions(key)
+    payload = {"run": change.run, "episodes": len(old.episodes)}
+    write_journal(tx, "compact_episodes", payload, change.namespace)
 
 
 def compact_journal(tx: Transaction, change: m.CompactJournal) -> None:
