@@ -1,6 +1,6 @@
 """How much shorter answers get: only documents that the ranker is confident about."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +49,9 @@ class ShortAnswerRecorder:
             self.answers[name].append(ask(query, vector))
         return self.learned.rank(query, vector, k)
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Record the feedback."""
-        self.learned.learn(vector, ranked, signal)
+        self.learned.learn(lesson)
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
         """Correct the feedback."""

@@ -14,12 +14,11 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from benchmarks.learning_rules import use_rules
-from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
-    RankedDocument,
+    TaughtAnswer,
 )
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
@@ -51,12 +50,10 @@ class RecordingLearner(CrabPathLearner):
 
     signals: list[SimulatedFeedback] = field(default_factory=list)
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> str | None:
         """Record the feedback."""
-        self.signals.append(signal)
-        CrabPathLearner.learn(self, vector, ranked, signal)
+        self.signals.append(lesson.signal)
+        return CrabPathLearner.learn(self, lesson)
 
 
 class OrderResult(NamedTuple):

@@ -102,11 +102,9 @@ class TimedLearner:
         )
         return ranked_documents(answer)
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Record the feedback; a full window is closed."""
-        self._time_step("record_ms", partial(self.learned.learn, vector, ranked, signal))
+        self._time_step("record_ms", partial(self.learned.learn, lesson))
         self.turns += 1
         if self.turns % self.size == 0:
             self.close_window()

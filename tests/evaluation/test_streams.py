@@ -49,7 +49,7 @@ class Watching:
         self.last = query
         return self.inner.rank(query, vector, k)
 
-    def learn(self, vector, ranked, signal):
+    def learn(self, lesson):
         self.seen.append(("learn", self.last))
 
     def correct(self, lesson, right):
@@ -185,7 +185,7 @@ def test_what_a_host_names_as_relevant_reaches_the_memory(memory, monkeypatch):
     monkeypatch.setattr(CrabPath, "record", lambda *_: None)
     learner = CrabPathLearner(memory, distinct=False)
     for relevant in (None, (SHOWN[0],)):
-        learner.learn(None, [], SimulatedFeedback(1.0, ("x",), relevant=relevant))
+        learner.learn(TaughtAnswer(None, [], SimulatedFeedback(1.0, ("x",), relevant=relevant)))
     assert seen == [
         {"used": ("x",), "answer": None, "relevant": None},
         {"used": ("x",), "answer": None, "relevant": ["a-chunk"]},
@@ -204,7 +204,7 @@ def gold_of(small, memory):
 def test_neighbours_bring_documents_that_were_not_returned(memory, gold_of):
     text, vector, told = gold_of
     learner = NearestNeighbours(FrozenLearner(memory, distinct=False))
-    learner.learn(vector, learner.rank(text, vector, 1), told)
+    learner.learn(TaughtAnswer(vector, learner.rank(text, vector, 1), told))
     found = learner.rank(text, vector, len(told.relevant))
     assert {r.chunk.document for r in found} == {one.document for one in told.relevant}
     assert all(r.text for r in found)
@@ -218,7 +218,7 @@ def test_a_corrected_learner_ranks_as_one_that_was_never_wrong(memory, gold_of, 
     for told in (right, wrong):
         learner = kind(FrozenLearner(memory, distinct=False))
         found = learner.rank(text, vector, 3)
-        learner.learn(vector, found, told)
+        learner.learn(TaughtAnswer(vector, found, told))
         if told is wrong:
             learner.correct(TaughtAnswer(vector, found, wrong), right)
         ranks.append([r.chunk for r in learner.rank(text, vector, 3)])

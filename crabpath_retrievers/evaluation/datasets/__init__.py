@@ -7,9 +7,8 @@ else.
 from crabpath_retrievers.evaluation.datasets.beir import load_beir
 from crabpath_retrievers.evaluation.datasets.dataset import Dataset, make_passage
 from crabpath_retrievers.evaluation.datasets.hipporag import load_hipporag
-from crabpath_retrievers.evaluation.datasets.hotpotqa import load_hotpotqa
+from crabpath_retrievers.evaluation.datasets.hotpotqa import load_hotpotqa, load_musique
 from crabpath_retrievers.evaluation.datasets.multihoprag import load_multihoprag
-from crabpath_retrievers.evaluation.datasets.musique import load_musique
 
 __all__ = [
     "Dataset",

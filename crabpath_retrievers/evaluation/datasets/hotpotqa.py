@@ -1,4 +1,8 @@
-"""HotpotQA (Yang et al. 2018), distractor setting, and 2WikiMultihopQA (Ho et al. 2020)."""
+"""Questions with paragraphs of their own, in official files.
+
+HotpotQA (Yang et al. 2018), distractor setting; 2WikiMultihopQA (Ho et al. 2020); MuSiQue
+(Trivedi et al. 2022): JSON lines, twenty paragraphs a question.
+"""
 
 from pathlib import Path
 
@@ -6,7 +10,11 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from crabpath_retrievers.evaluation.datasets.beir import is_beir_folder, load_beir
 from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, Dataset, pool_questions
-from crabpath_retrievers.evaluation.datasets.files import find_file, read_json
+from crabpath_retrievers.evaluation.datasets.files import (
+    find_file,
+    read_json,
+    read_json_lines,
+)
 
 
 class _Row(BaseModel):
@@ -44,4 +52,37 @@ def _parse_question(row: _Row) -> ContextQuestion:
         {place for place, title in enumerate(titles) if title in gold},
         tuple(sorted(gold.difference(titles))),
         row.answer,
+    )
+
+
+class _Paragraph(BaseModel):
+    title: str
+    paragraph_text: str
+    is_supporting: bool
+
+
+class _MusiqueRow(BaseModel):
+    id: str
+    question: str
+    paragraphs: list[_Paragraph]
+    answer: str | None = None
+
+
+_MUSIQUE_ROW = TypeAdapter(_MusiqueRow)
+
+
+def load_musique(path: Path) -> Dataset:
+    """Official MuSiQue JSONL, all paragraphs pooled; another file raises InvalidInputError."""
+    file = find_file(path, ".jsonl")
+    rows = read_json_lines(file, _MUSIQUE_ROW, "MuSiQue JSON lines")
+    return pool_questions(file.parent.name or file.stem, map(_parse_musique, rows))
+
+
+def _parse_musique(row: _MusiqueRow) -> ContextQuestion:
+    return ContextQuestion(
+        row.id,
+        row.question,
+        [(paragraph.title, paragraph.paragraph_text) for paragraph in row.paragraphs],
+        {place for place, paragraph in enumerate(row.paragraphs) if paragraph.is_supporting},
+        answer=row.answer,
     )

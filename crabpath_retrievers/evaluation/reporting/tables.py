@@ -58,6 +58,9 @@ def render_streams(figures: Figures) -> str:
     if repairs:
         head = ["learner", "part", "measure", "clean", "wrong", "repaired", "net recovery"]
         parts.append(render_table(head, repairs))
+    for name, stream in streams.items():
+        if estimate := stream.get("off_policy"):
+            parts.append(_render_off_policy(name, estimate))
     return "\n\n".join(parts)
 
 
@@ -71,6 +74,21 @@ def _stream_rows(name: str, stream: Mapping[str, Any]) -> Iterator[list[object]]
                 "–" if row["p"] is None else f"{row['p']:.4f}",
                 stream["learn_ms"]["p50"],
             ]
+
+
+def _render_off_policy(name: str, estimate: Mapping[str, Any]) -> str:
+    """Estimated uses without exploration beside the true ones."""
+    ips, snips = (
+        "–" if estimate[kind] is None else format_interval(estimate[kind], estimate[f"{kind}_ci95"])
+        for kind in ("ips", "snips")
+    )
+    return (
+        f"{name}: documents used per question without exploration, estimated from "
+        f"{estimate['turns']} turns with it: IPS {ips}, self-normalised {snips}; "
+        f"true {estimate['true']:.3f}, with exploration {estimate['explored']:.3f}. "
+        f"Not covered: {estimate['uncovered']:.2f} documents per question, "
+        f"{estimate['left_out']} turns."
+    )
 
 
 def _render_quarters(name: str, stream: Mapping[str, Any]) -> str:

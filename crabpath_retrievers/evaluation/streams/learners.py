@@ -15,6 +15,7 @@ from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.evaluation.streams.off_policy import LoggedTurn
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     ReturnedChunk,
     SimulatedFeedback,
@@ -51,9 +52,7 @@ class StreamLearner(Protocol):
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> str | None:
+    def learn(self, lesson: TaughtAnswer) -> str | None:
         """Learn from the feedback on the last answer; returns its turn, if there is one."""
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
@@ -75,9 +74,7 @@ class FrozenLearner:
             )
         )
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Learn nothing."""
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
@@ -101,12 +98,43 @@ class CrabPathLearner:
         self.turn = answer.turn
         return ranked_documents(answer)
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> str | None:
+    def log_turn(
+        self, vector: Vector, signal: SimulatedFeedback, gold: frozenset[str]
+    ) -> LoggedTurn | None:
+        """The last turn for off-policy estimates, before it teaches; None without exploration.
+
+        A second query that is not recorded finds the documents without exploration.
+        """
+        turn = self.turn
+        if turn is None or not turn.explored or signal.used is None:
+            return None
+        chances = {item.node: item.propensity for item in turn.returned}
+        greedy = self.memory.retrieve(
+            turn.query,
+            k=len(chances),
+            vector=vector,
+            one_per_document=self.distinct,
+            namespace=self.namespace,
+            record=False,
+        )
+        covered = [
+            item.node
+            for item in greedy.documents
+            if item.node.id in chances
+            or not any(item.returned.features.get(name) for name in ("inhibition", "passed"))
+        ]
+        return LoggedTurn(
+            chances,
+            frozenset(signal.used),
+            [node.id for node in covered],
+            len(greedy.documents) - len(covered),
+            sum(node.document in gold for node in covered),
+        )
+
+    def learn(self, lesson: TaughtAnswer) -> str | None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
-        self._record(turn, signal)
+        self._record(turn, lesson.signal)
         return turn
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
@@ -155,11 +183,9 @@ class BetaCounts(ReorderingLearner):
         documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Count uses and passes."""
-        self._count(ranked, signal, 1.0)
+        self._count(lesson.ranked, lesson.signal, 1.0)
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
         """Take the wrong counts back."""
@@ -184,16 +210,14 @@ class MovingAverage(ReorderingLearner):
         """The average, in log-odds."""
         return [2.0 * self.averages[r.chunk.document] for r in found]
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Move the averages."""
-        for document, credit in document_credits(ranked, signal).items():
+        for document, credit in document_credits(lesson.ranked, lesson.signal).items():
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
         """Learn what is right, too: what was wrong fades."""
-        self.learn(lesson.vector, lesson.ranked, right)
+        self.learn(lesson._replace(signal=right))
 
 
 @dataclass(slots=True)
@@ -215,13 +239,11 @@ class QueryCache(ReorderingLearner):
         best = int(cosines.argmax())
         return self.used[best] if cosines[best] >= _SIMILAR else {}
 
-    def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:
+    def learn(self, lesson: TaughtAnswer) -> None:
         """Store the documents used by a success, and those that are named as relevant."""
-        used = self._find_used(ranked, signal)
+        used = self._find_used(lesson.ranked, lesson.signal)
         if used:
-            self.queries.append(vector)
+            self.queries.append(lesson.vector)
             self.used.append(used)
 
     def correct(self, lesson: TaughtAnswer, right: SimulatedFeedback) -> None:
@@ -230,7 +252,7 @@ class QueryCache(ReorderingLearner):
             if past is lesson.vector:
                 self.used[place] = self._find_used(lesson.ranked, right)
                 return
-        self.learn(lesson.vector, lesson.ranked, right)
+        self.learn(lesson._replace(signal=right))
 
     def _find_used(
         self, ranked: Sequence[RankedDocument], signal: SimulatedFeedback

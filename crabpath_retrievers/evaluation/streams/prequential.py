@@ -11,10 +11,12 @@ from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import (
+    CrabPathLearner,
     RankedDocument,
     StreamLearner,
     TaughtAnswer,
 )
+from crabpath_retrievers.evaluation.streams.off_policy import LoggedTurn
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
@@ -177,12 +179,16 @@ def _cut_in_quarters(prefix: str, whole: StreamPart) -> list[StreamPart]:
 
 @dataclass(slots=True)
 class StreamPass:
-    """Answers and gold of one learner in one pass by query id, with times in milliseconds."""
+    """Answers and gold of one learner in one pass by query id, with times in milliseconds.
+
+    ``logged`` has the turns with exploration.
+    """
 
     found: dict[str, list[RankedDocument]] = field(default_factory=dict)
     rank_ms: list[float] = field(default_factory=list)
     learn_ms: list[float] = field(default_factory=list)
     gold: dict[str, frozenset[str]] = field(default_factory=dict)
+    logged: list[LoggedTurn] = field(default_factory=list)
 
 
 def run_stream(
@@ -219,11 +225,15 @@ def run_stream(
                     signal = right = simulator.simulate(shown, gold, answer, rng)
                     if question.wrong:
                         signal = simulator.mislead().simulate(shown, gold, answer, misled)
+                    if isinstance(learner, CrabPathLearner):
+                        logged = learner.log_turn(vector, signal, gold)
+                        done.logged += [] if logged is None else [logged]
                     started = time.perf_counter()
-                    turn = learner.learn(vector, found, signal)
+                    lesson = TaughtAnswer(vector, found, signal)
+                    turn = learner.learn(lesson)
                     done.learn_ms.append((time.perf_counter() - started) * 1000)
                     if question.wrong:
-                        mistakes.append((TaughtAnswer(vector, found, signal, turn), right))
+                        mistakes.append((lesson._replace(turn=turn), right))
                 advance(1)
             if schedule.arm == REPAIR_ARMS[-1]:
                 for lesson, right in mistakes:

@@ -31,6 +31,7 @@ from crabpath_retrievers.evaluation.streams.learners import (
     QueryCache,
     StreamLearner,
 )
+from crabpath_retrievers.evaluation.streams.off_policy import estimate_greedy_uses
 from crabpath_retrievers.evaluation.streams.prequential import (
     REPAIR_ARMS,
     StreamPart,
@@ -89,6 +90,8 @@ class Stream:
                 summary = summarize_stream(scores[arms[-1]], twin, parts, done, seed=seed)
                 if len(arms) > 1:
                     summary["repair"] = summarize_repair(scores, parts, seed=seed)
+                logged = [turn for one in done for turn in one.logged]
+                summary["off_policy"] = estimate_greedy_uses(logged, seed=seed)
                 figures[name] = StreamResult(_method_run(done, dataset), summary)
         return figures
 
