@@ -5,9 +5,12 @@ Reliability of a namespace's memories: how often the documents that they support
 Whether tasks repeat is a property of the stream of questions, and no single query shows it. On
 questions that have nothing in common, documents used for a similar question are not used again.
 
-Calibration of its probabilities: how often documents of each probability are used (Platt 1999).
+Calibration of its ranker: how often documents of each log-odds are used (Platt 1999).
+
+Scale of its trials: how much past uses say about the next one, against the ranker's model.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +27,10 @@ MEMORY_FEATURES = ("episode", "usage")
 SCALED_FEATURES = {"episode": "episode", "missed": "episode", "usage": "usage"}
 """Ranker features whose weights the reliability of a memory scales, and that memory."""
 
+USES, PASSES = ("episode", "again"), ("missed", "passed")
+"""Ranker features that count past uses of a document for like questions, and passes. They are no
+part of the weighted sum: the ranker counts them as trials, see :meth:`Ranker.log_odds`."""
+
 _RETURNED, _UNLIKELY = "returned", "unlikely"
 _UNLIKELY_BELOW = 0.05  # probability below which a document without memory support is unlikely
 _PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evidence
@@ -38,19 +45,21 @@ _FITTED_BLOCKS, _KEPT_BLOCKS = 2, 3  # the ranker learns: older counts are about
 _PRIOR_PRECISION = np.array([50.0, 5.0])  # of slope and offset, around no change
 _MIN_SLOPE = 0.1  # the order of documents stays
 _MAX_STEPS, _CONVERGED = 20, 1e-6
+_SCALES = {f"trials * 3^{power}": 3.0**power for power in range(-3, 4)}
+_SCALE_DEVIATION = math.log(3.0)  # prior standard deviation of the logarithm of the scale
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """From log-odds of the ranker to probabilities: ``slope`` times them, plus ``offset``."""
+    """Log-odds of the logistic model as a namespace's feedback corrects them: linear."""
 
     slope: float = 1.0
     offset: float = 0.0
 
     def apply(self, log_odds: Floats) -> Floats:
-        """Probabilities in [0, 1], in the order of the log-odds."""
-        probabilities: Floats = 1.0 / (1.0 + np.exp(-self.slope * log_odds - self.offset))
-        return probabilities
+        """Calibrated log-odds, in the same order."""
+        calibrated: Floats = self.slope * log_odds + self.offset
+        return calibrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,9 @@ class Reliability:
     Attributes:
         spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
             of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
-            them, with 1 for each; and by ``log_odds BLOCK CENTRE``, of the last blocks of
-            feedback, those with log-odds around the centre.
+            them, with 1 for each; by ``log_odds BLOCK CENTRE``, of the last blocks of feedback,
+            those with log-odds around the centre; and by ``trials * SCALE``, the surprise about
+            the use of documents if trials count by that scale, in nats, and their number.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -80,6 +90,19 @@ class Reliability:
             self._estimate_rate(_UNLIKELY, 0.0),
         )
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
+
+    def scale_trials(self) -> float:
+        """Factor for the weights of ``USES`` and ``PASSES``, above 0; 1 without evidence.
+
+        The posterior mean of its logarithm on a grid, under a normal prior around 0.
+        """
+        if not self.spoken.keys() & _SCALES.keys():
+            return 1.0
+        scales = np.log([*_SCALES.values()])
+        surprise = np.array([self.spoken.get(name, _NONE)[0] for name in _SCALES])
+        fit = -surprise - 0.5 * (scales / _SCALE_DEVIATION) ** 2
+        posterior = np.exp(fit - fit.max())
+        return float(np.exp(posterior @ scales / posterior.sum()))
 
     def _estimate_rate(self, of: str, first: float) -> float:
         used, known = self.spoken.get(of, _NONE)
@@ -176,6 +199,8 @@ def count_log_odds(
 ) -> dict[str, tuple[float, float]]:
     """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
 
+    Of a document with past uses or passes, the model is responsible for its share of the trials.
+
     Args:
         turns: Turns with their credit; only documents with a credit of their own count.
         version: Version of the namespace before the feedback.
@@ -188,8 +213,45 @@ def count_log_odds(
                 name = f"log_odds {version // _BLOCK} {centre}"
                 used, known = totals.get(name, _NONE)
                 value = max(0.0, credit.documents[item.node])
-                totals[name] = (used + value * credit.weight, known + credit.weight)
+                weight = credit.weight / (1.0 + item.trials)
+                totals[name] = (used + value * weight, known + weight)
     return totals
+
+
+def measure_scales(
+    turns: Iterable[tuple[Turn, Credit]], weights: Mapping[str, float], calibration: Calibration
+) -> dict[str, tuple[float, float]]:
+    """Return ``(surprise, all)`` by scale of trials: how badly it predicts the use of documents.
+
+    Surprise is minus the logarithm of the likelihood, in nats, of documents with past uses.
+
+    Args:
+        turns: Turns with their credit; only documents with a credit of their own count.
+        weights: Trials that one unit of each feature of ``USES`` and ``PASSES`` counts at scale 1.
+        calibration: Of the logistic model.
+    """
+    rows = [
+        (
+            item.log_odds,
+            sum(weights[name] * item.features.get(name, 0.0) for name in USES),
+            sum(weights[name] * item.features.get(name, 0.0) for name in PASSES),
+            max(0.0, credit.documents[item.node]),
+            credit.weight,
+        )
+        for turn, credit in turns
+        for item in turn.returned
+        if item.node in credit.documents and item.log_odds is not None and item.trials
+    ]
+    if not rows:
+        return {}
+    columns = np.array(rows, dtype=np.float64).T[:, :, None]  # scales are the last axis
+    odds, uses, passes, used, weight = columns
+    odds, scales = calibration.apply(odds), np.array([*_SCALES.values()])
+    relevant = np.log(1.0 / (1.0 + np.exp(-odds)) + scales * uses)
+    irrelevant = np.log(1.0 / (1.0 + np.exp(odds)) + scales * passes)
+    surprise = np.log1p(scales * (uses + passes)) - used * relevant - (1.0 - used) * irrelevant
+    total, known = (weight * surprise).sum(axis=0), float(weight.sum())
+    return {name: (float(value), known) for name, value in zip(_SCALES, total, strict=True)}
 
 
 def _parse_bin(name: str) -> tuple[int, int] | None:

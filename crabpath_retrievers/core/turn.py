@@ -211,7 +211,9 @@ class ReturnedDocument:
         propensity: Probability that a draw returns it, in [0, 1], given the candidates: of the
             ranker's weights, or of the explored places; None without exploration, and where a
             budget of tokens chose or, for drawn weights, a reranker.
-        log_odds: Those of the ranker before its calibration; None in records of older releases.
+        log_odds: Those of the logistic model, before its calibration and past uses; None in records
+            of older releases.
+        trials: Past uses and passes that the ranker counted, at least 0.
     """
 
     node: str
@@ -222,6 +224,7 @@ class ReturnedDocument:
     support: PathEdge | None = None
     propensity: float | None = None
     log_odds: float | None = None
+    trials: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback
 from crabpath_retrievers.core.changes.learned import ModelEffects
-from crabpath_retrievers.core.reliability import count_log_odds, measure_memories
+from crabpath_retrievers.core.reliability import count_log_odds, measure_memories, measure_scales
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lesson import Lesson
 from crabpath_retrievers.learning.rules.policy_gradient import get_known_credit
@@ -76,6 +76,7 @@ class FeedbackLearner:
                 mind = _update_ranker(mind, weighted[-1])
         pairs = [(item.turn, item.credit) for item in weighted]
         evidence = measure_memories(pairs) | count_log_odds(pairs, state.version)
+        evidence |= measure_scales(pairs, before.weigh_trials(), before.trust.calibrate())
         mind = replace(mind, trust=mind.trust.plus(evidence))
         is_ranked = mind.posterior is not before.posterior
         gain = encode_gain(before.posterior, mind.posterior) if is_ranked else None

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.graph import Candidate, EdgeKind, NodeHead, WalkEdge
+from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import Floats, QueryInformation
 
 RowIndices = NDArray[np.intp]
@@ -105,10 +106,6 @@ shared_term counts only as far as several texts are likely to answer; it and bri
 query's information grows: a long query is specific by itself. They are largest at 25 nats; in
 corpora too small for rare words they shrink again.
 """
-
-USES, PASSES = ("episode", "again"), ("missed", "passed")
-"""Columns that count past uses of a document for like questions, and passes. They are no part of
-the weighted sum: the ranker counts them as trials, see :meth:`Ranker.log_odds`."""
 
 LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "decayed"})
 """Columns that are 0 before any feedback."""

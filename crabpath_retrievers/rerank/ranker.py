@@ -30,14 +30,12 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead
-from crabpath_retrievers.core.reliability import Calibration
+from crabpath_retrievers.core.reliability import PASSES, USES, Calibration
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.rerank.features import (
     FEATURES,
-    PASSES,
     SOURCE_FEATURES,
-    USES,
     Evidence,
     Matrix,
     compute_features,
@@ -93,7 +91,7 @@ class Ranker:
         inhibition: Log-odds that a full inhibition removes.
         draws: Further draws of the weights, shape ``[draws, F]``, for propensities; None for a
             ranker that does not explore.
-        calibration: From its log-odds to probabilities.
+        calibration: Of the logistic model.
     """
 
     weights: Floats
@@ -148,7 +146,7 @@ class Ranker:
             among: Indices of the candidates that may be chosen.
         """
         chosen = np.asarray(among, dtype=np.intp)
-        weights = self.weights[_COVERAGE] * self._share_prior(matrix[chosen])
+        weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
         order, added = greedy_coverage(odds, evidence.term_weights[chosen], weights, k)
         matrix[chosen, _COVERAGE] = added
@@ -192,37 +190,52 @@ class Ranker:
             shown: Turns that showed each document and whose feedback states its use, at least 0,
                 shape ``[n]``.
         """
-        odds: Floats = matrix @ (self.weights * _IS_LINEAR)
-        return odds + np.log(self._share_prior(matrix)) - np.log1p(shown / _SHOWN_OFTEN)
+        odds = self.calibration.apply(matrix @ (self.weights * _IS_LINEAR))
+        known: Floats = np.log1p(self.count_trials(matrix)) + np.log1p(shown / _SHOWN_OFTEN)
+        return odds - known
 
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``.
 
         Past uses and passes for like questions are trials of "this document is relevant", each
-        weighted by how alike the questions are; the logistic model is the prior mean and counts as
-        one trial (kernel regression: Nadaraya 1964; with a Beta prior). Afterwards what a document
-        adds to those before it is added, by the model's share of the trials, and inhibition.
+        weighted by how alike the questions are; the calibrated logistic model is the prior mean and
+        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Afterwards what a
+        document adds to those before it is added, by the model's share of the trials, and
+        inhibition.
         """
-        odds: Floats = matrix @ (self.weights * _IS_LINEAR)
+        odds = self.calibration.apply(matrix @ (self.weights * _IS_LINEAR))
         uses = matrix[:, _USES] @ self.weights[_USES]
         passes = matrix[:, _PASSES] @ self.weights[_PASSES]
         if uses.any() or passes.any():
             prior = 1.0 / (1.0 + np.exp(-odds))
             complement = 1.0 / (1.0 + np.exp(odds))  # 1 - prior would round to 0
             odds = np.log((prior + uses) / (complement + passes))
-        added = self.weights[_COVERAGE] * matrix[:, _COVERAGE] / (1.0 + uses + passes)
+        added = self._coverage_weight * matrix[:, _COVERAGE] / (1.0 + uses + passes)
         total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
         return total
 
-    def _share_prior(self, matrix: Matrix) -> Floats:
-        """Share of the logistic model in the trials of each document, in (0, 1], shape ``[n]``."""
+    def model_log_odds(self, matrix: Matrix) -> Floats:
+        """Log-odds of the logistic model, with coverage, before its calibration; shape ``[n]``."""
+        columns = _IS_LINEAR.copy()
+        columns[_COVERAGE] = True
+        odds: Floats = matrix @ (self.weights * columns)
+        return odds
+
+    def count_trials(self, matrix: Matrix) -> Floats:
+        """Past uses and passes of each document, at least 0, shape ``[n]``."""
         columns = [*_USES, *_PASSES]
-        share: Floats = 1.0 / (1.0 + matrix[:, columns] @ self.weights[columns])
-        return share
+        trials: Floats = matrix[:, columns] @ self.weights[columns]
+        return trials
+
+    @property
+    def _coverage_weight(self) -> float:
+        """Calibrated log-odds per unit of coverage."""
+        return float(self.calibration.slope * self.weights[_COVERAGE])
 
     def probabilities(self, matrix: Matrix) -> Floats:
         """Probabilities of relevance in [0, 1], shape ``[n]``."""
-        return self.calibration.apply(self.log_odds(matrix))
+        probabilities: Floats = 1.0 / (1.0 + np.exp(-self.log_odds(matrix)))
+        return probabilities
 
 
 _SHOWN_OFTEN = 10.0  # turns after which a document counts as half as novel

@@ -1,8 +1,8 @@
 """Episodes: past queries with the credit of their documents, recalled by similarity.
 
 Each past turn is a trial of the documents whose use is known, weighted by how alike its query is:
-``((cosine + word overlap) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use counts
-for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode.
+``((cosine + overlap of words) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use
+counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode.
 """
 
 import math
@@ -97,21 +97,22 @@ class EpisodeMemory:
         self._collections = NamespaceCollections(index, "episodes")
         self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
         self._vectors: dict[int, _CachedVectors] = {}
+        self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
         self._lock = threading.Lock()
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Uses and passes of documents by node id, in the turns of the nearest queries."""
-        words, information = _get_words(question.text), _word_information(question)
+        information = _word_information(question)
         scores: dict[str, EpisodeScore] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
-            for node, score in self._score_documents(near, words, information):
+            for node, score in self._score_documents(near, information):
                 scores[node] = scores.get(node, EpisodeScore()) + score
         return scores
 
     def _score_documents(
-        self, near: EpisodeMatch, words: AbstractSet[str], information: Mapping[str, float]
+        self, near: EpisodeMatch, information: Mapping[str, float]
     ) -> Iterator[tuple[str, EpisodeScore]]:
         """Uses and passes in one episode; none if its query is hardly alike."""
         settings, past = self._settings, _get_words(near.episode.query)
@@ -120,7 +121,7 @@ class EpisodeMemory:
             _scale_above(near.similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
-        alike = (max(0.0, near.similarity) + _overlap(words, past)) / 2
+        alike = (max(0.0, near.similarity) + _overlap(information, past)) / 2
         weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS
         if same or weight >= _LEAST_WEIGHT:
             stated = near.episode.labelled_turns > 0
@@ -154,7 +155,11 @@ class EpisodeMemory:
             latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(vector, latest)
         ids = self._collections.of(namespace).search(vector, neighbours)
-        return self._rank(vector, self._store.learned.episodes(namespace, ids, queued=True))
+        episodes = self._store.learned.episodes(namespace, ids, queued=True)
+        if gone := set(ids).difference(episode.id for episode in episodes):
+            # Maintenance has no index, and this reader may be older than what is indexed.
+            self._gone.setdefault(namespace, set()).update(gone)
+        return self._rank(vector, episodes)
 
     def _read_vectors(self, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""
@@ -227,8 +232,13 @@ class EpisodeMemory:
     def catch_up(self, minimum: int = 1) -> None:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.
 
-        An embedded Chroma takes 30 ms, for one episode or for a hundred.
+        An embedded Chroma takes 30 ms, for one episode or for a hundred. Vectors of episodes that
+        maintenance has deleted are deleted, too.
         """
+        while self._gone:
+            namespace, ids = self._gone.popitem()
+            kept = {e.id for e in self._store.learned.episodes(namespace, sorted(ids))}
+            self._collections.delete(namespace, sorted(ids - kept))
         if self._store.learned.count_unindexed_episodes() < minimum:
             return
         unindexed = self._store.learned.get_unindexed_episodes()
@@ -276,9 +286,17 @@ def _share_information(information: Mapping[str, float], words: AbstractSet[str]
     return both / max(_LITTLE, sum(information.values()))
 
 
-def _overlap(first: AbstractSet[str], second: AbstractSet[str]) -> float:
-    """Cosine of two sets of words, in [0, 1]."""
-    return len(first & second) / math.sqrt(max(1, len(first)) * max(1, len(second)))
+def _overlap(information: Mapping[str, float], words: AbstractSet[str]) -> float:
+    """How alike two queries are by their words, in [0, 1].
+
+    The geometric mean of the shares of their words that both have; the words of the query count by
+    their information, so that phrases that many questions use make none alike.
+    """
+    both = words & information.keys()
+    if not both:
+        return 0.0
+    share = sum(information[word] for word in both) / sum(information.values())
+    return math.sqrt(share * len(both) / len(words))
 
 
 def _scale_above(value: float, threshold: float) -> float:

@@ -12,11 +12,11 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
-from crabpath_retrievers.core.reliability import SCALED_FEATURES, Reliability
+from crabpath_retrievers.core.reliability import PASSES, SCALED_FEATURES, USES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import list_tried_actions
-from crabpath_retrievers.rerank.features import FEATURES, PASSES, USES, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
@@ -27,6 +27,7 @@ from crabpath_retrievers.storage.read.walk import Clock
 
 _log = logging.getLogger(__name__)
 _CACHED = 64  # namespaces with a cached ranker
+_TRIALS = [FEATURES.index(name) for name in (*USES, *PASSES)]
 _DRAWS = 64  # for propensities: standard error at most .06
 
 
@@ -74,10 +75,9 @@ class NamespaceModel:
             used: Credit of each in [0, 1], shape ``[n]``.
             weight: Weight of the feedback, in [0, 1].
         """
-        columns = [FEATURES.index(name) for name in (*USES, *PASSES)]
         scaled = self._scale_memories(matrix)
-        trials = scaled[:, columns] @ self.posterior.mean[columns]
-        scaled[:, columns] = 0.0
+        trials = scaled[:, _TRIALS] @ self.posterior.mean[_TRIALS]
+        scaled[:, _TRIALS] = 0.0
         # The model is responsible for its share of the trials.
         posterior = self.posterior.update(scaled, used, weight / (1.0 + trials))
         return replace(self, posterior=posterior)
@@ -87,7 +87,16 @@ class NamespaceModel:
         scaled = columns.copy()
         for name, memory in SCALED_FEATURES.items():
             scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
+        scaled[..., _TRIALS] *= self.trust.scale_trials()
         return scaled
+
+    def weigh_trials(self) -> dict[str, float]:
+        """Trials that one unit of each feature of past uses counts, before they are scaled."""
+        weights = {
+            name: float(self.posterior.mean[FEATURES.index(name)]) for name in (*USES, *PASSES)
+        }
+        reliable = self.trust.factor("episode")
+        return weights | {name: reliable * weights[name] for name in ("episode", "missed")}
 
     def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":
         """The model without the effect of one feedback.

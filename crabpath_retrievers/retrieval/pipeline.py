@@ -454,8 +454,7 @@ class RetrievalPipeline:
             places = {pool[i].head.id: i for i in among}
             order = [places[name] for name in found.order if name in places]
             ranker.cover(matrix, evidence, order)
-        odds = ranker.log_odds(matrix)
-        probabilities = ranker.calibration.apply(odds).tolist()
+        probabilities = ranker.probabilities(matrix).tolist()
         if least := self._least_probability(query):
             order, spare = (
                 [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
@@ -476,11 +475,12 @@ class RetrievalPipeline:
         if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
             propensities = ranker.propensities(matrix, among, query.k)
         best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
+        odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
         return [
             describe_returned(
                 pool[i],
                 matrix[i],
-                (probabilities[i], float(odds[i])),
+                (probabilities[i], float(odds[i]), float(trials[i])),
                 found.walk,
                 best.get(pool[i].head.key),
                 propensities.get(i),

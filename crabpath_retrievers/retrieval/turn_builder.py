@@ -28,7 +28,7 @@ def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dic
 def describe_returned(
     hit: Candidate,
     row: Matrix,
-    score: tuple[float, float],
+    score: tuple[float, float, float],
     walk: Walk,
     best: WalkEdge | None,
     propensity: float | None = None,
@@ -38,7 +38,8 @@ def describe_returned(
     Args:
         hit: The document.
         row: Its features, shape ``[len(FEATURES)]``.
-        score: Probability of relevance, in [0, 1], and log-odds before calibration.
+        score: Probability of relevance, in [0, 1]; log-odds of the logistic model before
+            calibration; past uses and passes that were counted.
         walk: The walk of the turn.
         best: Strongest edge to the document; None without one.
         propensity: Probability that a draw of the ranker returns it, in [0, 1].
@@ -56,6 +57,7 @@ def describe_returned(
         support=best and to_path_edge(best, 0.0),
         propensity=propensity,
         log_odds=round(score[1], _DIGITS),
+        trials=round(score[2], _DIGITS),
     )
 
 

@@ -15,6 +15,7 @@ from crabpath_retrievers.core.reliability import (
     Reliability,
     count_log_odds,
     measure_memories,
+    measure_scales,
 )
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import InvalidInputError
@@ -192,7 +193,7 @@ def test_probabilities_become_the_shares_of_documents_that_are_used(returned):
     assert learned.calibrate() == Calibration(1.0, 0.0)
     for _ in range(50):
         learned = learned.plus(make_counts(returned, uses))
-    low, high = learned.calibrate().apply(np.array([-4.0, 0.0]))
+    low, high = 1 / (1 + np.exp(-learned.calibrate().apply(np.array([-4.0, 0.0]))))
     assert low == pytest.approx(0.5, abs=0.1)
     assert high > 0.9
     never = Reliability().plus({"log_odds 0 5": (0.0, 900.0), "log_odds 0 -9": (900.0, 900.0)})
@@ -209,3 +210,39 @@ def test_calibration_forgets_and_undo_takes_back_what_was_counted(returned):
     assert both.plus(new, -1.0) == learned
     assert both.plus(old, -1.0) == Reliability(new)
     assert make_counts(returned, [(None, 1.0)]) == {}
+
+
+WEIGHTS = dict.fromkeys(("episode", "missed", "again", "passed"), 20.0)
+
+
+def make_trials(returned, cases):
+    """Feedback on one document for each of these uses and passes, with its use."""
+    turn = returned(**{f"d{i}": 0.5 for i in range(len(cases))})
+    items = tuple(
+        replace(item, log_odds=-2.0, trials=1.0, features={"episode": uses, "missed": passes})
+        for item, (uses, passes, _) in zip(turn.returned, cases, strict=True)
+    )
+    credit = Credit(1.0, documents={f"d{i}": used for i, (_, _, used) in enumerate(cases)})
+    return measure_scales([(replace(turn, returned=items), credit)], WEIGHTS, Calibration())
+
+
+def test_past_uses_count_more_where_they_come_true(returned):
+    """A twentieth of a use and no pass: its share of all trials is .51 at scale 1."""
+    true, false = (make_trials(returned, [(0.05, 0.0, used)] * 2) for used in (1.0, 0.0))
+    often, seldom = Reliability(), Reliability()
+    assert often.scale_trials() == 1.0
+    for _ in range(50):
+        often, seldom = often.plus(true), seldom.plus(false)
+    assert often.scale_trials() > 9
+    assert seldom.scale_trials() < 1 / 9
+    undone = often
+    for _ in range(50):
+        undone = undone.plus(true, -1.0)
+    assert undone.scale_trials() == pytest.approx(1.0)
+
+
+def test_documents_without_past_uses_say_nothing_about_their_scale(returned):
+    assert make_trials(returned, []) == {}
+    unknown = returned(a=0.5)
+    credit = Credit(1.0, documents={"a": 1.0})
+    assert measure_scales([(unknown, credit)], WEIGHTS, Calibration()) == {}

@@ -5,9 +5,11 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.reliability import Reliability
 from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
@@ -77,6 +79,21 @@ def test_what_is_taken_back_while_it_is_indexed_leaves_no_vector(memory, monkeyp
     assert store.learned.count_unindexed_episodes() or store.notes.count_unindexed()
     indexed.catch_up()
     assert memory.index.beside(f"{kind}-{key}").count() == 0
+
+
+def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory, monkeypatch):
+    """Maintenance, which has no index, left them."""
+    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._MAX_SMALL", 0)
+    for query in ("what is it?", "something else?", "who was there?"):
+        learn(memory, "default", query)
+    settings = Settings(maintenance=MaintenanceSettings(max_feedback=1))
+    MaintenanceRunner(memory.store, settings).run(["compact"])
+    key = memory.store.walk.get_clock("default").key
+    vectors = memory.index.beside(f"episodes-{key}")
+    assert vectors.count() == 3
+    assert count_near(memory, "default") == 1
+    learn(memory, "default", "and now?")
+    assert vectors.count() == 2
 
 
 def test_feedback_searches_again_only_after_other_feedback(memory, monkeypatch):
@@ -149,6 +166,15 @@ def of_similar(weight):
             of_similar(0.0007),
             id="words unknown to the corpus count as the rarest",
         ),
+        # Three of 21 nats, and of seven words: ((.8 + √(3 / 21 · 3 / 7)) / 2)^8.
+        pytest.param(
+            ["b"],
+            ALIKE,
+            0.8,
+            {"plum": 9.0, "abroad": 9.0, "orchard": 1.0, "grows": 1.0, "variety": 1.0},
+            of_similar(0.0057),
+            id="phrases of many questions say little",
+        ),
         pytest.param(["b"], "unrelated words of another matter", 0.3, None, {}, id="far"),
     ],
 )
@@ -179,9 +205,9 @@ def test_reliability_scales_what_similar_questions_say(memory):
         dict(zip(FEATURES, NamespaceModel(prior, trust=trust).weights(), strict=True))
         for trust in (Reliability({"episode": (50.0, 50.0)}), Reliability({"episode": (0, 50)}))
     )
-    assert (trusted["episode"], trusted["missed"]) == (20, 20)
-    assert doubted["episode"] == doubted["missed"] < 2
-    assert (doubted["again"], doubted["passed"]) == (20, 20)
+    assert trusted["episode"] == trusted["missed"] > 0
+    assert doubted["episode"] == doubted["missed"] < 0.1 * trusted["episode"]
+    assert (doubted["again"], doubted["passed"]) == (trusted["again"], trusted["passed"])
 
 
 def test_a_bare_outcome_speaks_for_all_documents_of_the_same_question(memory):
