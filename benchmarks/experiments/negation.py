@@ -1,5 +1,7 @@
 """Negation: a misleading page gets negative edges, and search still finds it."""
 
+import operator
+
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
@@ -75,15 +77,21 @@ def _lowest_weight_to(memory: CrabPath, node: str, pages: dict[str, str]) -> flo
 
 def _judge(found: BySeed) -> ExperimentVerdict:
     quick = [n <= _MAX_CORRECTIONS for n in found["corrections until below -0.3"]]
+    avoided = [share == 0 for share in found["misled, last ten questions"]]
     clean = [w >= 0 for w in found["good page, strongest edge against it"]]
     kept = [n == 0 for n in found["questions that lost one of both pages"]]
     reason = (
         f"below {_THRESHOLD} within {_MAX_CORRECTIONS} corrections in {sum(quick)} of "
-        f"{len(quick)} seeds, nothing against the good page in {sum(clean)}, no search hit "
-        f"lost in {sum(kept)}"
+        f"{len(quick)} seeds, without further corrections in the last ten questions in "
+        f"{sum(avoided)}, nothing against the good page in {sum(clean)}, no search hit lost in "
+        f"{sum(kept)}"
     )
-    good = all(quick) and all(clean) and all(kept)
-    return ExperimentVerdict("reproduced" if good else "not reproduced", reason)
+    if not (all(clean) and all(kept)):
+        return ExperimentVerdict("not reproduced", reason)
+    if all(quick):
+        return ExperimentVerdict("reproduced", reason)
+    spared = all(map(operator.or_, quick, avoided))
+    return ExperimentVerdict("better" if spared else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -100,7 +108,10 @@ EXPERIMENT = Experiment(
         "[OpenClawBrain] §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the "
         "good one at 1"
     ),
-    must="below -.3 within 20 corrections, the good page untouched, no search hit lost",
+    must=(
+        "below -.3 within 20 corrections, or fewer are needed until the page misleads no more; the "
+        "good page untouched, no search hit lost"
+    ),
     run=_run,
     verdict=_judge,
     across="question",
