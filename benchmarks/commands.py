@@ -301,6 +301,23 @@ def time_retrieval(
             typer.echo(line)
 
 
+@app.command("learned-latency")
+@report_errors
+def time_learned(
+    data: Annotated[Path, typer.Option(help="A folder in BEIR format.")],
+    taught: Annotated[int | None, typer.Option(help="Questions that teach; none: all.")] = None,
+    asked: Annotated[int, typer.Option(help="Questions that are timed.")] = 200,
+    cache: Cache = None,
+) -> None:
+    """Compare how long a query takes in a taught namespace and in an untaught one."""
+    from benchmarks.speed.learned_latency import measure_learned_latency
+    from crabpath_retrievers.evaluation.datasets import load_beir
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    embeddings = cached_embedder(cache=cache)
+    _print_json(measure_learned_latency(load_beir(data), embeddings, taught=taught, asked=asked))
+
+
 @app.command("hosts")
 @report_errors
 def time_hosts() -> None:

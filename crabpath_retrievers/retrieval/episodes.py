@@ -7,7 +7,7 @@ counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one 
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import NamedTuple
@@ -54,10 +54,6 @@ class EpisodeScore(NamedTuple):
     episode: float = 0.0
     missed: float = 0.0
 
-    def __add__(self, other: tuple[float, ...]) -> "EpisodeScore":  # type: ignore[override]
-        """The sum of both."""
-        return EpisodeScore(*map(sum, zip(self, other, strict=True)))
-
 
 class EpisodeMatch(NamedTuple):
     """An episode with the cosine of its query and the current one."""
@@ -103,18 +99,28 @@ class EpisodeMemory:
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Uses and passes of documents by node id, in the turns of the nearest queries."""
         information = _word_information(question)
-        scores: dict[str, EpisodeScore] = {}
+        sums: dict[str, list[float]] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
-            for node, score in self._score_documents(near, information):
-                scores[node] = scores.get(node, EpisodeScore()) + score
-        return scores
+            same, weight = self._weigh(near, information)
+            if not same and weight < _LEAST_WEIGHT:
+                continue
+            stated = near.episode.labelled_turns > 0
+            same *= 1.0 if stated else _INFERRED
+            for node, credit in near.episode.documents.items():
+                used = max(0.0, credit)
+                # Where use was only inferred, the rest of the trial speaks against the document.
+                passed = max(0.0, -credit if stated or credit < 0 else 1.0 - credit)
+                score = sums.setdefault(node, [0.0, 0.0, 0.0, 0.0])
+                score[0] += same * used
+                score[1] += same * passed
+                score[2] += weight * used
+                score[3] += weight * passed
+        return {node: EpisodeScore(*score) for node, score in sums.items()}
 
-    def _score_documents(
-        self, near: EpisodeMatch, information: Mapping[str, float]
-    ) -> Iterator[tuple[str, EpisodeScore]]:
-        """Uses and passes in one episode; none if its query is hardly alike."""
+    def _weigh(self, near: EpisodeMatch, information: Mapping[str, float]) -> tuple[float, float]:
+        """Weights in [0, 1] of a turn of the episode: as the same query, and as a similar one."""
         settings, past = self._settings, _get_words(near.episode.query)
         shared = _share_information(information, past)
         same = max(
@@ -122,18 +128,8 @@ class EpisodeMemory:
             _scale_above(shared, settings.same_query_term_share),
         )
         alike = (max(0.0, near.similarity) + _overlap(information, past)) / 2
-        weight = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns)) * alike**_SHARPNESS
-        if same or weight >= _LEAST_WEIGHT:
-            stated = near.episode.labelled_turns > 0
-            same *= 1.0 if stated else _INFERRED
-            for node, credit in near.episode.documents.items():
-                used = max(0.0, credit)
-                # Where use was only inferred, the rest of the trial speaks against the document.
-                passed = max(0.0, -credit if stated or credit < 0 else 1.0 - credit)
-                yield (
-                    node,
-                    EpisodeScore(same * used, same * passed, weight * used, weight * passed),
-                )
+        share_labelled = max(0.0, min(1.0, near.episode.labelled_turns))
+        return same, (1.0 - same) * share_labelled * alike**_SHARPNESS
 
     def _cache(self, key: tuple[int, int, int, bytes], nearest: Sequence[EpisodeMatch]) -> None:
         """Cache the nearest episode, for the feedback on this query."""
@@ -148,7 +144,10 @@ class EpisodeMemory:
         if cached.matrix is not None:
             if not cached.rows:
                 return []
-            best = np.argsort(-(cached.matrix @ vector), kind="stable")[:neighbours]
+            # Not by BLAS, whose threads wait for each other where all cores are busy.
+            similar = np.einsum("ij,j->i", cached.matrix, vector)
+            first = max(0, len(similar) - neighbours)
+            best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
             return self._read_near(vector, namespace, [ids[row] for row in best.tolist()])
         if not self._collections.available:

@@ -1,0 +1,78 @@
+"""What learning costs a query: a taught namespace beside an untaught one of the same memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from benchmarks.learning.paired_learners import open_paired_learners
+from benchmarks.speed.timing import bootstrap_median, time_pairs
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+
+_SHOWN = 10  # documents per answer
+_ROUNDS = 5
+
+
+def measure_learned_latency(
+    dataset: Dataset, embeddings: Embeddings, *, taught: int | None, asked: int
+) -> dict[str, Any]:
+    """Teach a namespace the documents used among ten of each question, and time queries.
+
+    Queries are recorded and their vectors are given. Both namespaces answer each question in turns;
+    of each the least of five counts.
+
+    Args:
+        dataset: Questions and documents.
+        embeddings: The embedder.
+        taught: Number of questions that are taught; None for all.
+        asked: Number of questions that are timed, evenly from all.
+
+    Returns:
+        Medians in milliseconds of ``cold`` and ``learned``; their ratio (the median over questions)
+        with its 95 % bootstrap interval; and medians of each stage in milliseconds (``seeds``,
+        ``walk``, ``rank``), and of the nodes that the walk decided at (``steps``).
+    """
+    with open_paired_learners("latency", dataset, embeddings, (_SHOWN,)) as pair:
+        pair.dataset = dataset.head(taught)
+        signal = FeedbackSimulator("used", 0.0, _SHOWN)
+        pair.run_learning("learned", signal, pair.schedule())
+        texts = list(dataset.queries.values())
+        texts = [texts[i] for i in np.linspace(0, len(texts) - 1, asked).astype(int)]
+        questions = [(text, pair.memory.embedder.query(text)) for text in texts]
+        ask = {name: _ask(pair.memory, name, split=dataset.split) for name in ("cold", "learned")}
+        pairs = time_pairs(
+            ask["learned"], ask["cold"], questions, before=lambda: None, rounds=_ROUNDS
+        )
+        learned, cold = zip(*pairs, strict=True)
+        ratio, low, high = bootstrap_median([mine / other for mine, other in pairs])
+        return {
+            "questions": len(questions),
+            "cold_ms": float(np.median(cold)),
+            "learned_ms": float(np.median(learned)),
+            "ratio": ratio,
+            "ratio_ci95": [low, high],
+            "stages": {name: _measure_stages(ask[name], questions) for name in ask},
+        }
+
+
+def _ask(memory: CrabPath, namespace: str, *, split: bool) -> Callable[[tuple[str, Vector]], Any]:
+    def ask(question: tuple[str, Vector]) -> Any:
+        text, vector = question
+        return memory.retrieve(
+            text, k=_SHOWN, vector=vector, namespace=namespace, one_per_document=split
+        )
+
+    return ask
+
+
+def _measure_stages(
+    ask: Callable[[tuple[str, Vector]], Any], questions: list[tuple[str, Vector]]
+) -> dict[str, float]:
+    turns = [ask(question).turn for question in questions]
+    stages = {name: [turn.latency_ms[name] for turn in turns] for name in ("seeds", "walk", "rank")}
+    stages["steps"] = [len(turn.steps) for turn in turns]
+    return {name: float(np.median(values)) for name, values in stages.items()}
