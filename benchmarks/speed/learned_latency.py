@@ -1,13 +1,15 @@
 """What learning costs a query: a taught namespace beside an untaught one of the same memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.learning.paired_learners import open_paired_learners
-from benchmarks.speed.timing import bootstrap_median, time_pairs
+from benchmarks.speed.timing import bootstrap_median, time_call, time_pairs
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
@@ -33,8 +35,10 @@ def measure_learned_latency(
 
     Returns:
         Medians in milliseconds of ``cold`` and ``learned``; their ratio (the median over questions)
-        with its 95 % bootstrap interval; and medians of each stage in milliseconds (``seeds``,
-        ``walk``, ``rank``), and of the nodes that the walk decided at (``steps``).
+        with its 95 % bootstrap interval; the same where each query follows a feedback on another
+        one, so that nothing is remembered of the namespace; and medians of each stage in
+        milliseconds (``seeds``, ``walk``, ``rank``), and of the nodes that the walk decided at
+        (``steps``).
     """
     with open_paired_learners("latency", dataset, embeddings, (_SHOWN,)) as pair:
         pair.dataset = dataset.head(taught)
@@ -45,18 +49,53 @@ def measure_learned_latency(
         questions = [(text, pair.memory.embedder.query(text)) for text in texts]
         ask = {name: _ask(pair.memory, name, split=dataset.split) for name in ("cold", "learned")}
         pairs = time_pairs(
-            ask["learned"], ask["cold"], questions, before=lambda: None, rounds=_ROUNDS
+            ask["learned"], ask["cold"], questions, before=pair.memory.store.flush, rounds=_ROUNDS
         )
-        learned, cold = zip(*pairs, strict=True)
-        ratio, low, high = bootstrap_median([mine / other for mine, other in pairs])
+        stages = {name: _measure_stages(ask[name], questions) for name in ask}
+        first, *others = questions
+        turns = iter([ask["learned"](first).turn for _ in others])
+
+        def give_feedback() -> None:
+            if (turn := next(turns, None)) is not None:
+                used = [turn.returned[0].node]
+                pair.memory.record(Feedback(turn.id, 1.0, used=used))
+            pair.memory.store.flush()
+
+        after = [
+            _time_after(ask, question, give_feedback, pair.memory.store.flush)
+            for question in others
+        ]
         return {
             "questions": len(questions),
-            "cold_ms": float(np.median(cold)),
-            "learned_ms": float(np.median(learned)),
-            "ratio": ratio,
-            "ratio_ci95": [low, high],
-            "stages": {name: _measure_stages(ask[name], questions) for name in ask},
+            **_compare(pairs),
+            "after_feedback": _compare(after),
+            "stages": stages,
         }
+
+
+def _time_after(
+    ask: Mapping[str, Callable[[tuple[str, Vector]], Any]],
+    question: tuple[str, Vector],
+    give_feedback: Callable[[], None],
+    flush: Callable[[], None],
+) -> tuple[float, float]:
+    """Milliseconds of one query, learned after a feedback and cold, each asked once before."""
+    give_feedback()
+    learned, _ = time_call(partial(ask["learned"], question))
+    flush()
+    cold, _ = time_call(partial(ask["cold"], question))
+    return learned * 1000, cold * 1000
+
+
+def _compare(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    learned, cold = zip(*pairs, strict=True)
+    ratio, low, high = bootstrap_median([mine / other for mine, other in pairs])
+    return {
+        "cold_ms": float(np.median(cold)),
+        "learned_ms": float(np.median(learned)),
+        "ratio": ratio,
+        "ratio_ci95": [low, high],
+    }
 
 
 def _ask(memory: CrabPath, namespace: str, *, split: bool) -> Callable[[tuple[str, Vector]], Any]:

@@ -48,7 +48,7 @@ class Feedback:
         correction: What would have been right, in words; it becomes a note of the namespace with
             inhibitory edges to the documents used in a failure, else to its best document.
         source: Who gave it.
-        feedback_id: Recording the same id again changes nothing.
+        feedback_id: Recording the same id again changes nothing; None makes a new one.
         namespace: Namespace of the turn; None for that of the turn, or "default" without one.
         user: User who gave it, as the host knows them: feedback can be listed and undone by user,
             and is bounded where several users share a namespace; None if not known.
@@ -95,7 +95,8 @@ class Feedback:
         if not isinstance(self.source, str) or self.source not in known:
             msg = f"unknown source {format_value(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
-        name = text_of("feedback_id", self.feedback_id)
+        given: object = self.feedback_id  # callers without type checks pass None
+        name = uuid.uuid4().hex if given is None else text_of("feedback_id", given)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)

@@ -20,7 +20,7 @@ from crabpath_retrievers.core.graph import Vector, cosines
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
-from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 from crabpath_retrievers.storage.sql_tools import encode_vector
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
@@ -93,17 +93,19 @@ class EpisodeMemory:
         self._collections = NamespaceCollections(index, "episodes")
         self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
         self._vectors: dict[int, _CachedVectors] = {}
+        self._episodes = VersionCache[str, StoredEpisode]()
         self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
         self._lock = threading.Lock()
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
         """Uses and passes of documents by node id, in the turns of the nearest queries."""
         information = _word_information(question)
+        total = sum(information.values())
         sums: dict[str, list[float]] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
-            same, weight = self._weigh(near, information)
+            same, weight = self._weigh(near, information, total)
             if not same and weight < _LEAST_WEIGHT:
                 continue
             stated = near.episode.labelled_turns > 0
@@ -119,15 +121,17 @@ class EpisodeMemory:
                 score[3] += weight * passed
         return {node: EpisodeScore(*score) for node, score in sums.items()}
 
-    def _weigh(self, near: EpisodeMatch, information: Mapping[str, float]) -> tuple[float, float]:
+    def _weigh(
+        self, near: EpisodeMatch, information: Mapping[str, float], total: float
+    ) -> tuple[float, float]:
         """Weights in [0, 1] of a turn of the episode: as the same query, and as a similar one."""
         settings, past = self._settings, _get_words(near.episode.query)
-        shared = _share_information(information, past)
+        shared, overlap = _compare_words(information, total, past)
         same = max(
             _scale_above(near.similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
-        alike = (max(0.0, near.similarity) + _overlap(information, past)) / 2
+        alike = (max(0.0, near.similarity) + overlap) / 2
         share_labelled = max(0.0, min(1.0, near.episode.labelled_turns))
         return same, (1.0 - same) * share_labelled * alike**_SHARPNESS
 
@@ -149,7 +153,7 @@ class EpisodeMemory:
             first = max(0, len(similar) - neighbours)
             best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
-            return self._read_near(vector, namespace, [ids[row] for row in best.tolist()])
+            return self._read_near(vector, clock, [ids[row] for row in best.tolist()])
         if not self._collections.available:
             latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(vector, latest)
@@ -201,8 +205,11 @@ class EpisodeMemory:
         rows = {episode: row for row, episode in enumerate([*kept, *found])}
         return _CachedVectors(version, rows, np.concatenate(parts))
 
-    def _read_near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[EpisodeMatch]:
-        return self._rank(vector, self._store.learned.episodes(namespace, ids))
+    def _read_near(self, vector: Vector, clock: Clock, ids: Sequence[str]) -> list[EpisodeMatch]:
+        def fetch(new: list[str]) -> dict[str, StoredEpisode]:
+            return {e.id: e for e in self._store.learned.episodes(clock.key, new)}
+
+        return self._rank(vector, [*self._episodes.read(clock, ids, fetch).values()])
 
     def _rank(self, vector: Vector, episodes: Sequence[StoredEpisode]) -> list[EpisodeMatch]:
         if not episodes:
@@ -253,7 +260,8 @@ class EpisodeMemory:
         self._collections.delete(namespace, ids)
 
     def forget(self, namespace: int) -> None:
-        """Delete the vectors of a namespace."""
+        """Delete the vectors of a namespace, and what is remembered of it."""
+        self._episodes.forget(namespace)
         self._collections.forget(namespace)
 
 
@@ -276,26 +284,26 @@ def _get_words(query: str) -> frozenset[str]:
     return frozenset(tokenise(query))
 
 
-def _share_information(information: Mapping[str, float], words: AbstractSet[str]) -> float:
-    """Share of a query's information that the words of a past query contain, in [0, 1].
+def _compare_words(
+    information: Mapping[str, float], total: float, words: AbstractSet[str]
+) -> tuple[float, float]:
+    """Share of a query's information that a past query contains, and their overlap, in [0, 1].
 
-    The total counts as at least 15 nats, so that queries with little information share less.
-    """
-    both = sum(information[word] for word in words & information.keys())
-    return both / max(_LITTLE, sum(information.values()))
+    For the share the total counts as at least 15 nats, so that queries with little information
+    share less. The overlap is the geometric mean of the shares of their words that both have; the
+    words of the query count by their information, so that phrases that many questions use make
+    none alike.
 
-
-def _overlap(information: Mapping[str, float], words: AbstractSet[str]) -> float:
-    """How alike two queries are by their words, in [0, 1].
-
-    The geometric mean of the shares of their words that both have; the words of the query count by
-    their information, so that phrases that many questions use make none alike.
+    Args:
+        information: Information of the query's words, in nats.
+        total: That of all of them.
+        words: Words of the past query.
     """
     both = words & information.keys()
     if not both:
-        return 0.0
-    share = sum(information[word] for word in both) / sum(information.values())
-    return math.sqrt(share * len(both) / len(words))
+        return 0.0, 0.0
+    common = sum(information[word] for word in both)
+    return common / max(_LITTLE, total), math.sqrt(common / total * len(both) / len(words))
 
 
 def _scale_above(value: float, threshold: float) -> float:

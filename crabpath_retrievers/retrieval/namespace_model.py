@@ -23,7 +23,8 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, 
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.read.learned import UsageCounts
+from crabpath_retrievers.storage.read.walk import Clock, VersionCache
 
 _log = logging.getLogger(__name__)
 _CACHED = 64  # namespaces with a cached ranker
@@ -134,6 +135,7 @@ class NamespaceModels:
         self._regions, self._region_settings = regions, settings.region
         self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
+        self._usage = VersionCache[int, UsageCounts]()
 
     def ranker(
         self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
@@ -194,7 +196,11 @@ class NamespaceModels:
         """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
         if not self._settings.usage:
             return list(pool)
-        known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
+        known = self._usage.read(
+            clock,
+            [hit.head.key for hit in pool],
+            lambda new: self._store.learned.usage(clock.key, new),
+        )
         wins, losses = self._settings.usage_prior
         usual = wins / (wins + losses)
         found = list(pool)

@@ -324,7 +324,8 @@ episodes = Table(
     Column("credit_by_user", Text),
 )
 
-Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)
+# With the id, which every query after a feedback reads of all episodes.
+Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock, episodes.c.id)
 
 Index("ix_crabpath_episodes_indexed", episodes.c.indexed)
 

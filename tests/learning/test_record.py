@@ -395,3 +395,10 @@ def test_waking_a_worker_at_work_makes_it_work_once_more(caplog):
     assert len(done) == 2
     assert "test-thread could not finish" in caplog.text
     assert "test-thread" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_feedback_without_an_id_gets_one():
+    """None means the same as leaving it out, also from callers without type checks."""
+    first, second = (Feedback(None, 1.0, feedback_id=None) for _ in range(2))
+    assert len(first.feedback_id) == 32
+    assert first.feedback_id != second.feedback_id

@@ -194,6 +194,13 @@ _EPISODES = CompiledSelect(
 _QUEUED_EPISODES = CompiledSelect(
     sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0)
 )
+_ALL = 2**62
+_EPISODE_IDS = CompiledSelect(
+    sa.select(episodes.c.id)
+    .where(episodes.c.namespace == sa.bindparam("namespace"))
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .offset(sa.bindparam("offset", type_=sa.BigInteger))
+)
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
 _KEYS = CompiledSelect(
     sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -295,10 +302,10 @@ class LearnedQueries(Queries):
         )
         return _decode_episodes(self._rows(query))
 
-    def episode_ids(self, namespace: int, limit: int | None = None) -> list[str]:
+    def episode_ids(self, namespace: int, limit: int = _ALL) -> list[str]:
         """Ids of all episodes of a namespace, or of so many."""
-        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace).limit(limit)
-        return self._scalars(query)
+        rows = self._run(_EPISODE_IDS, namespace=namespace, limit=limit, offset=0)
+        return [episode for (episode,) in rows]
 
     def count_unindexed_episodes(self) -> int:
         """Number of episodes that are queued for the index."""

@@ -1,14 +1,15 @@
 """Reads of every query: nodes, outgoing edges of a frontier, names, term statistics.
 
 Nodes of documents, their edges and the statistics are the same for all namespaces and change
-rarely: a process remembers what it has read of the current version of the corpus.
+rarely: a process remembers what it has read of the current version of the corpus, and of the
+learned state of each namespace.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -270,6 +271,57 @@ class _Corpus:
 
 _NO_EDGES = _OutgoingEdges([], [], steady=True)
 
+K = TypeVar("K", int, str)
+V = TypeVar("V")
+_MAX_NAMESPACES, _MAX_ROWS = 32, 2048  # of each namespace
+
+
+class VersionCache(Generic[K, V]):
+    """Rows of the learned state by key, read once per version of a namespace.
+
+    A row may have been written after the version that it is remembered for, never before it.
+    """
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._namespaces: dict[int, tuple[tuple[int, ...], dict[K, V | None]]] = {}
+
+    def read(
+        self, clock: Clock, keys: Collection[K], fetch: Callable[[list[K]], Mapping[K, V]]
+    ) -> dict[K, V]:
+        """The rows with these keys; keys without a row are left out.
+
+        Args:
+            clock: State of the namespace; nothing is remembered where the corpus was not read.
+            keys: Keys of rows.
+            fetch: Reads the rows with some of the keys.
+        """
+        if clock.corpus is None:
+            return {**fetch(list(keys))}
+        version = (clock.learned, clock.notes, clock.corpus)
+        known, rows = self._namespaces.get(clock.key, (version, dict[K, V | None]()))
+        if known != version or len(rows) > _MAX_ROWS:
+            rows = {}
+        if new := [key for key in keys if key not in rows]:
+            found = fetch(new)
+            rows.update({key: found.get(key) for key in new})
+            self._namespaces.pop(clock.key, None)
+            self._namespaces[clock.key] = version, rows
+            for oldest in list(self._namespaces)[:-_MAX_NAMESPACES]:
+                self._namespaces.pop(oldest, None)
+        return {key: row for key in keys if (row := rows.get(key)) is not None}
+
+    def forget(self, namespace: int) -> None:
+        """Drop what is remembered of a namespace."""
+        self._namespaces.pop(namespace, None)
+
+
+class _LeavingEdges(NamedTuple):
+    """The edges that leave a node in one namespace, and the weight of STOP; None without one."""
+
+    edges: list[OutgoingEdge]
+    stop: float | None
+
 
 class WalkQueries(Queries):
     """Reads whose cost does not grow with the corpus."""
@@ -278,6 +330,7 @@ class WalkQueries(Queries):
         """Read from ``store``."""
         super().__init__(store)
         self._corpus = _Corpus(None)
+        self._leaving = VersionCache[int, _LeavingEdges]()
 
     def _get_corpus(self, version: int | None) -> _Corpus:
         """What is remembered of a version of the corpus; nothing of an unknown one."""
@@ -290,7 +343,7 @@ class WalkQueries(Queries):
 
     def forget_corpus(self) -> None:
         """Drop what is remembered, so that no forgotten text stays in the process."""
-        self._corpus = _Corpus(None)
+        self._corpus, self._leaving = _Corpus(None), VersionCache[int, _LeavingEdges]()
 
     def get_nodes(
         self,
@@ -337,27 +390,45 @@ class WalkQueries(Queries):
         new = [key for key in keys if key not in corpus.outgoing]
         if new:
             corpus.add_edges(new, self._run(_OUTGOING, keys=new))
+        if not clock.weights:
+            weighed = (corpus.outgoing[key].weigh({}, clock.exponent) for key in sorted(keys))
+            return Frontier([edge for edges in weighed for edge in edges], {})
+        leaving = self._leaving.read(
+            clock, sorted(keys), lambda new: self._read_leaving(new, clock, corpus)
+        )
+        return Frontier(
+            [edge for edges, _ in leaving.values() for edge in edges],
+            {key: stop for key, (_, stop) in leaving.items() if stop is not None},
+        )
+
+    def _read_leaving(
+        self, keys: Sequence[int], clock: Clock, corpus: _Corpus
+    ) -> dict[int, _LeavingEdges]:
+        """The edges that leave these nodes, those of the text first; all of them in ``corpus``."""
         learned: dict[int, dict[tuple[int, EdgeKind], _LearnedWeight]] = {}
-        if clock.weights:
-            for source, target, kind, weight, decay_at, authority in self._run(
-                _LEARNED, keys=list(keys), namespace=clock.key
-            ):
-                found = _LearnedWeight(weight, decay_at, DECAY_RATES[authority])
-                learned.setdefault(source, {})[target, _KINDS[kind]] = found
-        pointers: list[OutgoingEdge] = []
-        for key in sorted(keys):
-            pointers += corpus.outgoing[key].weigh(learned.get(key, {}), clock.exponent)
-        if not learned:
-            return Frontier(pointers, {})
+        for source, target, kind, weight, decay_at, authority in self._run(
+            _LEARNED, keys=list(keys), namespace=clock.key
+        ):
+            found = _LearnedWeight(weight, decay_at, DECAY_RATES[authority])
+            learned.setdefault(source, {})[target, _KINDS[kind]] = found
         created, stops = self._get_created_edges(learned, clock)
-        return Frontier([*pointers, *created], stops)
+        return {
+            key: _LeavingEdges(
+                [
+                    *corpus.outgoing[key].weigh(learned.get(key, {}), clock.exponent),
+                    *created.get(key, ()),
+                ],
+                stops.get(key),
+            )
+            for key in keys
+        }
 
     def _get_created_edges(
         self,
         learned: Mapping[int, Mapping[tuple[int, EdgeKind], _LearnedWeight]],
         clock: Clock,
-    ) -> Frontier:
-        """The edges that only feedback created, and the weights of STOP."""
+    ) -> tuple[dict[int, list[OutgoingEdge]], dict[int, float]]:
+        """The edges that only feedback created, and the weights of STOP, by key of the source."""
         now = {
             (source, target, kind): effective_weight(weight, 0.0, since, clock.exponent, rate)
             for source, weights in learned.items()
@@ -367,12 +438,12 @@ class WalkQueries(Queries):
         targets = list(dict.fromkeys(target for _, target, _ in now if target))
         heads = self.get_nodes((), targets, namespace=clock.key, corpus=clock.corpus)
         by_key = {head.key: head for head in heads}
-        created = [
-            OutgoingEdge(source, by_key[target], kind, weight, 0.0)
-            for (source, target, kind), weight in now.items()
-            if target in by_key
-        ]
-        return Frontier(created, {key: w for (key, target, _), w in now.items() if not target})
+        created: dict[int, list[OutgoingEdge]] = {}
+        for (source, target, kind), weight in now.items():
+            if target in by_key:
+                edge = OutgoingEdge(source, by_key[target], kind, weight, 0.0)
+                created.setdefault(source, []).append(edge)
+        return created, {key: weight for (key, target, _), weight in now.items() if not target}
 
     def get_clock(self, namespace: str) -> Clock:
         """Clock of a namespace; all 0 for one that does not exist."""

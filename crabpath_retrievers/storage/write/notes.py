@@ -66,6 +66,8 @@ def keep_note(tx: Transaction, change: n.KeepNote) -> None:
     if deltas := tuple(_compute_deltas(tx, change, key, namespace)):
         cause = change.feedback or node.id
         adjust_weights(tx, c.AdjustWeights(change.namespace, deltas, cause))
+    if change.feedback is None:  # else the feedback that is consumed with it does
+        tx.increment_versions(namespace)
 
 
 def _write_node(
