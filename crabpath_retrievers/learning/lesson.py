@@ -134,20 +134,22 @@ class Lesson:
                 episode = self.build_episode(credited, known, fair)
         if episode is not None:
             self._add_episode(episode)
-        self._adjust_weights(credited, fair, baseline.mean)
+        # An outcome tells more about a question that returns, however seldom others succeed.
+        evidence = baseline.evidence if known is None else 1.0
+        self._adjust_weights(credited, fair, baseline.mean, evidence)
         if self._learning.usage:
             self._count_uses(credited.credit, fair)
         self._count_transitions(credited)
         return credited
 
-    def _weigh_outcome(self, credit: Credit) -> Credit:
-        """Return a credit, weighed by what outcomes tell in the namespace if it is no more.
+    def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
+        """Return a credit, times what outcomes tell, in [0, 1], if it is no more than an outcome.
 
         Whoever writes a correction has seen what was wrong.
         """
         if credit.documents or self._is_corrected:
             return credit
-        return replace(credit, weight=credit.weight * self._evidence)
+        return replace(credit, weight=credit.weight * evidence)
 
     def _share_blame(self, credited: CreditedTurn) -> Credit:
         """Share out the blame of a failed turn, by uses and types of task of its documents."""
@@ -165,10 +167,12 @@ class Lesson:
         }
         return share_blame(credit, records, turn)
 
-    def _adjust_weights(self, credited: CreditedTurn, fair: Credit, baseline: float) -> None:
+    def _adjust_weights(
+        self, credited: CreditedTurn, fair: Credit, baseline: float, evidence: float
+    ) -> None:
         """Add the changes of edge weights and of counts towards new edges."""
         learning, turn = self._learning, credited.turn
-        credit, fair = self._weigh_outcome(credited.credit), self._weigh_outcome(fair)
+        credit, fair = (self._weigh_outcome(each, evidence) for each in (credited.credit, fair))
         if learning.policy_gradient and any(step.chosen or step.stopped for step in turn.steps):
             # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
@@ -241,7 +245,7 @@ class Lesson:
         before = EpisodeContent() if known is None else known.content
         followed = self.credit_followed(credited, before, fair)
         # A success still counts in full for its own question.
-        counted = self._weigh_outcome(credit) if credit.outcome < 0 else credit
+        counted = self._weigh_outcome(credit, self._evidence) if credit.outcome < 0 else credit
         documents = assign_episode_credit(turn, counted, followed, before=before.documents)
         if not documents:
             return None

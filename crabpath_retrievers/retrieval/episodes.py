@@ -29,7 +29,7 @@ _MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the proc
 _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
 _SHARPNESS = 8  # power of the similarity of two queries, as the weight of a past turn
 _LEAST_WEIGHT = 1e-4  # of a past turn; below, its query has nothing in common
-_INFERRED = 0.3  # of a trial: an outcome alone does not say which documents were used
+_INFERRED = 0.1  # of a trial: an outcome alone does not say which documents were used
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 

@@ -1,9 +1,10 @@
-"""Every row of ``make bench``, ``bench-hosts`` and ``bench-health``, on a small scale."""
+"""Every figure of the benchmarks of speed, on a small scale."""
 
 import pytest
 
 from benchmarks.speed import health, table
 from benchmarks.speed.hosts import measure_hosts
+from benchmarks.speed.learned_latency import measure_learned_latency
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
@@ -46,6 +47,16 @@ def test_hosts(sixty):
     assert at_once["calls"] == 10
     assert at_once["at_once"]["p95"] >= at_once["embedding"]["p50"] > 0
     assert at_once["bound"] > at_once["single"]["p50"]
+
+
+def test_learned_latency(sixty, embeddings):
+    found = measure_learned_latency(sixty, embeddings, taught=4, asked=5)
+    assert found["questions"] == 5
+    for part in (found, found["after_feedback"]):
+        low, high = part["ratio_ci95"]
+        assert 0 < low <= part["ratio"] <= high
+        assert min(part["cold_ms"], part["learned_ms"]) > 0
+    assert set(found["stages"]) == {"cold", "learned"}
 
 
 def test_health(tmp_path):
