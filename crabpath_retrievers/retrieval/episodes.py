@@ -209,7 +209,7 @@ class EpisodeMemory:
         def fetch(new: list[str]) -> dict[str, StoredEpisode]:
             return {e.id: e for e in self._store.learned.episodes(clock.key, new)}
 
-        return self._rank(vector, [*self._episodes.read(clock, ids, fetch).values()])
+        return self._rank(vector, [*self._episodes.get_rows(clock, ids, fetch).values()])
 
     def _rank(self, vector: Vector, episodes: Sequence[StoredEpisode]) -> list[EpisodeMatch]:
         if not episodes:

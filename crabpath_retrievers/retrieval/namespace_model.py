@@ -196,7 +196,7 @@ class NamespaceModels:
         """The candidates with ``usage``, ``decayed`` and ``shown`` from their past use."""
         if not self._settings.usage:
             return list(pool)
-        known = self._usage.read(
+        known = self._usage.get_rows(
             clock,
             [hit.head.key for hit in pool],
             lambda new: self._store.learned.usage(clock.key, new),

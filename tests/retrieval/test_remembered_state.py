@@ -114,7 +114,7 @@ def test_no_more_than_some_namespaces_are_remembered(store: GraphStore):
             return {key: f"{namespace}.{version}" for key in new if key}
 
         clock = store.walk.get_clock("none")._replace(key=namespace, learned=version, corpus=1)
-        return cache.read(clock, [0, 1, 2], fetch)
+        return cache.get_rows(clock, [0, 1, 2], fetch)
 
     assert read(1) == read(1) == {1: "1.1", 2: "1.1"}
     assert fetched == [(1, [0, 1, 2])]

@@ -72,7 +72,7 @@ def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
         assert memory.undo("n6").status == "undone"
     one, two = (numbers(memory, "default") for memory in (there, learned))
     assert one == two
-    assert one["clock"][2] == 24
+    assert one["clock"][2] == 25
     old = learned.store.turns.window("default", until=time.time(), turns=5, seconds=900)[-1].turn.id
     assert there.explain(old).to_dict() == learned.explain(old).to_dict()
 
@@ -86,7 +86,7 @@ def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
         learned.transfer.export(tmp_path / "mind", namespace="default").path
     )
     assert there.learning.learn_waiting().applied == 1
-    assert there.store.walk.get_clock("default").learned == 23
+    assert there.store.walk.get_clock("default").learned == 24
 
 
 def test_relevant_documents_that_were_not_returned_go_along(learned, tmp_path):

@@ -286,7 +286,7 @@ class VersionCache(Generic[K, V]):
         """Remember nothing yet."""
         self._namespaces: dict[int, tuple[tuple[int, ...], dict[K, V | None]]] = {}
 
-    def read(
+    def get_rows(
         self, clock: Clock, keys: Collection[K], fetch: Callable[[list[K]], Mapping[K, V]]
     ) -> dict[K, V]:
         """The rows with these keys; keys without a row are left out.
@@ -393,7 +393,7 @@ class WalkQueries(Queries):
         if not clock.weights:
             weighed = (corpus.outgoing[key].weigh({}, clock.exponent) for key in sorted(keys))
             return Frontier([edge for edges in weighed for edge in edges], {})
-        leaving = self._leaving.read(
+        leaving = self._leaving.get_rows(
             clock, sorted(keys), lambda new: self._read_leaving(new, clock, corpus)
         )
         return Frontier(

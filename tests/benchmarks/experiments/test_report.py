@@ -65,9 +65,12 @@ def test_all_and_several_are_asked_for_by_name():
 
 
 RECORDS = {name: json.loads((REPORTS / f"{name}.json").read_text()) for name in EXPERIMENTS}
-# What two reports lack to be reproduced.
+# What these reports lack to be reproduced.
 LACKING = {
+    "compression": {"documents, last ten": 2.3},
     "cost": {"accuracy, CrabPath": 1.0},
+    "negation": {"corrections until below -0.3": 4.0},
+    "procedural": {"strongest edge to a distractor": 0.1},
     "prune": {f"accuracy on what was left, {when}": 0.8 for when in ("before", "after")},
 }
 # One figure that is out of range in all seeds, or in those that are given.
@@ -145,7 +148,7 @@ def test_a_single_figure_out_of_range_is_enough(name, figure, value):
 )
 def test_what_is_just_enough(name, figure, value, word):
     """A chain in nine of ten seeds; the third word is for what is clearly beyond the paper."""
-    assert judge(name, {figure: value}).word == word
+    assert judge(name, {**LACKING.get(name, {}), figure: value}).word == word
 
 
 def test_reasons_tell_the_figures():
