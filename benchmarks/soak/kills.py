@@ -216,9 +216,12 @@ def reconcile(say: Say, place: Place, said: list[Any]) -> None:
             found["other"].append(f"feedback was applied and is now {now}")
     memory.learning.learn_waiting()
     applied = store.learned.count_feedback()["applied"]
-    learned = sum(store.walk.get_clock(name).learned for name in _NAMESPACES)
-    if learned != applied:
-        found["other"].append(f"{applied} feedbacks applied, {learned} counted")
+    clocks = [store.walk.get_clock(name) for name in _NAMESPACES]
+    notes = store.notes.get_facts([note for clock in clocks for note in store.notes.ids(clock.key)])
+    taught = sum(note.feedback is None for note in notes)
+    versions = sum(clock.learned for clock in clocks)
+    if versions != applied + taught:
+        found["other"].append(f"{applied} feedbacks applied, {taught} taught, {versions} versions")
     memory.retrieve("Passage word3")
     memory.close()
     found["other"] += doctor(place)
