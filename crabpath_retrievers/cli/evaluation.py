@@ -37,7 +37,7 @@ Level = Annotated[
 Stream = Annotated[
     str | None,
     typer.Option(
-        help="Retrieve, score, then learn: prequential; repair: a fifth of the feedback is wrong "
+        help="Retrieve, score, then learn: prequential; repair: 20% of the feedback is wrong "
         "and corrected later; transfer: new questions only; drift: relevance moves half way."
     ),
 ]

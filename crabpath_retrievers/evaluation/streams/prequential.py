@@ -26,7 +26,7 @@ from crabpath_retrievers.vectors.embedder import Embedder
 StreamKind = Literal["prequential", "repair", "transfer", "drift"]
 STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
 REPAIR_ARMS = ("clean", "wrong", "repaired")
-"""Nothing wrong; a fifth of the feedback wrong; the same, corrected before the second pass."""
+"""Nothing wrong; 20% of the feedback wrong; the same, corrected before the second pass."""
 
 _WRONG = 0.2  # share of the feedback that is wrong before a repair
 _QUARTERS = 4
@@ -63,7 +63,7 @@ class StreamSchedule:
     ``prequential``: feedback follows every answer. ``transfer``: only in the first half; the
     second half has new questions. ``drift``: half way a tenth of the relevant documents swap their
     relevance with those that share most of their words. ``repair`` (AgentMemoryBench): feedback in
-    the first half, a fifth of it wrong; then that is corrected, and all questions are asked.
+    the first half, 20% of it wrong; then that is corrected, and all questions are asked.
 
     Attributes:
         epochs: Passes over the questions, of ``prequential`` and ``drift``.
