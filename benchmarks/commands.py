@@ -310,7 +310,7 @@ def time_learned(
     cache: Cache = None,
 ) -> None:
     """Compare how long a query takes in a taught namespace and in an untaught one."""
-    from benchmarks.speed.learned_latency import measure_learned_latency
+    from benchmarks.learning.learned_latency import measure_learned_latency
     from crabpath_retrievers.evaluation.datasets import load_beir
     from crabpath_retrievers.evaluation.embedding import cached_embedder
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.speed import health, table
 from benchmarks.speed.hosts import measure_hosts
-from benchmarks.speed.learned_latency import measure_learned_latency
+from benchmarks.learning.learned_latency import measure_learned_latency
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
