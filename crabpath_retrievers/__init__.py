@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.maintenance import MaintenanceReport
     from crabpath_retrievers.maintenance.autotune import TuneReport
     from crabpath_retrievers.maintenance.health.report import HealthReport
+    from crabpath_retrievers.maintenance.readiness import Readiness
     from crabpath_retrievers.memory.graph import MemoryGraph
     from crabpath_retrievers.memory.learning import MemoryLearning, ReplayReport
     from crabpath_retrievers.memory.maintenance import MemoryMaintenance
@@ -97,6 +98,7 @@ __all__ = [
     "NoteRecord",
     "OutcomePolicy",
     "ReachedNode",
+    "Readiness",
     "Receipt",
     "RegionMDP",
     "ReplayReport",
@@ -134,6 +136,7 @@ _MODULES = {
     "maintenance": "MaintenanceReport",
     "maintenance.autotune": "TuneReport",
     "maintenance.health.report": "HealthReport",
+    "maintenance.readiness": "Readiness",
     "memory.graph": "MemoryGraph",
     "memory.learning": "MemoryLearning ReplayReport",
     "memory.maintenance": "MemoryMaintenance",

@@ -34,6 +34,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.outcomes import Outcome, record_outcome
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
+from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,
@@ -534,6 +535,21 @@ class CrabPath(Component):
         services = self._services
         return describe(services.store, services.index.description)
 
+    def ready(self) -> Readiness:
+        """Whether the database and the vector store answer, for the probe of a host.
+
+        Answers within a second and never raises; a closed memory is not ready.
+
+        Example::
+
+            state = memory.ready()
+            status = 200 if state.ready else 503
+        """
+        services = self._all_services
+        if not services.is_open:
+            return Readiness(ready=False, reason="the memory was closed")
+        return check_open_memory(services.store, services.index)
+
     # Queries.
 
     @apply_time_limit
@@ -823,6 +839,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     notes = off_loop(CrabPath.notes)
     turns = off_loop(CrabPath.turns)
     info = off_loop(CrabPath.info)
+    ready = off_loop(CrabPath.ready)
     explain = off_loop(CrabPath.explain)
     teach = off_loop(CrabPath.teach)
     correct = off_loop(CrabPath.correct)

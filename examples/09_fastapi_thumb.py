@@ -1,19 +1,14 @@
 """A web service: ask, then send a thumb for the answer. OpenAI makes the embeddings.
 
-    pip install 'crabpath-retrievers' langchain-openai fastapi uvicorn
-    export OPENAI_API_KEY=...
-    uvicorn --app-dir examples 09_fastapi_thumb:app
-    curl 'localhost:8000/ask?question=Who+must+I+name+when+a+release+goes+out'
-    curl 'localhost:8000/thumb' --json '{"turn_id": "...", "up": true, "used": ["Change log"]}'
-
-compose.yaml runs it beside PostgreSQL, Chroma and a learner. The user should come from your
-authentication, not from the request.
+export OPENAI_API_KEY=...
+uvicorn --app-dir examples 09_fastapi_thumb:app
+curl 'localhost:8000/ask?question=Who+must+I+name+when+a+release+goes+out'
+curl 'localhost:8000/thumb' --json '{"turn_id": "...", "up": true, "used": ["Change log"]}'
 """
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -38,7 +33,6 @@ async def open_memory(app: FastAPI) -> AsyncIterator[None]:
         path=os.environ.get("CRABPATH_STORE", "memory"),
         vectors=os.environ.get("CRABPATH_VECTORS"),
         settings=Settings(learning={"apply": os.environ.get("CRABPATH_LEARN", "inline")}),
-        k=3,
     )
     yield
     retriever.memory.close()
@@ -53,11 +47,11 @@ class Thumb(BaseModel):
     turn_id: str
     up: bool
     used: list[str] | None = None
-    user: str = "default"
+    user: str = "default"  # take it from your authentication, not from the request
 
 
 @app.get("/ask")
-async def ask(question: str, user: str = "default") -> dict[str, Any]:
+async def ask(question: str, user: str = "default") -> dict[str, object]:
     """Documents for a question, in the memory of a user."""
     found = await app.state.retriever.ainvoke(question, namespace=user)
     turn_id = found[0].metadata["crabpath"]["turn_id"]
@@ -68,9 +62,15 @@ async def ask(question: str, user: str = "default") -> dict[str, Any]:
 async def learn(thumb: Thumb) -> dict[str, str | None]:
     """Learn from a thumb."""
     said = {"used": thumb.used, "namespace": thumb.user, "user": thumb.user, "source": "human"}
-    outcome = 1.0 if thumb.up else -1.0
-    receipt = await app.state.retriever.arecord(thumb.turn_id, outcome, **said)
+    receipt = await app.state.retriever.arecord(thumb.turn_id, thumb.up, **said)
     return {"status": receipt.status, "note": receipt.note}
+
+
+@app.get("/ready")
+async def report_readiness() -> JSONResponse:
+    """For a probe: whether database and vector store answer."""
+    state = await app.state.retriever.memory.aio.ready()
+    return JSONResponse(state.to_dict(), 200 if state.ready else 503)
 
 
 @app.exception_handler(CrabPathError)

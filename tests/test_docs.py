@@ -118,6 +118,7 @@ def check_regions(it):
 
 
 def check_health(it):
+    assert it.status == 200
     assert it.fired.sampled == 1
     assert it.before == [it.report]
     assert "orphan_nodes" not in it.ill

@@ -61,6 +61,7 @@ _COMMANDS: dict[str, _Commands] = {
         "replay": feedback.run_replay,
     },
     "Operate": {
+        "ready": maintenance.run_ready,
         "health": maintenance.run_health,
         "doctor": maintenance.run_doctor,
         "maintain": maintenance.run_maintain,

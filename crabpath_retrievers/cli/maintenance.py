@@ -1,4 +1,4 @@
-"""Commands that operate a memory: ``health``, ``doctor``, ``maintain``, ``tune``, ``reindex``."""
+"""Commands that operate: ``ready``, ``health``, ``doctor``, ``maintain``, ``tune``, ``reindex``."""
 
 import os
 import re
@@ -41,6 +41,7 @@ from crabpath_retrievers.maintenance.doctor.run import examine
 from crabpath_retrievers.maintenance.doctor.vector_checks import load_collections
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
 from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
+from crabpath_retrievers.maintenance.readiness import check_place
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import FindExisting
 from crabpath_retrievers.vectors.opening import place_of
@@ -89,6 +90,15 @@ def run_doctor(
     count, checks = len(diagnosis.findings) or "nothing", len(diagnosis.checked)
     lines.append(f"{escape(diagnosis.place)}: {count} found in {checks} checks")
     return Output(diagnosis.to_dict(), lines, code=int(bool(diagnosis.broken)))
+
+
+def run_ready(
+    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
+) -> Output:
+    """Ask whether database and vector store answer, within a second; exit code 1 if not."""
+    state = check_place(path or store, vectors)
+    shown = f"{'ready' if state.ready else '[red]not ready[/red]'}: {escape(state.reason)}"
+    return Output(state.to_dict(), [shown], code=int(not state.ready))
 
 
 def _held_ids(place: str, vectors: str | None) -> FindExisting | None:

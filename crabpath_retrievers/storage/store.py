@@ -52,7 +52,7 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 SCHEMA_VERSION = 1
-"""Version of the tables in ``storage.schema``."""
+"""Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0
 """Version of stores that were written before the first release; they cannot be read."""
@@ -63,15 +63,16 @@ _UNRELEASED_NAME = "schema"
 
 
 def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
-    """Create the tables of a new store, or check the version of an existing one.
+    """Create the tables of a new store, or upgrade those of an older one.
 
     Args:
-        connection: An open transaction that may write.
+        connection: An open transaction that may write, and that keeps other processes out.
         fulltext: The full-text index of the database.
 
     Raises:
-        SchemaVersionError: The store has another version than
-            ``SCHEMA_VERSION``; nothing is changed.
+        SchemaVersionError: The store has a later version than ``SCHEMA_VERSION``, or one from
+            before the first release; nothing is changed.
+        StoreReadOnlyError: It is older, and its database accepts no writes.
     """
     found = read_schema_version(connection)
     if found is None:
@@ -84,12 +85,18 @@ def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
             "upgrade crabpath-retrievers"
         )
         raise SchemaVersionError(msg)
-    elif found < SCHEMA_VERSION:
+    elif found == UNRELEASED:
         msg = (
             "the store was written before the first release and its schema is not supported: "
             "add the documents to a new store"
         )
         raise SchemaVersionError(msg)
+    elif found < SCHEMA_VERSION:
+        from crabpath_retrievers.storage.migrations import upgrade_schema
+
+        upgrade_schema(connection, found, SCHEMA_VERSION)
+        written = meta.update().where(meta.c.name == _NAME).values(value=str(SCHEMA_VERSION))
+        connection.execute(written)
 
 
 def read_schema_version(connection: sa.Connection) -> int | None:
@@ -135,7 +142,7 @@ class GraphStore:
         Raises:
             StoreReadOnlyError: The directory or database cannot be written.
             StoreUnavailableError: The database cannot be reached.
-            SchemaVersionError: The store has another schema version than this release.
+            SchemaVersionError: The store has a later schema version than this release supports.
         """
         self._time_limit = time_limit
         self._engine = open_engine(location, time_limit=time_limit)

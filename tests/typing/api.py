@@ -22,6 +22,7 @@ from crabpath_retrievers import (
     MemoryInfo,
     Neighbour,
     ReachedNode,
+    Readiness,
     Receipt,
     RegionMDP,
     Settings,
@@ -69,6 +70,7 @@ async def without_framework(settings: Settings) -> None:
     assert_type(await memory.aio.teach("text", namespace="ada", kind="directive"), str)
     assert_type(memory.correct("text", turn_id="turn", wrong=["a"], title="t", id="n"), str)
     assert_type(memory.info(), MemoryInfo)
+    assert_type(await memory.aio.ready(), Readiness)
     assert_type(await memory.aio.sync(["docs"]), SyncPlan)
     assert_type(memory.namespaces.restore("monday", namespace="ada"), Snapshot)
     assert_type(memory.graph.neighbors("a", "temporal", direction="in"), list[Neighbour])

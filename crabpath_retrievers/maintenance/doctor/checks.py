@@ -18,7 +18,12 @@ from typing import Any, Literal
 
 from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
-from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore, read_schema_version
+from crabpath_retrievers.storage.store import (
+    SCHEMA_VERSION,
+    UNRELEASED,
+    ReadOnlyStore,
+    read_schema_version,
+)
 from crabpath_retrievers.vectors.embedder import (
     DEFAULT_MODEL,
     Embedder,
@@ -91,6 +96,11 @@ def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
             f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}"
         )
         fix = "upgrade crabpath-retrievers"
+    elif found != UNRELEASED:
+        message = f"the store has schema version {found}, and this release {SCHEMA_VERSION}"
+        fix = "open the memory once, for example with `crabpath info`: it upgrades the store"
+        yield Finding("schema", "warning", message, fix)
+        return
     else:
         message = "the store was written before the first release and its schema is not supported"
         fix = "add the documents to a new store"

@@ -1,0 +1,142 @@
+"""Readiness: an answer within a second, whatever the servers do."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+from proxy import Proxy
+from typer.testing import CliRunner
+
+from benchmarks.soak.chroma_process import ChromaServer
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.cli import app
+
+# A connection that was given up while the network was silent is closed by garbage collection.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+PLAIN = DeterministicFakeEmbedding(size=16)
+
+
+class SlowStore(InMemoryVectorStore):
+    """A store of an application that has no time limit of its own."""
+
+    seconds = 0.0
+
+    def get_by_ids(self, ids):
+        time.sleep(self.seconds)
+        return super().get_by_ids(ids)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[ChromaServer]:
+    started = ChromaServer(tmp_path_factory.mktemp("chroma"))
+    yield started
+    started.disconnect()
+    started.stop()
+
+
+@pytest.fixture
+def far_database(postgres_url) -> Iterator[tuple[str, Proxy]]:
+    url = sa.make_url(postgres_url)
+    proxy = Proxy((url.host, url.port or 5432))
+    yield url.set(port=proxy.port).render_as_string(hide_password=False), proxy
+    proxy.silent.clear()
+    proxy.cut()
+
+
+@pytest.fixture
+def far_vectors(server) -> Iterator[tuple[str, Proxy]]:
+    proxy = Proxy(("127.0.0.1", server.port))
+    yield f"http://127.0.0.1:{proxy.port}/t{uuid.uuid4().hex}", proxy
+    proxy.silent.clear()
+    proxy.cut()
+
+
+def run(*given: object) -> tuple[int, dict]:
+    """Exit code and JSON of ``crabpath ready``; its own start is not counted."""
+    with within(1.5):
+        result = CliRunner().invoke(app, ["ready", *map(str, given), "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+async def test_servers_that_fall_silent_and_come_back(far_database, far_vectors):
+    """Each is named within a second, by the open memory and by the command."""
+    (path, database), (vectors, chroma) = far_database, far_vectors
+    good = "the database and the vector store answer"
+    with CrabPath.open(path, vectors=vectors, embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        assert memory.ready().to_dict() == {"ready": True, "reason": good}
+        assert run(path, "--vectors", vectors) == (0, {"ready": True, "reason": good})
+        for proxy, sentence in ((chroma, "vector store"), (database, "database")):
+            proxy.silent.set()
+            with within(1.5):
+                state = await memory.aio.ready()
+            assert not state.ready
+            asked = run(path, "--vectors", vectors)
+            assert (asked[0], asked[1]["ready"]) == (1, False)
+            for reason in (state.reason, asked[1]["reason"]):
+                assert "answer" in reason or "reached" in reason
+                assert "Chroma" in reason or sentence in reason or "store" in reason
+                assert "\n" not in reason
+            proxy.silent.clear()
+        assert memory.ready().ready
+        chroma.cut()
+        assert not memory.ready().ready
+        chroma.mend()
+        database.cut()
+        assert "is the database running" in memory.ready().reason
+        database.mend()
+        assert memory.ready().ready
+    assert memory.ready().reason == "the memory was closed"
+
+
+def test_a_store_of_an_application_that_does_not_answer(tmp_path, monkeypatch):
+    """It has no time limit that could be set: the wait is given up."""
+    with CrabPath.open(tmp_path, vectors=SlowStore(PLAIN), embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        assert memory.ready().ready
+        monkeypatch.setattr(SlowStore, "seconds", 3.0)
+        with within(1.5):
+            state = memory.ready()
+    assert state.reason == "the vector store gave no answer within 1 s"
+
+
+def test_a_directory(tmp_path):
+    """It is asked while a process has it open, and nothing is made where there is none."""
+    place = tmp_path / "memory"
+    with CrabPath.open(place, embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        assert memory.ready().ready
+        assert run(place)[0] == 0
+    catalogue = place / "vectors" / "chroma.sqlite3"
+    catalogue.write_bytes(b"no database")
+    code, state = run(place)
+    assert (code, state["ready"]) == (1, False)
+    assert "chroma.sqlite3" in state["reason"] or "vectors" in state["reason"]
+    code, state = run(tmp_path / "nothing")
+    assert code == 1
+    assert state["reason"].startswith("there is no memory at ")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_database_without_a_memory_and_one_whose_vectors_are_not_named(postgres_url, tmp_path):
+    code, state = run(postgres_url)
+    assert (code, state["reason"][:22]) == (1, "there is no memory at ")
+    with CrabPath.open(postgres_url, vectors=tmp_path, embeddings=PLAIN):
+        pass
+    code, state = run(postgres_url)
+    assert (code, state["ready"]) == (0, True)
+    assert state["reason"].endswith("the vectors were not asked: give --vectors")

@@ -1,0 +1,226 @@
+"""Stores of older releases are upgraded at opening, once, and completely or not at all."""
+
+import re
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from tables import meta, metadata
+
+from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
+from crabpath_retrievers.maintenance.doctor.checks import check_version
+from crabpath_retrievers.storage import GraphStore, engine, migrations, store
+from crabpath_retrievers.storage.store import SCHEMA_VERSION, ReadOnlyStore
+
+LATER = SCHEMA_VERSION + 1
+SCRIPT = f'''
+"""A column with an index, and a row that can be written once only."""
+import time
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "{LATER}", "{SCHEMA_VERSION}"
+
+
+def upgrade():
+    with op.batch_alter_table("crabpath_staging") as table:
+        table.add_column(sa.Column("worker", sa.Text))
+        table.create_index("ix_crabpath_staging_worker", ["worker"])
+    time.sleep(0.5)  # others that open the store meanwhile must wait
+    op.execute("INSERT INTO crabpath_meta (name, value) VALUES ('upgraded', 'once')")
+'''
+OPEN = """
+import pathlib, sys
+from crabpath_retrievers.storage import GraphStore, migrations, store
+store.SCHEMA_VERSION, migrations.VERSIONS = int(sys.argv[2]), pathlib.Path(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+GraphStore(sys.argv[1]).close()
+print(store.SCHEMA_VERSION, flush=True)
+"""
+
+
+@pytest.fixture
+def versions(tmp_path) -> Path:
+    """A folder with the scripts of this release and one of a later one."""
+    folder = tmp_path / "versions"
+    folder.mkdir()
+    for script in migrations.VERSIONS.glob("v*.py"):
+        (folder / script.name).write_text(script.read_text())
+    (folder / "later.py").write_text(SCRIPT)
+    return folder
+
+
+@pytest.fixture
+def later(versions, monkeypatch) -> Path:
+    """This process runs that later release; its folder of scripts."""
+    monkeypatch.setattr(migrations, "VERSIONS", versions)
+    monkeypatch.setattr(store, "SCHEMA_VERSION", LATER)
+    return versions
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def migrated(request, tmp_path):
+    """A connection to a database whose tables come from the scripts alone."""
+    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
+    made = engine.open_engine(url)
+    with made.begin() as connection:
+        migrations.upgrade_schema(connection, 0, SCHEMA_VERSION)
+        yield connection
+    made.dispose()
+
+
+def is_compared(name, kind, parents):
+    """All but the full-text index, which is not among the models."""
+    del parents
+    return kind == "schema" or not str(name).startswith(("crabpath_fulltext", "ix_crabpath_full"))
+
+
+def read_facts(place: str) -> dict[str, str]:
+    """The facts of a store, read as they are."""
+    opened = ReadOnlyStore(place)
+    facts = opened.catalog.meta()
+    opened.close()
+    return dict(facts)
+
+
+def test_models_and_scripts_give_the_same_schema(migrated):
+    """When this fails, a table was changed without a script, or a script without its table."""
+    options = {"include_name": is_compared, "compare_server_default": True}
+    context = MigrationContext.configure(migrated, opts=options)
+    assert compare_metadata(context, metadata) == []
+
+
+@pytest.mark.sqlite
+def test_what_alembic_does_not_compare_is_the_same_too(location):
+    """Tables without rowid and keys that are not given again; the full-text index."""
+    query = sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    found = []
+    for place, made_by_scripts in ((f"{location}/models", False), (f"{location}/scripts", True)):
+        opened = engine.open_engine(place)
+        with opened.begin() as connection:
+            if made_by_scripts:
+                migrations.upgrade_schema(connection, 0, SCHEMA_VERSION)
+            else:
+                store.ensure_schema(connection, store.get_fulltext_index("sqlite"))
+            rows = connection.execute(query).all()
+        opened.dispose()
+        found.append({name: sorted(re.findall(r"[^\s,]+", sql)) for name, sql in rows})
+    models, scripts = found
+    assert models.keys() > {"crabpath_nodes", "crabpath_fulltext"}
+    assert scripts == models
+
+
+def test_the_latest_script_is_the_version_of_the_release():
+    scripts = ScriptDirectory(str(migrations.VERSIONS.parent))
+    assert scripts.get_heads() == [str(SCHEMA_VERSION)]
+
+
+def test_an_older_store_is_upgraded_with_all_that_it_holds(location, store, graph, make, later):
+    graph.publish(make("a"))
+    before = graph.contents()
+    GraphStore(location).close()
+    facts = read_facts(location)
+    assert (facts["schema_version"], facts["upgraded"]) == (str(LATER), "once")
+    after = graph.contents()
+    changed = {("upgraded", "once"), ("schema_version", str(LATER))}
+    assert set(after.pop(meta.name)) - set(before.pop(meta.name)) == changed
+    assert after == before
+    columns = {
+        column["name"] for column in sa.inspect(store._engine).get_columns("crabpath_staging")
+    }
+    assert "worker" in columns
+    GraphStore(location).close()  # nothing is left to do
+    assert read_facts(location) == facts
+
+
+def test_a_store_of_a_later_release_is_refused_in_one_sentence(location, store, later, monkeypatch):
+    GraphStore(location).close()
+    monkeypatch.undo()
+    with pytest.raises(SchemaVersionError) as error:
+        GraphStore(location)
+    assert str(error.value) == (
+        f"the store has schema version {LATER}, but this release supports {SCHEMA_VERSION}: "
+        "upgrade crabpath-retrievers"
+    )
+
+
+def test_an_upgrade_that_fails_changes_nothing(location, store, graph, make, later):
+    graph.publish(make("a"))
+    before = graph.contents()
+    broken = SCRIPT.replace("INSERT INTO crabpath_meta", "INSERT INTO nowhere")
+    (later / "later.py").write_text(broken)
+    with pytest.raises(StoreError, match="nowhere"):
+        GraphStore(location)
+    assert graph.contents() == before
+    columns = sa.inspect(store._engine).get_columns("crabpath_staging")
+    assert "worker" not in {column["name"] for column in columns}
+
+
+def test_the_doctor_says_how_an_older_store_is_upgraded_and_changes_nothing(
+    location, store, monkeypatch
+):
+    monkeypatch.setattr("crabpath_retrievers.maintenance.doctor.checks.SCHEMA_VERSION", LATER)
+    opened = ReadOnlyStore(location)
+    (finding,) = check_version(opened)
+    opened.close()
+    assert (finding.severity, "crabpath info" in finding.fix) == ("warning", True)
+    assert read_facts(location)["schema_version"] == str(SCHEMA_VERSION)
+
+
+def test_an_older_store_that_cannot_be_written_is_refused_in_one_sentence(postgres_store, later):
+    with pytest.raises(StoreReadOnlyError, match="accepts no writes: open it once where"):
+        GraphStore(f"{postgres_store}%20-cdefault_transaction_read_only%3Don")
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_upgrade_once(location, store, versions):
+    """All open it; the row that can be written once was written once."""
+    command = [sys.executable, "-c", OPEN, location, str(LATER), str(versions)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = [subprocess.Popen(command, text=True, **pipes) for _ in range(3)]
+    assert [one.stdout.readline() for one in started] == ["ready\n"] * 3
+    for one in started:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    ended = [one.communicate(timeout=60) for one in started]
+    assert [(said, one.returncode) for (said, _), one in zip(ended, started, strict=True)] == [
+        (f"{LATER}\n", 0)
+    ] * 3
+    assert read_facts(location)["upgraded"] == "once"
+
+
+@pytest.mark.sqlite
+def test_threads_upgrade_different_stores_at_once(tmp_path, later, monkeypatch):
+    places = [str(tmp_path / name) for name in "abc"]
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "SCHEMA_VERSION", SCHEMA_VERSION)
+        for place in places:
+            GraphStore(place).close()
+    together = threading.Barrier(len(places))
+
+    def open_one(place: str) -> None:
+        together.wait()
+        GraphStore(place).close()
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        list(pool.map(open_one, places))
+    assert [read_facts(place)["upgraded"] for place in places] == ["once"] * 3
+
+
+def test_opening_a_store_of_this_version_does_not_import_alembic(tmp_path):
+    code = (
+        "import sys; from crabpath_retrievers.storage import GraphStore; "
+        "GraphStore(sys.argv[1]).close(); GraphStore(sys.argv[1]).close(); "
+        "print('alembic' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "memory")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
