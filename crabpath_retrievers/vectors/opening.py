@@ -92,8 +92,8 @@ def open_index(vectors: VectorPlace, location: str | Path, store: GraphStore) ->
     if vectors is None:
         if "://" in str(location):
             msg = (
-                "a store at a URL needs vectors=: 'pgvector' for the same database, a directory, "
-                "the URL of a Chroma server, a Chroma client or a VectorStore"
+                "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
+                "'pgvector' for the same database, a Chroma client or a VectorStore"
             )
             raise ConfigurationError(msg)
         vectors = Path(location) / "vectors"

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import PGEngine, PGVectorStore
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.core.changes import PublishStaged, StageNodes
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.maintenance.doctor import examine
@@ -106,6 +106,28 @@ def test_doctor_and_reindex_find_what_somebody_deleted(pgvector_url):
         CrabPath.open(pgvector_url, embeddings=EMBEDDINGS)
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, reindex=True) as memory:
         assert len(held(memory)) == 10
+
+
+def test_memories_move_to_pgvector_and_away(pgvector_url, tmp_path):
+    """From a directory, from another index of the same graph, and back; each is remembered."""
+    with CrabPath.open(tmp_path / "old", embeddings=EMBEDDINGS) as memory:
+        memory.add_documents(pages(8))
+        memory.teach("Page 3 is blue.", query="Which colour has Page 3?")
+    assert migrate(tmp_path / "old", pgvector_url, vectors="pgvector").rows
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert memory.index.description.startswith("pgvector")
+        assert len(held(memory)) == 8
+    aside = {"embeddings": EMBEDDINGS, "vectors": tmp_path / "vectors"}
+    with CrabPath.open(pgvector_url, reindex=True, **aside) as memory:
+        assert memory.index.count() == 8
+        memory.forget(["d1"])
+    with pytest.raises(ConfigurationError, match="a store at a URL needs vectors="):
+        CrabPath.open(pgvector_url, embeddings=EMBEDDINGS)
+    back = {"embeddings": EMBEDDINGS, "vectors": "pgvector"}
+    with CrabPath.open(pgvector_url, reindex=True, **back) as memory:
+        assert len(held(memory)) == 7
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert "notes-1" in memory.index.names_beside()
 
 
 async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgvector):
