@@ -6,7 +6,7 @@ import sys
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_postgres import PGEngine, PGVectorStore
+from langchain_postgres import Column, PGEngine, PGVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.core.changes import PublishStaged, StageNodes
@@ -145,6 +145,25 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgv
         some = await store.asimilarity_search("Text", k=12, filter={"part": {"$eq": 2}})
         assert {document.id for document in some} == {"d2", "d5", "d8", "d11"}
         await engine.close()
+
+
+def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector, pgvector_url):
+    """Its vectors stay its own, beside a graph in the same database; what it deletes is gone."""
+    schema = pgvector_url.rpartition("%3D")[2]
+    engine = PGEngine.from_connection_string(pgvector)
+    text_ids = Column("langchain_id", "TEXT", nullable=False)
+    engine.init_vectorstore_table("theirs", 16, schema_name=schema, id_column=text_ids)
+    store = PGVectorStore.create_sync(engine, EMBEDDINGS, "theirs", schema_name=schema)
+    store.add_documents(pages(12))
+    given = {"path": pgvector_url, "documents": pages(12), "k": 3}
+    retriever = CrabPathRetriever.from_vectorstore(store, **given)
+    with retriever.memory:
+        found = retriever.invoke("Text 7 tells of Page 8.", filter={"part": {"$eq": 1}})
+        assert len(found) == 3
+        assert {document.metadata["part"] for document in found} == {1}
+        store.delete([found[0].id])
+        assert found[0].id not in {one.id for one in retriever.invoke("Text 7 tells of Page 8.")}
+    engine._run_as_sync(engine.close())
 
 
 def test_vectors_and_documents_are_published_in_one_transaction(pgvector_url, monkeypatch):
