@@ -21,6 +21,7 @@ COMPANIONS = "crabpath_companion_vectors"
 """Table of the vectors of episodes and notes, with a column for the collection of a namespace."""
 
 _OLDEST = (0, 8)  # has iterative scans, without which a filter returns fewer than k hits
+_EXTENSION = sa.func.hashtextextended("crabpath extension", 0)
 _MAX_INDEXED = 2000  # dimensions of the type vector that HNSW takes
 _MAX_DIMENSION = 4000  # of the type halfvec
 
@@ -96,6 +97,9 @@ def ensure_extension(connection: sa.Connection) -> Extension:
     Raises:
         ConfigurationError: The server does not have it, does not permit it, or it is too old.
     """
+    if find_extension(connection) is None:
+        # Stores in other schemas of the database may be about to create it.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_EXTENSION)))
     if (found := find_extension(connection)) is None:
         try:
             # Not in the schema of this store, with which others would lose it.

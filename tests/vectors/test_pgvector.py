@@ -1,6 +1,7 @@
 """What pgvector does beside other indexes: its filters, its collections, bad input."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
@@ -190,6 +191,27 @@ def test_a_user_who_may_not_create_the_extension_is_told(pgvector):
                 assert memory.index.count() == 0
         connection.exec_driver_sql("DROP DATABASE theirs WITH (FORCE)")
         connection.exec_driver_sql("DROP ROLE plain")
+
+
+def test_stores_of_one_database_create_the_extension_together(pgvector):
+    """Each in a schema of its own, at the same time, in a database that is new."""
+    engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    fresh = pgvector.replace("/postgres?", "/fresh?")
+    urls = [f"{fresh}&options=-csearch_path%3Ds{number}" for number in range(3)]
+
+    def count(url):
+        with CrabPath.open(url, vectors="pgvector") as memory:
+            return memory.index.count()
+
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE fresh")
+        inside = sa.create_engine(fresh, poolclass=sa.NullPool)
+        with inside.begin() as schemas:
+            for number in range(3):
+                schemas.exec_driver_sql(f"CREATE SCHEMA s{number}")
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(count, urls)) == [0, 0, 0]
+        connection.exec_driver_sql("DROP DATABASE fresh WITH (FORCE)")
 
 
 def test_pgvector_needs_postgresql_and_its_exact_name(tmp_path):
