@@ -15,7 +15,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
 )
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.vector_tables import Extension, VectorType
+from crabpath_retrievers.storage.vector_tables import Extension, VectorType, ensure_extension
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.pgvector import PgVectorIndex, to_condition
 
@@ -193,24 +193,26 @@ def test_a_user_who_may_not_create_the_extension_is_told(pgvector):
         connection.exec_driver_sql("DROP ROLE plain")
 
 
-def test_stores_of_one_database_create_the_extension_together(pgvector):
-    """Each in a schema of its own, at the same time, in a database that is new."""
+def test_two_stores_of_one_database_create_the_extension_together(pgvector):
+    """The second waits for the first, which has created it and not yet committed."""
     engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     fresh = pgvector.replace("/postgres?", "/fresh?")
-    urls = [f"{fresh}&options=-csearch_path%3Ds{number}" for number in range(3)]
 
-    def count(url):
-        with CrabPath.open(url, vectors="pgvector") as memory:
+    def count():
+        with CrabPath.open(fresh, vectors="pgvector") as memory:
             return memory.index.count()
 
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE DATABASE fresh")
         inside = sa.create_engine(fresh, poolclass=sa.NullPool)
-        with inside.begin() as schemas:
-            for number in range(3):
-                schemas.exec_driver_sql(f"CREATE SCHEMA s{number}")
-        with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(count, urls)) == [0, 0, 0]
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with ThreadPoolExecutor(1) as pool:
+            with inside.begin() as first:
+                ensure_extension(first)
+                second = pool.submit(count)
+                while not connection.scalar(sa.text(waiting)):
+                    assert not second.done()
+            assert second.result() == 0
         connection.exec_driver_sql("DROP DATABASE fresh WITH (FORCE)")
 
 
