@@ -126,14 +126,15 @@ class CrabPath(Component):
         An embedded index that is damaged or has lost vectors is filled again from the graph store.
 
         Args:
-            path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
-                is required; None for a temporary memory that is deleted when it is closed.
+            path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then a new memory
+                needs ``vectors``; None for a temporary memory that is deleted when it is closed.
             embeddings: Any LangChain embedder; or ``"provider:model"``, such as
                 ``"openai:text-embedding-3-small"``, which LangChain's ``init_embeddings`` makes and
                 the memory remembers; None for the remembered one, else for all-MiniLM-L6-v2.
             vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
                 directory; the URL of a Chroma server (``http://host:8000``, with a path for another
-                collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
+                collection than ``crabpath``); ``"pgvector"`` for the PostgreSQL database at
+                ``path``, which remembers it; a Chroma client; a LangChain ``VectorStore``; or a
                 ``VectorIndex``.
             settings: Settings of the mechanisms, and how long a call may wait for servers.
             router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any

@@ -13,7 +13,14 @@ import hypothesis
 import minilm
 import pytest
 from chat_server import ChatServer
-from databases import EmptyStores, copy_of_chroma, copy_of_store, empty_schema
+from databases import (
+    EmptyStores,
+    copy_of_chroma,
+    copy_of_store,
+    empty_schema,
+    pgvector_schema,
+    pgvector_server,
+)
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -103,6 +110,20 @@ def postgres_stores() -> Iterator[EmptyStores]:
 def postgres_store(postgres_stores: EmptyStores) -> Iterator[str]:
     """URL of an empty store on PostgreSQL."""
     with postgres_stores.lent() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Iterator[str]:
+    """A PostgreSQL server with pgvector."""
+    with pgvector_server() as url:
+        yield url
+
+
+@pytest.fixture
+def pgvector_url(pgvector: str) -> Iterator[str]:
+    """An empty schema on a server with pgvector."""
+    with pgvector_schema(pgvector) as url:
         yield url
 
 

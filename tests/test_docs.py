@@ -60,7 +60,7 @@ def documents(tmp_path, monkeypatch, chat_server):
 
 
 @pytest.fixture
-def given(documents, chat_server, httpserver, monkeypatch):
+def given(documents, chat_server, httpserver, monkeypatch, request):
     """Names that pages take for granted, made where they are asked for."""
 
     def make(page):
@@ -84,7 +84,12 @@ def given(documents, chat_server, httpserver, monkeypatch):
             chat_server.says = {"follow": [], "drop": [], "stop": True, "reason": ""}
             linked = [Document(f"See {text[:5]}. {text}") for text in PAGES]
             return {"documents": linked, "llm": ChatOpenAI(model="m", max_retries=0)}
-        return {"documents": [Document(f"Booking number {n} was paid.") for n in range(64)]}
+        bookings = [
+            Document(f"Booking number {n} was paid.", metadata={"number": n}) for n in range(64)
+        ]
+        if page == "how-to/one-database":
+            return {"documents": bookings, "url": request.getfixturevalue("pgvector_url")}
+        return {"documents": bookings}
 
     return make
 
@@ -188,6 +193,12 @@ def check_router(it):
     assert (turn.llm_failures, turn.llm_calls) in {(0, 0), (0, 1)}
 
 
+def check_one_database(it):
+    assert len(it.found) == 2
+    assert all(document.metadata["number"] >= 60 for document in it.found)
+    assert it.count == 64
+
+
 CHECKS = {
     "how-to/ab-test": check_ab,
     "how-to/agent-episodes": check_regions,
@@ -200,6 +211,7 @@ CHECKS = {
     "how-to/maintain": check_maintenance,
     "how-to/monitor": check_health,
     "how-to/move-and-replay": check_migration,
+    "how-to/one-database": check_one_database,
     "how-to/query": check_query,
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,

@@ -41,7 +41,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.vectors.opening import describe, place_of, wrapped_store
+from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
 _ID_WIDTH = 40  # characters of an id that stay together
 _SHOWN = 50  # files of a sync that are printed, unless only a plan was asked for
@@ -329,9 +329,12 @@ def run_info(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
 
 def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str | None:
     """Where the vectors of a memory are, as far as that is known without opening them."""
-    wrapped = wrapped_store(opened.catalog.meta())
+    meta = opened.catalog.meta()
+    wrapped = wrapped_store(meta)
     if wrapped is not None:
         return f"{wrapped}, wrapped"
+    if is_pgvector(vectors, meta):
+        return f"pgvector in {opened.name}"
     if vectors is None:
         return None if "://" in place else f"Chroma in {Path(place).resolve() / 'vectors'}"
     return f"Chroma {'at' if '://' in vectors else 'in'} {vectors}"

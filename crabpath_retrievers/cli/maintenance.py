@@ -44,7 +44,7 @@ from crabpath_retrievers.maintenance.health.report import HealthReport, Metric
 from crabpath_retrievers.maintenance.readiness import check_place
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import FindExisting
-from crabpath_retrievers.vectors.opening import place_of
+from crabpath_retrievers.vectors.opening import PGVECTOR, is_pgvector, place_of
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # reports that a sparkline shows
@@ -66,7 +66,7 @@ def run_health(
     """Measure eight health metrics of a namespace, with their ranges and history."""
     name, place = namespace_of(namespace), path or store
     with existing_store(place) as opened:
-        held = _held_ids(place_of(place), vectors)
+        held = _held_ids(opened, place_of(place), vectors)
         past = load_past_reports(opened, name, _COLUMNS - 1)
         report = measure_health(opened, name, stored_settings(opened), held, record=record)
     data = {**report.to_dict(), "history": [one.to_dict() for one in past]}
@@ -101,12 +101,15 @@ def run_ready(
     return Output(state.to_dict(), [shown], code=int(not state.ready))
 
 
-def _held_ids(place: str, vectors: str | None) -> FindExisting | None:
+def _held_ids(opened: GraphStore, place: str, vectors: str | None) -> FindExisting | None:
     """A lookup of ids in the files of the vectors, or on their server; None where unreachable."""
     reason = "a URL does not say where the vectors are: give --vectors"
+    if is_pgvector(vectors, opened.catalog.meta()):
+        vectors = PGVECTOR
     if vectors is not None or "://" not in place:
         try:
-            known, name = load_collections(Path(place) / "vectors" if vectors is None else vectors)
+            where = Path(place) / "vectors" if vectors is None else vectors
+            known, name = load_collections(where, opened)
         except CrabPathError as error:
             reason = str(error)
         else:

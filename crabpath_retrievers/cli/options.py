@@ -58,7 +58,8 @@ Vectors = Annotated[
     str | None,
     typer.Option(
         envvar="CRABPATH_VECTORS",
-        help="Directory of the vectors, or URL of a Chroma server; needed for a store at a URL.",
+        help="Directory of the vectors, URL of a Chroma server, or pgvector for the database of "
+        "the store, which remembers it; the others are needed for a store at a URL.",
     ),
 ]
 EmbedderName = Annotated[

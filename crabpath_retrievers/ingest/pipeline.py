@@ -1,8 +1,9 @@
 """Publishes documents so that a crash at any point neither loses nor duplicates anything.
 
 A batch passes through four states, each one transaction: staged (invisible) → vectors indexed →
-published (visible, without edges) → linked. :meth:`Ingest.recover` finishes what a crash left;
-every open and every ingest runs it first.
+published (visible, without edges) → linked. Vectors in the database of the graph are indexed in the
+transaction that publishes. :meth:`Ingest.recover` finishes what a crash left; every open and every
+ingest runs it first.
 
 A new chunk gets an id derived from its document and text, or also from its metadata where the
 document repeats the text. A sync keeps that id when the text is edited or moved, so an unchanged
@@ -23,6 +24,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.changes import (
+    Change,
     ConfirmIndexDeletions,
     MarkIndexed,
     MoveNodes,
@@ -180,7 +182,7 @@ class Ingest:
         """Remove nodes from both stores."""
         with self.store.hold_ingest_lock():
             self.recover()
-            self.store.apply([RemoveNodes(tuple(ids))])
+            self.store.apply([RemoveNodes(tuple(ids)), *self.index.removal])
             self._index()
             self._link()
             self._empty_trash()
@@ -202,8 +204,8 @@ class Ingest:
                 held = set[str]()
                 if self.index.foreign:
                     held = self.index.find_existing([node.id for node in waiting]) or held
-                self._upsert([node for node in waiting if node.id not in held])
-                self.store.apply([MarkIndexed(tuple(node.id for node in waiting))])
+                vectors = self._prepare_vectors([node for node in waiting if node.id not in held])
+                self.store.apply([*vectors, MarkIndexed(tuple(node.id for node in waiting))])
                 advance(len(waiting))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
@@ -336,15 +338,15 @@ class Ingest:
     def _finish(self) -> None:
         """Carry everything staged through the remaining states; safe to repeat."""
         staged = self.store.catalog.get_staged()
-        if staged:
-            self._upsert(staged)
-        self.store.apply([PublishStaged()])
+        vectors = self._prepare_vectors(staged) if staged else ()
+        self.store.apply([*vectors, PublishStaged(), *self.index.removal])
         self._index()
         self._link()
         self._empty_trash()
 
-    def _upsert(self, nodes: Sequence[Node]) -> None:
-        self.index.upsert(
+    def _prepare_vectors(self, nodes: Sequence[Node]) -> tuple[Change, ...]:
+        """Index vectors, or return what does it in the transaction that follows."""
+        return self.index.prepare_upsert(
             [node.id for node in nodes],
             [np.asarray(node.vector, dtype=np.float32) for node in nodes],
             [node.content for node in nodes],

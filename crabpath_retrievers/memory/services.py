@@ -60,6 +60,7 @@ from crabpath_retrievers.vectors.opening import (
     place_of,
     require_existing,
     require_graph,
+    require_known_vectors,
     require_vectors,
     vectors_place,
     wrapped_store,
@@ -319,6 +320,7 @@ class Component:
 def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: bool) -> str | None:
     """The place of a memory; None for a temporary one."""
     place = None if path is None else place_of(path)
+    require_known_vectors(vectors, place)
     if not create:
         require_existing(place)
     if place is not None and vectors is None:
@@ -338,7 +340,7 @@ def _open_stores(
         meta = store.catalog.meta()
         if vectors is None:
             require_vectors(meta, store.name if "://" in place else place)
-        return store, undo.enter_context(closing(open_index(vectors, place))), meta
+        return store, undo.enter_context(closing(open_index(vectors, place, store))), meta
 
 
 def _close_within(seconds: float, stack: ExitStack) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import InvalidInputError, StoreReadOnlyError
@@ -34,6 +35,8 @@ class VectorIndex(ABC):
         has_collections: Whether :meth:`beside` opens further collections.
         unknown_reported: Whether documents that the graph does not know are not reported (again).
         read_only: Whether only queries may use it; opening a memory over it repairs nothing.
+        removal: For an index in the database of the graph, what deletes the vectors of removed
+            documents in the transaction that removes them.
     """
 
     foreign: bool = False
@@ -41,6 +44,7 @@ class VectorIndex(ABC):
     has_collections: bool = False
     unknown_reported: bool = True
     read_only: bool = False
+    removal: tuple[Change, ...] = ()
 
     @property
     def local(self) -> bool:
@@ -73,6 +77,22 @@ class VectorIndex(ABC):
             texts: The embedded texts.
             metadatas: JSON-safe metadata to filter by.
         """
+
+    def prepare_upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> tuple[Change, ...]:
+        """Add vectors before their documents become visible; arguments as :meth:`upsert`.
+
+        Returns:
+            For an index in the database of the graph what adds them in the transaction that
+            publishes the documents; nothing for another index, which has them then.
+        """
+        self.upsert(ids, vectors, texts, metadatas)
+        return ()
 
     @abstractmethod
     def delete(self, ids: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 
 class ChromaClient(Protocol):
@@ -28,28 +29,74 @@ class ChromaClient(Protocol):
 
 
 VectorPlace: TypeAlias = str | Path | VectorStore | VectorIndex | ChromaClient | None
-"""Where a memory's vectors are: a directory, the URL of a Chroma server, a client, a store."""
+"""Where a memory's vectors are: a directory, a Chroma server's URL, ``"pgvector"``, a store."""
+
+PGVECTOR = "pgvector"
+"""Value of the argument ``vectors`` for the PostgreSQL database of the graph."""
 
 OWN = json.dumps({"kind": "own"})
 """Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
 
 
-def open_index(vectors: VectorPlace, location: str | Path) -> VectorIndex:
+def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
+    """Whether the vectors are in the database of the graph.
+
+    Args:
+        vectors: The argument of that name; None for where the memory has them.
+        meta: Facts about the graph store.
+    """
+    if vectors is None:
+        return bool(json.loads((meta or {}).get("vectors", "{}")).get("kind") == PGVECTOR)
+    return isinstance(vectors, str) and vectors == PGVECTOR
+
+
+def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
+    """Refuse a value of ``vectors`` that cannot be meant, before anything is created.
+
+    Args:
+        vectors: The argument of that name.
+        place: Directory or URL of the graph store; None for a temporary one.
+
+    Raises:
+        ConfigurationError: It is misspelt; or ``"pgvector"`` for a graph that is in SQLite.
+    """
+    if not isinstance(vectors, str):
+        return
+    letters = "".join(filter(str.isalnum, vectors)).lower()
+    if letters == PGVECTOR and not is_pgvector(vectors):
+        msg = f"vectors={vectors!r} is not known: write vectors='{PGVECTOR}'"
+        raise ConfigurationError(msg)
+    if is_pgvector(vectors) and (place is None or not place.startswith("postgresql")):
+        msg = (
+            f"vectors='{PGVECTOR}' needs a memory in PostgreSQL: pass its URL as the path, such as "
+            "postgresql+psycopg://host/database; or leave vectors out"
+        )
+        raise ConfigurationError(msg)
+
+
+def open_index(vectors: VectorPlace, location: str | Path, store: GraphStore) -> VectorIndex:
     """Open the vector index that the argument ``vectors`` describes.
+
+    Args:
+        vectors: The argument of that name; None for what the memory remembers.
+        location: Directory or URL of the graph store.
+        store: The graph store.
 
     Raises:
         ConfigurationError: The kind is not supported, or it is missing with a URL.
     """
+    if is_pgvector(vectors, store.catalog.meta()):
+        return PgVectorIndex(store)
     from crabpath_retrievers.vectors.chroma import ChromaIndex
 
     if vectors is None:
         if "://" in str(location):
             msg = (
                 "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
-                "a Chroma client or a VectorStore"
+                "'pgvector' for the same database, a Chroma client or a VectorStore"
             )
             raise ConfigurationError(msg)
-        return ChromaIndex.open_directory(Path(location) / "vectors")
+        vectors = Path(location) / "vectors"
     if isinstance(vectors, str) and "://" in vectors:
         return ChromaIndex.at_url(vectors)
     if isinstance(vectors, (str, Path)):
@@ -62,8 +109,8 @@ def open_index(vectors: VectorPlace, location: str | Path) -> VectorIndex:
         return vectors
     msg = (
         f"vectors cannot be a {type(vectors).__name__}: "
-        "pass a directory, the URL of a Chroma server, a Chroma client, a VectorStore "
-        "or a VectorIndex"
+        "pass a directory, the URL of a Chroma server, 'pgvector', a Chroma client, "
+        "a VectorStore or a VectorIndex"
     )
     raise ConfigurationError(msg)
 
@@ -85,7 +132,7 @@ def vectors_place(index: VectorIndex) -> str:
     """Where a memory keeps its vectors: the value of ``vectors`` in the graph store's facts."""
     if isinstance(index, VectorStoreIndex):
         return json.dumps({"kind": "wrapped", "store": index.description})
-    return OWN
+    return json.dumps({"kind": PGVECTOR}) if isinstance(index, PgVectorIndex) else OWN
 
 
 class MemoryInfo(TypedDict):

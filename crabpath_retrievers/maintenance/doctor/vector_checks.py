@@ -6,7 +6,10 @@ from typing import Any
 
 from crabpath_retrievers.errors import CrabPathError, StoreError
 from crabpath_retrievers.maintenance.doctor.checks import Finding
+from crabpath_retrievers.storage.read.vectors import VectorQueries
+from crabpath_retrievers.storage.sql_tools import ReadableStore
 from crabpath_retrievers.storage.store import ReadOnlyStore
+from crabpath_retrievers.storage.vector_tables import DOCUMENTS
 from crabpath_retrievers.vectors.chroma import open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import (
@@ -14,13 +17,15 @@ from crabpath_retrievers.vectors.chroma_files import (
     find_damage,
     read_collections,
 )
+from crabpath_retrievers.vectors.opening import is_pgvector
 
 _MAX_SHOWN = 3
 
 
 def is_directory(vectors: Any) -> bool:
-    """Whether the vectors are given as a directory, not as a URL or a client."""
-    return isinstance(vectors, (str, Path)) and "://" not in str(vectors)
+    """Whether the vectors are given as a directory, not as a URL, a client or ``"pgvector"``."""
+    given = isinstance(vectors, (str, Path)) and "://" not in str(vectors)
+    return given and not is_pgvector(vectors)
 
 
 def check_lock(path: Path) -> Iterator[Finding]:
@@ -59,18 +64,35 @@ def check_files(path: Path, advice: str) -> Iterator[Finding]:
         yield Finding("vectors", "info", message, "delete it: nothing reads it")
 
 
-def load_collections(vectors: Any) -> tuple[dict[str, set[str]], str]:
-    """Load the collections of a directory, client or URL, and the name of the main collection.
+def load_collections(vectors: Any, store: ReadableStore) -> tuple[dict[str, set[str]], str]:
+    """Load the collections of a vector index, and the name of the main collection.
+
+    Args:
+        vectors: Directory, URL or client of the vectors; ``"pgvector"`` for those of ``store``.
+        store: The graph store.
 
     Raises:
         CrabPathError: They cannot be read.
     """
+    if is_pgvector(vectors):
+        return _load_from_database(store), DOCUMENTS
     if is_directory(vectors):
         return read_collections(Path(vectors)), DEFAULT_COLLECTION
     if isinstance(vectors, str):
         with open_server_client(vectors) as (client, name):
             return _load_from_client(client, name), name
     return _load_from_client(vectors, DEFAULT_COLLECTION), DEFAULT_COLLECTION
+
+
+def _load_from_database(store: ReadableStore) -> dict[str, set[str]]:
+    documents = VectorQueries(store)
+    if documents.find_type() is None:
+        return {}
+    queries = {
+        f"{DOCUMENTS}-{name}": VectorQueries(store, name) for name in documents.collections()
+    }
+    queries[DOCUMENTS] = documents
+    return {name: {one for page in each.ids() for one in page} for name, each in queries.items()}
 
 
 def _load_from_client(client: Any, name: str) -> dict[str, set[str]]:
@@ -91,11 +113,11 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
 
     Args:
         store: The graph store.
-        vectors: Directory, URL or client of the vectors.
+        vectors: Directory, URL or client of the vectors, or ``"pgvector"``.
         advice: The command that fills the index again.
     """
     try:
-        known, name = load_collections(vectors)
+        known, name = load_collections(vectors, store)
     except CrabPathError as error:
         if ids := store.checks.chunks():
             message = f"{error}: {len(ids)} chunks are found by full-text search alone"

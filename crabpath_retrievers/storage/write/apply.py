@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crabpath_retrievers.core import changes as c
-from crabpath_retrievers.core.changes import archive, history, maintenance, notes
+from crabpath_retrievers.core.changes import archive, history, maintenance, notes, vectors
 from crabpath_retrievers.storage.write import archive as imports
 from crabpath_retrievers.storage.write import history as past
 from crabpath_retrievers.storage.write import (
@@ -16,6 +16,7 @@ from crabpath_retrievers.storage.write import (
 )
 from crabpath_retrievers.storage.write import maintenance as maintaining
 from crabpath_retrievers.storage.write import notes as remarks
+from crabpath_retrievers.storage.write import vectors as indexing
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
@@ -59,6 +60,10 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     archive.FillStore: imports.import_store,
     archive.FillNamespace: imports.import_namespace,
     archive.QueueReindex: nodes.queue_reindex,
+    vectors.CreateVectorTables: indexing.create_vector_tables,
+    vectors.PutVectors: indexing.put_vectors,
+    vectors.DeleteVectors: indexing.delete_vectors,
+    vectors.DeleteQueuedVectors: indexing.delete_queued_vectors,
 }
 
 

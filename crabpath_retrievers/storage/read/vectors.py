@@ -1,0 +1,139 @@
+"""Reads of vectors that are kept in the database of the graph: nearest ids, ids, counts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
+from crabpath_retrievers.storage.vector_tables import (
+    COMPANIONS,
+    DOCUMENTS,
+    Extension,
+    VectorType,
+    find_dimension,
+    find_extension,
+    format_vector,
+)
+
+_PAGE = 10_000
+_PREPARED = "crabpath_hnsw"
+# For the session, not by SET LOCAL, which would cost each search a transaction. Relaxed, because a
+# strict order leaves out what is found late; the few hits are sorted here.
+_PREPARE = (
+    "SELECT set_config('hnsw.ef_search', '100', false), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', false)"
+)
+
+
+class Condition(NamedTuple):
+    """A condition on rows: SQL with ``%s`` for each of the values."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+class VectorQueries(Queries):
+    """Reads of one collection, or of the documents; the tables exist unless said otherwise."""
+
+    def __init__(self, store: Any, collection: str | None = None) -> None:
+        """Read from ``store``; ``collection`` None for the documents."""
+        super().__init__(store)
+        self._table = DOCUMENTS if collection is None else COMPANIONS
+        self._own = Condition("true") if collection is None else Condition(*_equals(collection))
+
+    def find_type(self) -> VectorType | None:
+        """How the stored vectors are compared; None before there are tables."""
+        with self._store.open_reader() as connection:
+            extension = find_extension(connection)
+            dimension = None if extension is None else find_dimension(connection)
+        if extension is None or dimension is None:
+            return None
+        return VectorType.make(extension, dimension)
+
+    def find_extension(self) -> Extension | None:
+        """The installed extension; None without it."""
+        with self._store.open_reader() as connection:
+            return find_extension(connection)
+
+    def search(
+        self, kind: VectorType, vector: Vector, k: int, condition: Condition | None
+    ) -> list[str]:
+        """Ids of the k nearest vectors that satisfy a condition, nearest first.
+
+        Args:
+            kind: Type of the stored vectors.
+            vector: Query vector, shape ``[d]``.
+            k: Number of hits.
+            condition: On the metadata; None for all.
+        """
+        where = self._where(condition)
+        query = (
+            f"SELECT langchain_id, {kind.distance} AS distance FROM {self._table} "
+            f"WHERE {where.sql} ORDER BY {kind.distance} LIMIT %s"
+        )
+        given = format_vector(vector)
+        with self._store.open_reader() as connection:
+            if _PREPARED not in connection.info:
+                connection.exec_driver_sql(_PREPARE)
+                connection.info[_PREPARED] = True
+            rows = _fetch(connection, query, [given, *where.values, given, k])
+        return [name for name, _ in sorted(rows, key=lambda row: row[1])]
+
+    def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:
+        """Those of the ids that are stored and satisfy a condition."""
+        where = self._where(condition)
+        query = (
+            f"SELECT langchain_id FROM {self._table} "
+            f"WHERE {where.sql} AND langchain_id = ANY(%s::text[])"
+        )
+        found: set[str] = set()
+        with self._store.open_reader() as connection:
+            for part in split_batches(ids):
+                found |= {name for (name,) in _fetch(connection, query, [*where.values, part])}
+        return found
+
+    def count(self) -> int:
+        """Number of vectors."""
+        query = f"SELECT count(*) FROM {self._table} WHERE {self._own.sql}"
+        with self._store.open_reader() as connection:
+            ((number,),) = _fetch(connection, query, self._own.values)
+        return int(number)
+
+    def ids(self) -> Iterator[list[str]]:
+        """All ids in pages."""
+        query = (
+            f"SELECT langchain_id FROM {self._table} WHERE {self._own.sql} "
+            f"AND langchain_id > %s ORDER BY langchain_id LIMIT {_PAGE}"
+        )
+        last = ""
+        while True:
+            with self._store.open_reader() as connection:
+                page = [name for (name,) in _fetch(connection, query, [*self._own.values, last])]
+            if not page:
+                return
+            yield page
+            last = page[-1]
+
+    def collections(self) -> list[str]:
+        """Names of the collections of namespaces that hold vectors."""
+        query = f"SELECT DISTINCT collection FROM {COMPANIONS} ORDER BY collection"
+        with self._store.open_reader() as connection:
+            return [name for (name,) in _fetch(connection, query, ())]
+
+    def _where(self, condition: Condition | None) -> Condition:
+        if condition is None:
+            return self._own
+        values = (*self._own.values, *condition.values)
+        return Condition(f"{self._own.sql} AND ({condition.sql})", values)
+
+
+def _equals(collection: str) -> tuple[str, tuple[str]]:
+    return "collection = %s", (collection,)
+
+
+def _fetch(connection: sa.Connection, query: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
+    with open_driver_cursor(connection) as cursor:
+        cursor.execute(query, list(values))
+        return cursor.fetchall()  # type: ignore[no-any-return]

@@ -1,0 +1,90 @@
+"""Writers of vectors that are kept in the database of the graph."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.changes import vectors as v
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.engine import lock_schema
+from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
+from crabpath_retrievers.storage.vector_tables import (
+    COMPANIONS,
+    DOCUMENTS,
+    create_tables,
+    ensure_extension,
+    find_dimension,
+    find_extension,
+    format_vector,
+)
+from crabpath_retrievers.storage.write.transaction import Transaction
+
+_BATCH = 500  # rows of one statement
+
+
+def create_vector_tables(tx: Transaction, change: v.CreateVectorTables) -> None:
+    """Create the extension and the tables, unless they exist."""
+    lock_schema(tx.connection)
+    extension = ensure_extension(tx.connection)
+    if change.dimension is not None:
+        create_tables(tx.connection, extension, change.dimension)
+
+
+def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
+    """Add or replace vectors."""
+    extension = find_extension(tx.connection)
+    assert extension is not None  # noqa: S101  the tables exist
+    table = DOCUMENTS if change.collection is None else COMPANIONS
+    key, own = ("langchain_id", "") if change.collection is None else _COMPANION
+    query = (
+        f"INSERT INTO {table} ({key}, content, embedding, langchain_metadata) "
+        f"SELECT {own}id, content, embedding::{extension.name('vector')}, metadata::jsonb "
+        "FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) "
+        "AS given (id, content, embedding, metadata) "
+        f"ON CONFLICT ({key}) DO UPDATE SET content = excluded.content, "
+        "embedding = excluded.embedding, langchain_metadata = excluded.langchain_metadata"
+    )
+    rows = zip(
+        change.ids,
+        change.texts,
+        map(format_vector, change.vectors),
+        (json.dumps(metadata, ensure_ascii=False) for metadata in change.metadatas),
+        strict=True,
+    )
+    first = [] if change.collection is None else [change.collection]
+    for part in split_batches(rows, _BATCH):
+        _execute(tx.connection, query, [*first, *map(list, zip(*part, strict=True))])
+
+
+_COMPANION = ("collection, langchain_id", "%s, ")
+
+
+def delete_vectors(tx: Transaction, change: v.DeleteVectors) -> None:
+    """Delete vectors, or a whole collection."""
+    table = DOCUMENTS if change.collection is None else COMPANIONS
+    where, first = ("true", []) if change.collection is None else _select_own(change.collection)
+    if change.ids is None:
+        _execute(tx.connection, f"DELETE FROM {table} WHERE {where}", first)
+        return
+    query = f"DELETE FROM {table} WHERE {where} AND langchain_id = ANY(%s::text[])"
+    for part in split_batches(change.ids):
+        _execute(tx.connection, query, [*first, part])
+
+
+def _select_own(collection: str) -> tuple[str, list[Any]]:
+    return "collection = %s", [collection]
+
+
+def delete_queued_vectors(tx: Transaction, _change: v.DeleteQueuedVectors) -> None:
+    """Delete the vectors of removed documents."""
+    if find_dimension(tx.connection) is not None:
+        queue = s.index_deletions.name
+        tx.run(sa.text(f"DELETE FROM {DOCUMENTS} WHERE langchain_id IN (SELECT id FROM {queue})"))
+    tx.delete(s.index_deletions)
+
+
+def _execute(connection: sa.Connection, query: str, values: Sequence[Any]) -> None:
+    with open_driver_cursor(connection) as cursor:
+        cursor.execute(query, values)

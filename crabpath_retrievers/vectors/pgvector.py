@@ -1,0 +1,270 @@
+"""Vector index in the PostgreSQL database of the graph, by its extension pgvector.
+
+Its own SQL on the connections of the graph store, so that vectors are written in the transaction
+that publishes their documents. Queries run in the thread of the memory, as all its statements do.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from crabpath_retrievers.core.changes import Change
+from crabpath_retrievers.core.changes.vectors import (
+    CreateVectorTables,
+    DeleteQueuedVectors,
+    DeleteVectors,
+    PutVectors,
+)
+from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.query import MetadataFilter
+from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.vectors import Condition, VectorQueries
+from crabpath_retrievers.storage.vector_tables import DOCUMENTS, VectorType
+from crabpath_retrievers.vectors.base import VectorIndex
+
+
+class PgVectorIndex(VectorIndex):
+    """Vectors of documents in the table ``crabpath_vectors``, or those of one namespace.
+
+    The table is created with the first vector, which sets the dimension.
+    """
+
+    has_collections = True
+    removal = (DeleteQueuedVectors(),)
+
+    def __init__(self, store: GraphStore, collection: str | None = None) -> None:
+        """Use the database of a graph store.
+
+        Args:
+            store: On PostgreSQL; it remains open when the index is closed.
+            collection: Name of the collection of a namespace; None for the documents.
+
+        Raises:
+            ConfigurationError: The database lacks the extension.
+        """
+        self._store, self._collection = store, collection
+        self._queries = VectorQueries(store, collection)
+        self._type: VectorType | None = None
+        if collection is None and self._queries.find_extension() is None:
+            store.apply([CreateVectorTables()])
+
+    @property
+    def description(self) -> str:
+        """What and where the index is, for messages."""
+        return f"pgvector in {self._store.name}"
+
+    def beside(self, name: str) -> "PgVectorIndex":
+        """The collection of a namespace."""
+        return PgVectorIndex(self._store, name)
+
+    def names_beside(self) -> list[str]:
+        """Names of the collections of namespaces."""
+        return [] if self._find_type() is None else self._queries.collections()
+
+    def drop(self) -> None:
+        """Delete all vectors of the collection of a namespace."""
+        if self._find_type() is not None:
+            self._store.apply([DeleteVectors(None, self._collection)])
+
+    def upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Add vectors, or replace those with the same id."""
+        self._store.apply(self.prepare_upsert(ids, vectors, texts, metadatas))
+
+    def prepare_upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> tuple[Change, ...]:
+        """What adds vectors in the transaction that publishes their documents.
+
+        Raises:
+            EmbeddingMismatchError: The table holds vectors of another dimension.
+        """
+        if not ids:
+            return ()
+        if self._find_type() is None:
+            self._store.apply([CreateVectorTables(vectors[0].size)])
+        for vector in vectors:
+            self._require_type(vector)
+        # The questions of users are in the tables of their namespaces, and need no copy.
+        kept = texts if self._collection is None else [""] * len(texts)
+        given = (tuple(ids), tuple(vectors), tuple(kept), tuple(map(dict, metadatas)))
+        return (PutVectors(*given, self._collection),)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete vectors; unknown ids are ignored."""
+        if ids and self._find_type() is not None:
+            self._store.apply([DeleteVectors(tuple(ids), self._collection)])
+
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
+        """Ids of the k nearest vectors, nearest first; as many with a filter."""
+        condition = to_condition(filter) if filter else None
+        kind = self._find_type()
+        if kind is None:
+            return []
+        return self._queries.search(self._require_type(vector), vector, k, condition)
+
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
+        """Those of the ids whose metadata satisfies a filter."""
+        if not ids or not filter:
+            return set(ids)
+        condition = to_condition(filter)
+        return set() if self._find_type() is None else self._queries.find_existing(ids, condition)
+
+    def find_existing(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that the index contains."""
+        return set() if self._find_type() is None else self._queries.find_existing(ids)
+
+    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
+        """Number of vectors, and those of the ids that exist."""
+        return self.count(), self.find_existing(ids)
+
+    def ids(self) -> Iterable[list[str]]:
+        """All ids in pages."""
+        return () if self._find_type() is None else self._queries.ids()
+
+    def count(self) -> int:
+        """Number of vectors."""
+        return 0 if self._find_type() is None else self._queries.count()
+
+    def _find_type(self) -> VectorType | None:
+        """How the stored vectors are compared; None while there is no table."""
+        if self._type is None:  # another process may have created it since
+            self._type = self._queries.find_type()
+        return self._type
+
+    def _require_type(self, vector: Vector) -> VectorType:
+        kind = self._find_type()
+        assert kind is not None, "the table was created"  # noqa: S101
+        if vector.size != kind.dimension:
+            msg = (
+                f"the table {DOCUMENTS} of {self._store.name} holds vectors of dimension "
+                f"{kind.dimension}, not {vector.size}: use the embedder that they come from"
+            )
+            raise EmbeddingMismatchError(msg)
+        return kind
+
+
+_VALUE = "(langchain_metadata -> %s::text)"
+_COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_JOINTS = {"$and": " AND ", "$or": " OR "}
+
+
+def to_condition(given: object) -> Condition:
+    """A filter in the language of Chroma as a condition of SQL.
+
+    ``{"key": value}`` or ``{"key": {"$gt": 3}}``, joined by ``$and`` and ``$or``; several keys or
+    operators in one mapping must all hold. ``$ne`` and ``$nin`` hold where the key is missing.
+
+    Raises:
+        InvalidInputError: It is not in this language.
+    """
+    if not isinstance(given, Mapping) or not given:
+        msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {format_value(given)}"
+        raise InvalidInputError(msg)
+    return _join(" AND ", [_read_entry(key, value) for key, value in given.items()])
+
+
+def _join(joint: str, parts: Sequence[Condition]) -> Condition:
+    values = tuple(value for part in parts for value in part.values)
+    return Condition(joint.join(f"({part.sql})" for part in parts), values)
+
+
+def _read_entry(key: object, value: object) -> Condition:
+    if not isinstance(key, str):
+        msg = f"keys of the filter are texts, not {format_value(key)}"
+        raise InvalidInputError(msg)
+    if key in _JOINTS:
+        if not isinstance(value, (list, tuple)) or not value:
+            msg = f"{key} in the filter takes a list of conditions, not {format_value(value)}"
+            raise InvalidInputError(msg)
+        return _join(_JOINTS[key], [to_condition(part) for part in value])
+    if key.startswith("$"):
+        raise _build_unknown_operator(key)
+    operators = value if isinstance(value, Mapping) else {"$eq": value}
+    if not operators:
+        msg = f"the filter has no condition on {key!r}: write a value, or such as {{'$gt': 3}}"
+        raise InvalidInputError(msg)
+    stored = to_storable(key)
+    return _join(" AND ", [_compare(stored, name, one) for name, one in operators.items()])
+
+
+def _compare(key: str, name: object, value: object) -> Condition:
+    if name in _COMPARISONS:
+        shape = "number" if _is_number(value) else "string"
+        if shape == "string" and not isinstance(value, str):
+            msg = f"{name} in the filter takes a number or a text, not {format_value(value)}"
+            raise InvalidInputError(msg)
+        typed = f"jsonb_typeof({_VALUE}) = '{shape}'"
+        sql = f"{typed} AND {_VALUE} {_COMPARISONS[name]} %s::jsonb"
+        return Condition(sql, (key, key, _encode(value)))
+    writer = _WRITERS.get(name) if isinstance(name, str) else None
+    if writer is None:
+        raise _build_unknown_operator(name)
+    return writer(key, value)
+
+
+def _write_any(negated: str) -> Callable[[str, object], Condition]:
+    def write(key: str, values: object) -> Condition:
+        if not isinstance(values, (list, tuple)):
+            msg = f"$in and $nin in the filter take a list of values, not {format_value(values)}"
+            raise InvalidInputError(msg)
+        sql = f"{negated} coalesce({_VALUE} = ANY(%s::text[]::jsonb[]), false)"
+        return Condition(sql, (key, [_encode(value) for value in values]))
+
+    return write
+
+
+def _write_one(sql: str) -> Callable[[str, object], Condition]:
+    return lambda key, value: Condition(sql, (key, _encode(value)))
+
+
+def _write_member(negated: str) -> Callable[[str, object], Condition]:
+    sql = f"coalesce(jsonb_typeof({_VALUE}) = 'array' AND {_VALUE} @> %s::jsonb, false)"
+    return lambda key, value: Condition(f"{negated} {sql}", (key, key, _encode(value)))
+
+
+_WRITERS: Mapping[str, Callable[[str, object], Condition]] = {
+    "$eq": _write_one(f"{_VALUE} = %s::jsonb"),
+    "$ne": _write_one(f"{_VALUE} IS DISTINCT FROM %s::jsonb"),
+    "$in": _write_any(""),
+    "$nin": _write_any("NOT"),
+    "$contains": _write_member(""),
+    "$not_contains": _write_member("NOT"),
+}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _encode(value: object) -> str:
+    """A value as JSON.
+
+    Raises:
+        InvalidInputError: It is no text, number or boolean.
+    """
+    if not isinstance(value, (str, int, float)):
+        msg = f"values of the filter are texts, numbers or booleans, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    try:
+        plain = to_storable(value) if isinstance(value, str) else value
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        msg = f"values of the filter are finite numbers, not {format_value(value)}"
+        raise InvalidInputError(msg) from None
+
+
+def _build_unknown_operator(name: object) -> InvalidInputError:
+    known = ", ".join((*_WRITERS, *_COMPARISONS, *_JOINTS))
+    return InvalidInputError(f"the filter knows no {format_value(name)}: it has {known}")

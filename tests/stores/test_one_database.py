@@ -1,0 +1,212 @@
+"""Graph and vectors in one PostgreSQL database: nothing else is needed, kills lose nothing."""
+
+import subprocess
+import sys
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_postgres import Column, PGEngine, PGVectorStore
+
+from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers.core.changes import PublishStaged, StageNodes
+from crabpath_retrievers.errors import ConfigurationError
+from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.storage.write.apply import WRITERS
+
+EMBEDDINGS = DeterministicFakeEmbedding(size=16)
+CHILD = """
+import os, signal, sys
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.core import changes
+
+url, first, kill = sys.argv[1:]
+memory = CrabPath.open(url, embeddings=DeterministicFakeEmbedding(size=16), vectors="pgvector")
+apply = memory.store.apply
+
+def apply_and_die(given):
+    results = apply(given)
+    if kill in {type(change).__name__ for change in given}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return results
+
+memory.store.apply = apply_and_die
+print("open", flush=True)
+for n in range(int(first), int(first) + 20):
+    memory.add_documents([Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}")])
+memory.close()
+"""
+
+
+def pages(count):
+    return [
+        Document(
+            f"Text {n} tells of Page {n + 1}.",
+            id=f"d{n}",
+            metadata={"title": f"Page {n}", "part": n % 3},
+        )
+        for n in range(count)
+    ]
+
+
+def start(url, first, kill="never"):
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, url, str(first), kill], stdout=subprocess.PIPE, text=True
+    )
+
+
+def held(memory):
+    """Ids of all documents, which are those of all vectors."""
+    ids = set(memory.store.catalog.chunk_ids())
+    assert {one for page in memory.index.ids() for one in page} == ids
+    return ids
+
+
+def test_from_documents_to_doctor(pgvector_url):
+    """It opens again without saying where the vectors are."""
+    made = CrabPathRetriever.from_documents(
+        pages(30), EMBEDDINGS, path=pgvector_url, vectors="pgvector", k=4
+    )
+    with made.memory as memory:
+        found = made.invoke("What does Page 3 say?")
+        assert len(found) == 4
+        receipts = made.record(found, "up", used=[found[0].id])
+        assert [receipt.status for receipt in receipts] == ["applied"]
+        parts = made.invoke("What does Page 3 say?", filter={"part": {"$in": [1]}})
+        assert {document.metadata["part"] for document in parts} == {1}
+        memory.teach("Page 3 is blue.", query="Which colour has Page 3?")
+        memory.forget([found[0].id])
+        assert found[0].id not in held(memory)
+    again = CrabPathRetriever.from_existing(pgvector_url, embeddings=EMBEDDINGS, k=4)
+    with again.memory as memory:
+        assert len(held(memory)) == 29
+        assert found[0].id not in {document.id for document in again.invoke("Page 3")}
+        assert memory.index.description.startswith("pgvector in postgresql")
+    diagnosis = examine(pgvector_url, embeddings=EMBEDDINGS)
+    assert "vectors" in diagnosis.checked
+    assert not [one for one in diagnosis.findings if one.check == "vectors"]
+
+
+def test_doctor_and_reindex_find_what_somebody_deleted(pgvector_url):
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        memory.add_documents(pages(10))
+        memory.index.delete(["d3"])
+    (finding,) = (
+        one
+        for one in examine(pgvector_url, embeddings=EMBEDDINGS).findings
+        if one.check == "vectors"
+    )
+    assert "1 chunks are missing in the vector index: d3" in finding.message
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:  # repairs it
+        assert "d3" in held(memory)
+        memory.index.delete(list(held(memory)))
+    with pytest.raises(ConfigurationError, match="is empty, and the memory holds 10 chunks"):
+        CrabPath.open(pgvector_url, embeddings=EMBEDDINGS)
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, reindex=True) as memory:
+        assert len(held(memory)) == 10
+
+
+def test_memories_move_to_pgvector_and_away(pgvector_url, tmp_path):
+    """From a directory, from another index of the same graph, and back; each is remembered."""
+    with CrabPath.open(tmp_path / "old", embeddings=EMBEDDINGS) as memory:
+        memory.add_documents(pages(8))
+        memory.teach("Page 3 is blue.", query="Which colour has Page 3?")
+    assert migrate(tmp_path / "old", pgvector_url, vectors="pgvector").rows
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert memory.index.description.startswith("pgvector")
+        assert len(held(memory)) == 8
+    aside = {"embeddings": EMBEDDINGS, "vectors": tmp_path / "vectors"}
+    with CrabPath.open(pgvector_url, reindex=True, **aside) as memory:
+        assert memory.index.count() == 8
+        memory.forget(["d1"])
+    with pytest.raises(ConfigurationError, match="a store at a URL needs vectors="):
+        CrabPath.open(pgvector_url, embeddings=EMBEDDINGS)
+    back = {"embeddings": EMBEDDINGS, "vectors": "pgvector"}
+    with CrabPath.open(pgvector_url, reindex=True, **back) as memory:
+        assert len(held(memory)) == 7
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert "notes-1" in memory.index.names_beside()
+
+
+async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgvector):
+    """Read by its own class, as users have it; the memory's own questions are not in it."""
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        memory.add_documents(pages(12))
+        schema = pgvector_url.rpartition("%3D")[2]
+        engine = PGEngine.from_connection_string(pgvector)
+        store = await PGVectorStore.create(
+            engine, EMBEDDINGS, "crabpath_vectors", schema_name=schema
+        )
+        (found,) = await store.asimilarity_search("Page 7\nText 7 tells of Page 8.", k=1)
+        assert (found.id, found.page_content) == ("d7", "Text 7 tells of Page 8.")
+        assert found.metadata["title"] == "Page 7"
+        some = await store.asimilarity_search("Text", k=12, filter={"part": {"$eq": 2}})
+        assert {document.id for document in some} == {"d2", "d5", "d8", "d11"}
+        await engine.close()
+
+
+def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector, pgvector_url):
+    """Its vectors stay its own, beside a graph in the same database; what it deletes is gone."""
+    schema = pgvector_url.rpartition("%3D")[2]
+    engine = PGEngine.from_connection_string(pgvector)
+    text_ids = Column("langchain_id", "TEXT", nullable=False)
+    engine.init_vectorstore_table("theirs", 16, schema_name=schema, id_column=text_ids)
+    store = PGVectorStore.create_sync(engine, EMBEDDINGS, "theirs", schema_name=schema)
+    store.add_documents(pages(12))
+    given = {"path": pgvector_url, "documents": pages(12), "k": 3}
+    retriever = CrabPathRetriever.from_vectorstore(store, **given)
+    with retriever.memory:
+        found = retriever.invoke("Text 7 tells of Page 8.", filter={"part": {"$eq": 1}})
+        assert len(found) == 3
+        assert {document.metadata["part"] for document in found} == {1}
+        store.delete([found[0].id])
+        assert found[0].id not in {one.id for one in retriever.invoke("Text 7 tells of Page 8.")}
+    engine._run_as_sync(engine.close())
+
+
+def test_vectors_and_documents_are_published_in_one_transaction(pgvector_url, monkeypatch):
+    """What fails after the vectors were written takes them back; the next add finishes it."""
+
+    def fail(*_):
+        msg = "the disk is full"
+        raise OSError(msg)
+
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        memory.add_documents(pages(3))
+        with monkeypatch.context() as broken:
+            broken.setitem(WRITERS, PublishStaged, fail)
+            with pytest.raises(OSError, match="the disk is full"):
+                memory.add_documents(pages(6))
+        assert memory.index.count() == 3
+        memory.add_documents(pages(6))
+        assert len(held(memory)) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [StageNodes, PublishStaged], ids=lambda kind: kind.__name__)
+def test_a_kill_between_the_steps_is_made_up_for(pgvector_url, kill):
+    child = start(pgvector_url, 0, kill.__name__)
+    child.communicate()
+    assert child.returncode == -9
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert held(memory) == {"d0"}
+        assert not memory.store.catalog.has_unfinished_ingest()
+
+
+@pytest.mark.slow
+def test_two_processes_fill_one_database_from_the_start(pgvector_url):
+    """They create the tables at the same time; each sees the documents of the other."""
+    children = [start(pgvector_url, first) for first in (0, 20)]
+    for child in children:
+        child.communicate()
+        assert child.returncode == 0
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:
+        assert held(memory) == {f"d{n}" for n in range(40)}
+        other = start(pgvector_url, 40)
+        assert other.stdout.readline() == "open\n"
+        other.communicate()
+        text = "Text 55 tells of Page 56."
+        assert memory.index.search(memory.embedder.query(text), 1) == ["d55"]
+        assert len(held(memory)) == 60

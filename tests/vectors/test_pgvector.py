@@ -1,0 +1,228 @@
+"""What pgvector does beside other indexes: its filters, its collections, bad input."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+)
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.vector_tables import Extension, VectorType, ensure_extension
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex, to_condition
+
+RECORDS = {
+    "int": {"k": 1, "s": "x"},
+    "float": {"k": 1.5},
+    "true": {"k": True, "s": "y"},
+    "text": {"k": "1", "a.b": 'quote"s % and :colons'},
+    "list": {"l": ["x", "y"], "k": 7},
+    "none": {"other": 3},
+}
+SAME_AS_CHROMA = [
+    {"k": 1},
+    {"k": 1.0},
+    {"k": True},
+    {"k": "1"},
+    {"a.b": 'quote"s % and :colons'},
+    {"k": {"$ne": 1}},
+    {"k": {"$in": [1, 7]}},
+    {"k": {"$nin": [1, 7]}},
+    {"k": {"$gt": 1}},
+    {"k": {"$gte": 1}},
+    {"k": {"$lt": 7}},
+    {"k": {"$lte": 2}},
+    {"l": {"$contains": "x"}},
+    {"l": {"$not_contains": "x"}},
+    {"$or": [{"k": 1}, {"s": "y"}]},
+    {"$and": [{"k": {"$gt": 0}}, {"$or": [{"s": "x"}, {"l": {"$contains": "y"}}]}]},
+]
+
+
+@pytest.fixture
+def index(pgvector_url):
+    with closing(GraphStore(pgvector_url)) as store:
+        yield PgVectorIndex(store)
+
+
+def fill(index, records=RECORDS):
+    points = np.eye(len(records), dtype=np.float32)
+    index.upsert(list(records), list(points), list(records), list(records.values()))
+    return points
+
+
+@pytest.mark.parametrize("condition", SAME_AS_CHROMA, ids=json.dumps)
+def test_filters_mean_what_they_mean_in_chroma(index, chroma_place, condition):
+    with closing(
+        ChromaIndex.open_directory(chroma_place, f"f{abs(hash(str(condition)))}")
+    ) as other:
+        points = fill(index)
+        fill(other)
+        expected = set(other.search(points[0], 10, condition))
+        assert set(index.search(points[0], 10, condition)) == expected
+        assert index.filter_ids(list(RECORDS), points[0], condition) == expected
+        assert 0 < len(expected) < len(RECORDS)
+
+
+def test_several_keys_and_operators_must_all_hold(index):
+    """Chroma refuses these; texts are compared by their order."""
+    (first, *_) = fill(index)
+    assert index.search(first, 10, {"k": 1, "s": "x"}) == ["int"]
+    assert index.search(first, 10, {"k": {"$gt": 1, "$lt": 7}}) == ["float"]
+    assert index.search(first, 10, {"s": {"$gt": "x"}}) == ["true"]
+    assert index.search(first, 10, {"k": {"$in": []}}) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence"),
+    [
+        ({"k": {"$like": "a%"}}, "the filter knows no '[$]like': it has [$]eq, "),
+        ({"$not": {"k": 1}}, "the filter knows no '[$]not'"),
+        ({"k": {"$gt": True}}, "[$]gt in the filter takes a number or a text, not True"),
+        ({"k": {"$in": "ab"}}, "take a list of values, not 'ab'"),
+        ({"$or": []}, "[$]or in the filter takes a list of conditions, not \\[\\]"),
+        ({"$and": [1]}, "the filter must be a condition such as"),
+        ({"k": {}}, "the filter has no condition on 'k'"),
+        ({"k": None}, "values of the filter are texts, numbers or booleans, not None"),
+        ({"k": float("nan")}, "values of the filter are finite numbers, not nan"),
+        ({3: 4}, "keys of the filter are texts, not 3"),
+        ("k = 1", "the filter must be a condition such as .*, not 'k = 1'"),
+    ],
+)
+def test_unusable_filters_are_refused(condition, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        to_condition(condition)
+
+
+@pytest.mark.slow
+def test_a_filter_leaves_k_hits_also_far_from_the_query(index):
+    """The 40 rows that match are the farthest of 2,000, beyond what one scan of HNSW visits."""
+    random = np.random.default_rng(0)
+    points = random.normal(size=(2000, 16)).astype(np.float32)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    order = np.argsort(points @ points[0])
+    rare = set(order[:40].tolist())
+    names = [f"n{i}" for i in range(len(points))]
+    index.upsert(names, list(points), names, [{"rare": i in rare} for i in range(len(points))])
+    with index._store.open_reader() as connection:
+        connection.exec_driver_sql("SET enable_seqscan = off")
+        connection.exec_driver_sql("SET enable_sort = off")
+        found = index.search(points[0], 10, {"rare": True})
+        assert len(found) == 10
+        assert {int(name[1:]) for name in found} <= rare
+        near = index.search(points[0], 300)
+    expected = {f"n{i}" for i in order[::-1][:300]}
+    assert len(expected.intersection(near)) > 285
+
+
+def test_collections_of_namespaces_are_rows_of_one_table(index):
+    """Each finds its own rows alone; the table of documents has none of them."""
+    point = np.eye(3, dtype=np.float32)
+    ann, bob = index.beside("episodes-1"), index.beside("notes-2")
+    assert index.names_beside() == []
+    ann.upsert(["e1", "e2"], list(point[:2]), ["asked", "asked"], [{}, {}])
+    bob.upsert(["e1"], [point[2]], ["taught"], [{}])
+    assert (ann.search(point[0], 5), bob.search(point[0], 5)) == (["e1", "e2"], ["e1"])
+    assert index.names_beside() == ["episodes-1", "notes-2"]
+    assert (index.count(), index.search(point[0], 5), ann.count()) == (0, [], 2)
+    assert list(ann.ids()) == [["e1", "e2"]]
+    ann.drop()
+    assert (ann.count(), bob.count(), index.names_beside()) == (0, 1, ["notes-2"])
+    with index._store.open_reader() as connection:
+        content = sa.text("SELECT DISTINCT content FROM crabpath_companion_vectors")
+        assert connection.scalars(content).all() == [""]
+
+
+def test_vectors_of_another_dimension_are_refused(index):
+    points = fill(index)
+    sentence = "crabpath_vectors .* holds vectors of dimension 6, not 3: use the embedder"
+    with pytest.raises(EmbeddingMismatchError, match=sentence):
+        index.search(points[0][:3], 1)
+    with pytest.raises(EmbeddingMismatchError, match=sentence):
+        index.upsert(["z"], [points[0][:3]], ["z"], [{}])
+    assert index.count() == len(RECORDS)
+
+
+def test_large_vectors_are_searched_in_half_precision(index):
+    """As those of text-embedding-3-large; more than HNSW takes are refused."""
+    with pytest.raises(ConfigurationError, match="dimension 4001 do not fit into pgvector"):
+        index.upsert(["a"], [np.eye(1, 4001, dtype=np.float32)[0]], ["a"], [{}])
+    points = np.eye(3, 3072, dtype=np.float32)
+    index.upsert(["a", "b", "c"], list(points), ["a", "b", "c"], [{}, {}, {}])
+    assert index.search(points[1], 1) == ["b"]
+    extension = Extension("public", "0.8.1")
+    assert "halfvec(3072)" in VectorType.make(extension, 3072).distance
+
+
+def test_a_database_without_the_extension_is_refused(postgres_url):
+    engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        available = "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"
+        if connection.scalar(sa.text(available)):
+            pytest.skip("the server at CRABPATH_TEST_POSTGRES has pgvector")
+    sentence = "the database has no extension vector .*: install pgvector on the server and run"
+    with pytest.raises(ConfigurationError, match=sentence):
+        CrabPath.open(postgres_url, vectors="pgvector")
+
+
+def test_a_user_who_may_not_create_the_extension_is_told(pgvector):
+    """In a database where nobody has created it yet; once it is there, the user may use it."""
+    engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    other = pgvector.replace("/postgres?", "/theirs?")
+    url = other.replace("postgres:@", "plain:@")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE ROLE plain LOGIN")
+        connection.exec_driver_sql("CREATE DATABASE theirs")
+        theirs = sa.create_engine(other, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        with theirs.connect() as inside:
+            inside.exec_driver_sql("GRANT CREATE ON SCHEMA public TO plain")
+            with pytest.raises(ConfigurationError, match="permission denied to create ext"):
+                CrabPath.open(url, vectors="pgvector")
+            inside.exec_driver_sql("CREATE EXTENSION vector")
+            with CrabPath.open(url, vectors="pgvector") as memory:
+                assert memory.index.count() == 0
+        connection.exec_driver_sql("DROP DATABASE theirs WITH (FORCE)")
+        connection.exec_driver_sql("DROP ROLE plain")
+
+
+def test_two_stores_of_one_database_create_the_extension_together(pgvector):
+    """The second waits for the first, which has created it and not yet committed."""
+    engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    fresh = pgvector.replace("/postgres?", "/fresh?")
+
+    def count():
+        with CrabPath.open(fresh, vectors="pgvector") as memory:
+            return memory.index.count()
+
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE fresh")
+        inside = sa.create_engine(fresh, poolclass=sa.NullPool)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with ThreadPoolExecutor(1) as pool:
+            with inside.begin() as first:
+                ensure_extension(first)
+                second = pool.submit(count)
+                while not connection.scalar(sa.text(waiting)):
+                    assert not second.done()
+            assert second.result() == 0
+        connection.exec_driver_sql("DROP DATABASE fresh WITH (FORCE)")
+
+
+def test_pgvector_needs_postgresql_and_its_exact_name(tmp_path):
+    """Nothing is created."""
+    for path in (tmp_path / "memory", None, f"sqlite:///{tmp_path}/memory/graph.sqlite"):
+        with pytest.raises(
+            ConfigurationError, match="vectors='pgvector' needs a memory in Postgre"
+        ):
+            CrabPath.open(path, vectors="pgvector")
+    with pytest.raises(ConfigurationError, match="'PG_Vector' is not known: write vectors='pgvec"):
+        CrabPath.open(tmp_path / "memory", vectors="PG_Vector")
+    assert not list(tmp_path.iterdir())
