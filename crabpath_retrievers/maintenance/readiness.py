@@ -17,7 +17,12 @@ from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import peek_collection
-from crabpath_retrievers.vectors.opening import place_of, require_existing, wrapped_store
+from crabpath_retrievers.vectors.opening import (
+    is_pgvector,
+    place_of,
+    require_existing,
+    wrapped_store,
+)
 
 _PATIENCE = 1.0  # seconds for all answers together; the usual limit of a probe
 _ABSENT = "crabpath-ready"  # an id to ask for; whether there is one does not matter
@@ -53,8 +58,9 @@ def check_place(path: str | Path, vectors: str | None = None) -> Readiness:
 
     Args:
         path: A directory or an SQLAlchemy URL.
-        vectors: Directory of the vectors, or URL of a Chroma server; None for the subdirectory
-            ``vectors`` of a directory. With a database URL and None, only the database is asked.
+        vectors: Directory of the vectors, URL of a Chroma server, or ``"pgvector"``; None for the
+            subdirectory ``vectors`` of a directory. With a database URL and None, and with
+            ``"pgvector"``, only the database is asked.
 
     Raises:
         ConfigurationError: The path is empty.
@@ -63,8 +69,8 @@ def check_place(path: str | Path, vectors: str | None = None) -> Readiness:
     place = place_of(path)
     where = str(Path(place) / "vectors") if vectors is None and "://" not in place else vectors
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
-    if where is None:
-        return _ask(asked, "the database answers; the vectors were not asked: give --vectors")
+    if where is None or is_pgvector(where):
+        return _ask(asked, "the database answers; vectors elsewhere were not asked: give --vectors")
     asked["vector store"] = lambda: _ask_vectors(where)
     return _ask(asked, "the database and the vector store answer")
 

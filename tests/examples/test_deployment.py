@@ -41,6 +41,7 @@ class Composition:
 
     Attributes:
         port: Port of the service.
+        url: URL of its database.
     """
 
     def __init__(self, servers: dict[str, str], given: dict[str, str]) -> None:
@@ -50,6 +51,7 @@ class Composition:
             servers: What to write for each address in the file.
             given: Environment of the shell that starts it.
         """
+        self.url = servers["postgresql+psycopg://crabpath:secret@postgres/crabpath"]
         self._given = given
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
@@ -121,9 +123,9 @@ def chroma(tmp_path) -> Iterator[ChromaServer]:
     server.stop()
 
 
-@pytest.fixture
-def composition(httpserver, chat_server, embeddings, chroma, postgres_url) -> Composition:
-    """Over a PostgreSQL, a Chroma server, and an embedding server on this machine."""
+@pytest.fixture(params=["", "http://chroma:8000"])
+def composition(request, httpserver, chat_server, embeddings) -> Composition:
+    """Over a PostgreSQL, a Chroma server or pgvector, and an embedding server on this machine."""
 
     def embed(request):
         vectors = embeddings.embed_documents(json.loads(request.get_data())["input"])
@@ -132,16 +134,18 @@ def composition(httpserver, chat_server, embeddings, chroma, postgres_url) -> Co
         return Response(json.dumps(body), content_type="application/json")
 
     httpserver.expect_request("/v1/embeddings", method="POST").respond_with_handler(embed)
-    servers = {
-        "postgresql+psycopg://crabpath:secret@postgres/crabpath": postgres_url,
-        "http://chroma:8000": f"http://127.0.0.1:{chroma.port}",
-    }
+    url = request.getfixturevalue("postgres_url" if request.param else "pgvector_url")
+    servers = {"postgresql+psycopg://crabpath:secret@postgres/crabpath": url}
+    if request.param:
+        port = request.getfixturevalue("chroma").port
+        servers["http://chroma:8000"] = f"http://127.0.0.1:{port}"
     given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": chat_server.url}
-    return Composition(servers, {**given, "POSTGRES_PASSWORD": "secret"})
+    more = {"POSTGRES_PASSWORD": "secret", "CRABPATH_VECTORS": request.param}
+    return Composition(servers, {**given, **more})
 
 
 @pytest.mark.slow
-def test_the_services_of_compose_answer_and_learn(composition, postgres_url):
+def test_the_services_of_compose_answer_and_learn(composition):
     """Two workers answer, the learner learns of it, the maintainer runs, and all of them stop."""
     with ExitStack() as stack:
         api = stack.enter_context(composition.started("api"))
@@ -159,7 +163,7 @@ def test_the_services_of_compose_answer_and_learn(composition, postgres_url):
                 thumb = {"turn_id": answer["turn_id"], "up": True, "used": [USED], "user": "ann"}
                 said = one.post("/thumb", json=thumb).raise_for_status().json()
             assert said["status"] == "waiting"
-        store = stack.enter_context(_opened(postgres_url))
+        store = stack.enter_context(_opened(composition.url))
         wait_until(lambda: store.learned.count_feedback()["waiting"] == 0, 60)
         assert store.learned.count_feedback()["applied"] == 6
         assert store.walk.get_clock("ann").turn == 6

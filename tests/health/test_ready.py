@@ -139,4 +139,4 @@ def test_a_database_without_a_memory_and_one_whose_vectors_are_not_named(postgre
         pass
     code, state = run(postgres_url)
     assert (code, state["ready"]) == (0, True)
-    assert state["reason"].endswith("the vectors were not asked: give --vectors")
+    assert state["reason"].endswith("vectors elsewhere were not asked: give --vectors")
