@@ -39,7 +39,6 @@ class StoreKind:
         deletes_by_filter: Whether it can delete what satisfies a filter.
         scores: Whether a search by vector can give scores.
         lists: Whether its documents can be listed.
-        serial: Whether its calls must not overlap in threads.
     """
 
     translates: ClassVar[bool] = False
@@ -47,11 +46,15 @@ class StoreKind:
     deletes_by_filter: ClassVar[bool] = False
     scores: ClassVar[bool] = False
     lists: ClassVar[bool] = False
-    serial: ClassVar[bool] = False
 
     def __init__(self, store: Any) -> None:
         """Use a store."""
         self.store = store
+
+    @property
+    def serial(self) -> bool:
+        """Whether its calls must not overlap in threads."""
+        return False
 
     def get_id(self, document: Document) -> str | None:
         """Id of a document that the store returned; None if it has none."""
@@ -143,7 +146,12 @@ class ChromaKind(StoreKind):
 class InMemoryKind(StoreKind):
     """LangChain's ``InMemoryVectorStore``."""
 
-    translates = scores = lists = serial = True
+    translates = scores = lists = True
+
+    @property
+    def serial(self) -> bool:
+        """It is a table in the process."""
+        return True
 
     def translate(self, condition: Condition) -> Any:
         """A function of a document."""
@@ -158,7 +166,12 @@ class InMemoryKind(StoreKind):
 class FaissKind(StoreKind):
     """``FAISS`` of langchain-community."""
 
-    translates = scores = lists = serial = True
+    translates = scores = lists = True
+
+    @property
+    def serial(self) -> bool:
+        """It is a table in the process."""
+        return True
 
     def translate(self, condition: Condition) -> Any:
         """A function of metadata."""
@@ -196,7 +209,12 @@ class QdrantKind(StoreKind):
     """
 
     translates = scores = lists = True
-    serial = True  # its local engine is one dictionary in the process
+
+    @property
+    def serial(self) -> bool:
+        """Whether it is the local engine, which is one dictionary in the process."""
+        options = self.store.client.init_options
+        return bool(options.get("path")) or options.get("location") == ":memory:"
 
     def get_id(self, document: Document) -> str | None:
         """Id of a document that the store returned; None if it has none."""
@@ -270,7 +288,11 @@ class MilvusKind(StoreKind):
     """``langchain_milvus.Milvus``: ids stand in the metadata, filters are expressions."""
 
     translates = scores = native_async = deletes_by_filter = True
-    serial = True  # Milvus Lite is a database in a file
+
+    @property
+    def serial(self) -> bool:
+        """Milvus Lite is a database in a file; a server is not told apart from it."""
+        return True
 
     def __init__(self, store: Any) -> None:
         """Use a store."""
