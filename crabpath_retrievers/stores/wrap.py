@@ -132,11 +132,10 @@ def _list_search_problems(
             msg += "; pass the embedder that it was filled with as embeddings="
             raise EmbeddingMismatchError(msg) from error
         raise StoreError(msg) from error
-    if not all(document.id for document in documents):
+    ids = [index.get_id(document) for document in documents]
+    if not all(ids):
         return ["it returns documents without ids (they must carry Document.id)"]
-    index.find_existing(
-        [str(document.id) for document in documents]
-    )  # logs a store without look-up
+    index.find_existing([str(node_id) for node_id in ids])  # logs a store without look-up
     return []
 
 

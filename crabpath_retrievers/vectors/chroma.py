@@ -33,6 +33,7 @@ from crabpath_retrievers.vectors.chroma_directory import (
     is_panic,
 )
 from crabpath_retrievers.vectors.chroma_files import peek_collection
+from crabpath_retrievers.vectors.filters import parse_filter, to_chroma
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -366,7 +367,10 @@ def _to_where(condition: MetadataFilter) -> dict[str, Any] | None:
         shown = format_value(condition)
         msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
         raise InvalidInputError(msg)
-    return dict(condition)
+    try:
+        return to_chroma(parse_filter(condition, "Chroma"))
+    except InvalidInputError:
+        return dict(condition)  # Chroma has operators besides, and refuses what it does not know
 
 
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:

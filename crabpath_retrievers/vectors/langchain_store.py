@@ -1,8 +1,11 @@
 """Any LangChain ``VectorStore`` as vector index."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
@@ -12,19 +15,23 @@ from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
+    EmbeddingMismatchError,
     InvalidInputError,
     StoreError,
+    StoreUnavailableError,
 )
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import keep_filterable
+from crabpath_retrievers.vectors.store_kinds import find_kind, require_success
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
 _FILTER_HITS = 200  # hits requested to evaluate a filter of unknown syntax
-_PAGE = 1000  # documents listed at a time
+
+_DIMENSION = re.compile(r"dimension|Number of columns|vector dim", re.IGNORECASE)
+_NO_CONNECTION = ("ConnectError", "ResponseHandlingException", "InterfaceError")
 
 _log = logging.getLogger(__name__)
-_Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
 class VectorStoreIndex(VectorIndex):
@@ -40,6 +47,10 @@ class VectorStoreIndex(VectorIndex):
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""
         self._store = vectorstore
+        self._kind = find_kind(vectorstore)
+        self._turns: AbstractContextManager[Any] = (
+            threading.RLock() if self._kind.serial else nullcontext()
+        )
         self._finds_ids: bool | None = None  # None before the first look-up
         self.unknown_reported = False
 
@@ -62,22 +73,24 @@ class VectorStoreIndex(VectorIndex):
         ]
         for part in split_batches(documents, _BATCH):
             names = [str(document.id) for document in part]
-            # Some stores merge metadata of an existing id, others refuse it.
-            self._delete(self._find_present(names) or ())
-            try:
-                self._store.add_documents(part, ids=names)
-            except Exception as error:
-                raise self._to_own_error(error) from error
+            with self._turns:
+                # Some stores merge metadata of an existing id, others refuse it.
+                self._delete(self._find_present(names) or ())
+                try:
+                    self._kind.add(part, names)
+                except Exception as error:
+                    raise self._to_own_error(error) from error
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; unknown ids are ignored."""
-        present = self._find_present(ids)
-        self._delete(ids if present is None else present)
+        with self._turns:
+            present = self._find_present(ids)
+            self._delete(ids if present is None else present)
 
     def _delete(self, ids: Sequence[str]) -> None:
         try:
             for part in split_batches(ids, _BATCH):
-                self._store.delete(part)
+                require_success(self._kind.delete(part), self.description)
         except NotImplementedError as error:
             msg = f"{self.description} cannot delete: updating and forgetting need a store that can"
             raise ConfigurationError(msg) from error
@@ -86,24 +99,40 @@ class VectorStoreIndex(VectorIndex):
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest documents, nearest first."""
-        arguments: dict[str, Any] = {"filter": filter} if filter else {}
         try:
-            documents = self._store.similarity_search_by_vector(vector.tolist(), k=k, **arguments)
+            with self._turns:
+                documents = self._kind.search(vector.tolist(), k, filter)
         except NotImplementedError as error:
             msg = f"{self.description} cannot search by vector: CrabPath needs a store that can"
             raise ConfigurationError(msg) from error
         except Exception as error:
             raise self._to_own_error(error, filter) from error
-        if any(document.id is None for document in documents):
+        ids = [self._kind.get_id(document) for document in documents]
+        if None in ids:
             msg = f"{self.description} returns documents without ids: CrabPath needs them"
             raise ConfigurationError(msg)
-        return [str(document.id) for document in documents]
+        return [str(node_id) for node_id in ids]
+
+    def get_id(self, document: Document) -> str | None:
+        """Id of a document that a search of the store returned; None if it carries none."""
+        return self._kind.get_id(document)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
-        """Those of the ids among the store's 200 nearest documents that satisfy the filter."""
+        """Those of the ids whose metadata satisfies the filter.
+
+        With a filter of the store's own kind: those among its 200 nearest that satisfy it.
+        """
         if not ids or not filter:
             return set(ids)
-        return set(ids) & set(self.search(vector, _FILTER_HITS, filter))
+        condition = self._kind.parse(filter)
+        if condition is None:
+            return set(ids) & set(self.search(vector, _FILTER_HITS, filter))
+        try:
+            with self._turns:
+                parts = [self._kind.select(part, condition) for part in split_batches(ids, _BATCH)]
+        except Exception as error:
+            raise self._to_own_error(error, filter) from error
+        return set().union(*parts)
 
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:
         """Those of the ids that the store contains; None if it cannot look up ids.
@@ -134,7 +163,7 @@ class VectorStoreIndex(VectorIndex):
     @property
     def lists(self) -> bool:
         """Whether the store can list its documents."""
-        return _find_reader(self._store, _LISTINGS) is not None
+        return self._kind.lists
 
     def documents(self) -> Iterator[Document]:
         """All documents of the store, with ids.
@@ -143,12 +172,11 @@ class VectorStoreIndex(VectorIndex):
             ConfigurationError: The store cannot list its documents.
             StoreError: The store failed.
         """
-        listing = _find_reader(self._store, _LISTINGS)
-        if listing is None:
+        if not self._kind.lists:
             msg = f"{self.description} cannot list its documents: pass them as documents="
             raise ConfigurationError(msg)
         try:
-            yield from listing(self._store)
+            yield from self._kind.documents()
         except Exception as error:
             raise self._to_own_error(error) from error
 
@@ -171,14 +199,25 @@ class VectorStoreIndex(VectorIndex):
 
     def _look_up(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that the store contains."""
-        look_up = _find_reader(self._store, _LOOK_UPS) or _look_up_documents
-        return [
-            node_id for part in split_batches(ids, _BATCH) for node_id in look_up(self._store, part)
-        ]
+        with self._turns:
+            return [
+                node_id
+                for part in split_batches(ids, _BATCH)
+                for node_id in self._kind.look_up(part)
+            ]
 
     def _to_own_error(self, error: Exception, condition: Any = None) -> CrabPathError:
         if isinstance(error, CrabPathError):
             return error
+        if isinstance(error, AssertionError) or _DIMENSION.search(str(error)):
+            return EmbeddingMismatchError(
+                f"{self.description} holds vectors of another dimension "
+                f"({error or 'it does not say which'}): pass the embedder that it was filled with"
+            )
+        if _is_unreachable(error):
+            return StoreUnavailableError(
+                f"{self.description} cannot be reached ({error}): is its server running?"
+            )
         if condition and isinstance(error, (TypeError, ValueError)):
             return InvalidInputError(
                 f"the filter is not a condition that {self.description} reads ({error})"
@@ -186,60 +225,15 @@ class VectorStoreIndex(VectorIndex):
         return StoreError(f"{self.description} failed: {error}")
 
 
-def _find_reader(store: VectorStore, readers: Mapping[str, _Reader]) -> _Reader | None:
-    """The reader for a store by the names of its classes, which need not be installed."""
-    return next(
-        (readers[kind.__name__] for kind in type(store).__mro__ if kind.__name__ in readers), None
-    )
-
-
-def _list_chroma(store: Any) -> Iterator[Document]:
-    offset = 0
-    while True:
-        page = store.get(limit=_PAGE, offset=offset, include=["documents", "metadatas"])
-        for node_id, text, metadata in zip(
-            page["ids"], page["documents"], page["metadatas"], strict=True
-        ):
-            yield Document(id=node_id, page_content=text or "", metadata=metadata or {})
-        if len(page["ids"]) < _PAGE:
-            return
-        offset += _PAGE
-
-
-def _list_in_memory(store: Any) -> Iterator[Document]:
-    for node_id, record in list(store.store.items()):
-        yield Document(id=node_id, page_content=record["text"], metadata=record["metadata"])
-
-
-def _list_faiss(store: Any) -> Iterator[Document]:
-    for node_id in list(store.index_to_docstore_id.values()):
-        document = store.docstore.search(node_id)
-        if isinstance(document, Document):
-            yield document.model_copy(update={"id": node_id})
-
-
-def _look_up_chroma(store: Any, ids: Sequence[str]) -> list[str]:
-    # Its get_by_ids fails on documents without metadata.
-    return list(store.get(ids=list(ids), include=[])["ids"])
-
-
-def _look_up_faiss(store: Any, ids: Sequence[str]) -> list[str]:
-    return [node_id for node_id in ids if isinstance(store.docstore.search(node_id), Document)]
-
-
-def _look_up_documents(store: VectorStore, ids: Sequence[str]) -> list[str]:
-    return [str(document.id) for document in store.get_by_ids(ids)]
-
-
-_LISTINGS: Mapping[str, Callable[[Any], Iterable[Document]]] = {
-    "Chroma": _list_chroma,
-    "InMemoryVectorStore": _list_in_memory,
-    "FAISS": _list_faiss,
-}
-_LOOK_UPS: Mapping[str, Callable[[Any, Sequence[str]], list[str]]] = {
-    "Chroma": _look_up_chroma,
-    "FAISS": _look_up_faiss,
-}
+def _is_unreachable(error: BaseException | None) -> bool:
+    """Whether a connection failed, here or in what caused the error."""
+    while error is not None:
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            return True
+        if type(error).__name__ in _NO_CONNECTION:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _simplify(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ that publishes their documents. Queries run in the thread of the memory, as all 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crabpath_retrievers.core.changes import Change
@@ -22,7 +22,9 @@ from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.vectors import Condition, VectorQueries
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS, VectorType
+from crabpath_retrievers.vectors import filters
 from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.filters import Group, parse_filter
 
 
 class PgVectorIndex(VectorIndex):
@@ -156,15 +158,12 @@ class PgVectorIndex(VectorIndex):
 
 
 _VALUE = "(langchain_metadata -> %s::text)"
-_COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _JOINTS = {"$and": " AND ", "$or": " OR "}
 
 
 def to_condition(given: object) -> Condition:
-    """A filter in the language of Chroma as a condition of SQL.
-
-    ``{"key": value}`` or ``{"key": {"$gt": 3}}``, joined by ``$and`` and ``$or``; several keys or
-    operators in one mapping must all hold. ``$ne`` and ``$nin`` hold where the key is missing.
+    """A filter in the language of :mod:`filters` as a condition of SQL.
 
     Raises:
         InvalidInputError: It is not in this language.
@@ -172,99 +171,28 @@ def to_condition(given: object) -> Condition:
     if not isinstance(given, Mapping) or not given:
         msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {format_value(given)}"
         raise InvalidInputError(msg)
-    return _join(" AND ", [_read_entry(key, value) for key, value in given.items()])
+    return _translate(parse_filter(given, "pgvector"))
 
 
-def _join(joint: str, parts: Sequence[Condition]) -> Condition:
-    values = tuple(value for part in parts for value in part.values)
-    return Condition(joint.join(f"({part.sql})" for part in parts), values)
-
-
-def _read_entry(key: object, value: object) -> Condition:
-    if not isinstance(key, str):
-        msg = f"keys of the filter are texts, not {format_value(key)}"
-        raise InvalidInputError(msg)
-    if key in _JOINTS:
-        if not isinstance(value, (list, tuple)) or not value:
-            msg = f"{key} in the filter takes a list of conditions, not {format_value(value)}"
-            raise InvalidInputError(msg)
-        return _join(_JOINTS[key], [to_condition(part) for part in value])
-    if key.startswith("$"):
-        raise _build_unknown_operator(key)
-    operators = value if isinstance(value, Mapping) else {"$eq": value}
-    if not operators:
-        msg = f"the filter has no condition on {key!r}: write a value, or such as {{'$gt': 3}}"
-        raise InvalidInputError(msg)
-    stored = to_storable(key)
-    return _join(" AND ", [_compare(stored, name, one) for name, one in operators.items()])
-
-
-def _compare(key: str, name: object, value: object) -> Condition:
-    if name in _COMPARISONS:
-        shape = "number" if _is_number(value) else "string"
-        if shape == "string" and not isinstance(value, str):
-            msg = f"{name} in the filter takes a number or a text, not {format_value(value)}"
-            raise InvalidInputError(msg)
-        typed = f"jsonb_typeof({_VALUE}) = '{shape}'"
-        sql = f"{typed} AND {_VALUE} {_COMPARISONS[name]} %s::jsonb"
+def _translate(condition: filters.Condition) -> Condition:
+    if isinstance(condition, Group):
+        parts = [_translate(part) for part in condition.parts]
+        values = tuple(value for part in parts for value in part.values)
+        joined = _JOINTS[condition.operator].join(f"({part.sql})" for part in parts)
+        return Condition(joined, values)
+    key, operator, value = to_storable(condition.key), condition.operator, condition.value
+    if operator in _ORDERS:
+        typed = f"jsonb_typeof({_VALUE}) = 'number'"
+        sql = f"{typed} AND {_VALUE} {_ORDERS[operator]} %s::jsonb"
         return Condition(sql, (key, key, _encode(value)))
-    writer = _WRITERS.get(name) if isinstance(name, str) else None
-    if writer is None:
-        raise _build_unknown_operator(name)
-    return writer(key, value)
-
-
-def _write_any(negated: str) -> Callable[[str, object], Condition]:
-    def write(key: str, values: object) -> Condition:
-        if not isinstance(values, (list, tuple)):
-            msg = f"$in and $nin in the filter take a list of values, not {format_value(values)}"
-            raise InvalidInputError(msg)
-        sql = f"{negated} coalesce({_VALUE} = ANY(%s::text[]::jsonb[]), false)"
-        return Condition(sql, (key, [_encode(value) for value in values]))
-
-    return write
-
-
-def _write_one(sql: str) -> Callable[[str, object], Condition]:
-    return lambda key, value: Condition(sql, (key, _encode(value)))
-
-
-def _write_member(negated: str) -> Callable[[str, object], Condition]:
-    sql = f"coalesce(jsonb_typeof({_VALUE}) = 'array' AND {_VALUE} @> %s::jsonb, false)"
-    return lambda key, value: Condition(f"{negated} {sql}", (key, key, _encode(value)))
-
-
-_WRITERS: Mapping[str, Callable[[str, object], Condition]] = {
-    "$eq": _write_one(f"{_VALUE} = %s::jsonb"),
-    "$ne": _write_one(f"{_VALUE} IS DISTINCT FROM %s::jsonb"),
-    "$in": _write_any(""),
-    "$nin": _write_any("NOT"),
-    "$contains": _write_member(""),
-    "$not_contains": _write_member("NOT"),
-}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if operator in ("$eq", "$ne"):
+        sign = "=" if operator == "$eq" else "IS DISTINCT FROM"
+        return Condition(f"{_VALUE} {sign} %s::jsonb", (key, _encode(value)))
+    negated = "" if operator == "$in" else "NOT "
+    sql = f"{negated}coalesce({_VALUE} = ANY(%s::text[]::jsonb[]), false)"
+    return Condition(sql, (key, [_encode(each) for each in value]))
 
 
 def _encode(value: object) -> str:
-    """A value as JSON.
-
-    Raises:
-        InvalidInputError: It is no text, number or boolean.
-    """
-    if not isinstance(value, (str, int, float)):
-        msg = f"values of the filter are texts, numbers or booleans, not {format_value(value)}"
-        raise InvalidInputError(msg)
-    try:
-        plain = to_storable(value) if isinstance(value, str) else value
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        msg = f"values of the filter are finite numbers, not {format_value(value)}"
-        raise InvalidInputError(msg) from None
-
-
-def _build_unknown_operator(name: object) -> InvalidInputError:
-    known = ", ".join((*_WRITERS, *_COMPARISONS, *_JOINTS))
-    return InvalidInputError(f"the filter knows no {format_value(name)}: it has {known}")
+    plain = to_storable(value) if isinstance(value, str) else value
+    return json.dumps(plain, ensure_ascii=False)

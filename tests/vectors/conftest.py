@@ -1,5 +1,6 @@
 """Every vector index over real storage, and an embedder whose texts are vectors."""
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 import chromadb
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from langchain_chroma import Chroma
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -34,10 +36,9 @@ class Numbers(Embeddings):
 
 @dataclass(frozen=True)
 class Backend:
-    """An index, and how a condition on one metadata value is written for it."""
+    """An index, and what tests do with it."""
 
     index: VectorIndex
-    where: Callable[[str, str], Any]
 
     def put(self, records: dict[str, str], **metadata: object) -> None:
         """Upsert texts of numbers under ids, all with the same metadata."""
@@ -49,8 +50,20 @@ class Backend:
         return self.index.search(vector(text), k, condition)
 
 
+WIDTH = 32
+"""Dimension of stores that need to know it before the first document."""
+
+
+class Padded(Numbers):
+    """The same with zeros up to one dimension; angles stay."""
+
+    def embed_query(self, text: str) -> list[float]:
+        numbers = super().embed_query(text)
+        return numbers + [0.0] * (WIDTH - len(numbers))
+
+
 def vector(text: str) -> np.ndarray:
-    return to_unit_vector(Numbers().embed_query(text))
+    return to_unit_vector(Padded().embed_query(text))
 
 
 class StrictStore(InMemoryVectorStore):
@@ -85,36 +98,92 @@ def chroma_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     opened.close()
 
 
-def _predicate(key: str, value: str) -> Callable[[Any], bool]:
-    return lambda document: document.metadata.get(key) == value
+def _faiss(_place: Path, _name: str) -> Any:
+    faiss = pytest.importorskip("faiss")
+    community = pytest.importorskip("langchain_community.vectorstores")
+    docstores = pytest.importorskip("langchain_community.docstore.in_memory")
+
+    return community.FAISS(Padded(), faiss.IndexFlatL2(WIDTH), docstores.InMemoryDocstore(), {})
+
+
+def _qdrant(_place: Path, name: str) -> Any:
+    module = pytest.importorskip("langchain_qdrant")
+    client_module = pytest.importorskip("qdrant_client")
+    models = client_module.models
+
+    client = client_module.QdrantClient(":memory:")
+    client.create_collection(
+        name, vectors_config=models.VectorParams(size=WIDTH, distance=models.Distance.COSINE)
+    )
+    return module.QdrantVectorStore(client, name, Padded(), validate_collection_config=False)
+
+
+def _milvus(place: Path, name: str) -> Any:
+    pytest.importorskip("milvus_lite")
+    module = pytest.importorskip("langchain_milvus")
+    return module.Milvus(
+        Padded(),
+        collection_name=name.replace("-", "_"),
+        connection_args={"uri": str(place / "milvus.db")},
+        index_params={"index_type": "FLAT", "metric_type": "COSINE"},
+        enable_dynamic_field=True,
+        auto_id=False,
+    )
+
+
+def _postgres(engine: Any, name: str) -> Any:
+    module = pytest.importorskip("langchain_postgres")
+    engine.init_vectorstore_table(name, WIDTH, id_column=module.Column("langchain_id", "TEXT"))
+    return module.PGVectorStore.create_sync(engine, Padded(), name)
+
+
+@pytest.fixture(scope="session")
+def langchain_postgres(pgvector: str) -> Iterator[Any]:
+    """LangChain's connections to a PostgreSQL server with pgvector."""
+    module = pytest.importorskip("langchain_postgres")
+    url = sa.make_url(pgvector).set(drivername="postgresql+asyncpg")
+    engine = module.PGEngine.from_connection_string(url)
+    yield engine
+    asyncio.run(engine.close())
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "langchain-chroma": lambda place, name: Chroma(
+        name, Padded(), client=chromadb.PersistentClient(path=str(place / "theirs"))
+    ),
+    "langchain-in-memory": lambda _place, _name: InMemoryVectorStore(Padded()),
+    "langchain-strict": lambda _place, _name: StrictStore(Padded()),
+    "langchain-faiss": _faiss,
+    "langchain-qdrant": _qdrant,
+    "langchain-milvus": _milvus,
+}
+"""Makes an empty LangChain store of each kind, from a directory and a name."""
 
 
 @pytest.fixture(
     params=[
         "chroma",
         pytest.param("chroma-server", marks=pytest.mark.slow),
-        "langchain-chroma",
-        "langchain-strict",
         "pgvector",
+        *KINDS,
+        pytest.param("langchain-pgvector", marks=pytest.mark.slow),
     ]
 )
 def backend(request: pytest.FixtureRequest, chroma_place: Path) -> Iterator[Backend]:
     """An empty index of each kind."""
     name = f"test-{uuid.uuid4().hex}"
     index: VectorIndex
-    where: Callable[[str, str], Any] = lambda key, value: {key: value}  # noqa: E731
     if request.param == "chroma":
         index = ChromaIndex.open_directory(chroma_place, name)
     elif request.param == "chroma-server":
         index = ChromaIndex.from_client(request.getfixturevalue("server").client(), name)
-    elif request.param == "langchain-chroma":
-        client = chromadb.PersistentClient(path=str(chroma_place / "theirs"))
-        index = VectorStoreIndex(Chroma(name, Numbers(), client=client))
     elif request.param == "pgvector":
         store = GraphStore(request.getfixturevalue("pgvector_url"))
         index = PgVectorIndex(store)
         index.close = store.close
+    elif request.param == "langchain-pgvector":
+        index = VectorStoreIndex(_postgres(request.getfixturevalue("langchain_postgres"), name))
     else:
-        index, where = VectorStoreIndex(StrictStore(Numbers())), _predicate
-    yield Backend(index, where)
+        index = VectorStoreIndex(KINDS[request.param](chroma_place, name))
+    yield Backend(index)
     index.close()

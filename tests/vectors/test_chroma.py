@@ -65,7 +65,6 @@ def test_a_vector_of_another_dimension_is_refused(index):
 @pytest.mark.parametrize(
     "condition",
     [
-        {"lang": "en", "year": 2024},
         {"lang": None},
         {"year": {"$gt": "many"}},
         {"dimension": {"$near": 1}},

@@ -9,7 +9,7 @@ from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 # Seen from "1 0 0", nearest first: cosines 1, 1/√1.25 = .89, 1/√2 = .71 and 0.
 FOUR = {"same": "1 0 0", "near": "1 0.5 0", "far": "1 1 0", "across": "0 0 1"}
-X = np.array([1, 0, 0], dtype=np.float32)
+X = np.eye(32, dtype=np.float32)[0]  # "1 0 0", with as many dimensions as the stores have
 
 
 def test_search_orders_by_cosine(backend):
@@ -18,7 +18,7 @@ def test_search_orders_by_cosine(backend):
     assert backend.ids("1 0 0", 3) == ["same", "near", "far"]
     assert backend.ids("0 0.1 9", 1) == ["across"]
     assert len(backend.ids("1 0 0", 50)) == 4
-    assert any(kind in backend.index.description for kind in ("Chroma", "Strict", "pgvector"))
+    assert backend.index.description.startswith(("Chroma", "LangChain ", "pgvector"))
 
 
 def test_a_known_id_replaces_its_vector_and_metadata(backend):
@@ -27,10 +27,10 @@ def test_a_known_id_replaces_its_vector_and_metadata(backend):
     backend.put({"same": "0 1 0"}, year="2025")
     assert backend.ids("0 1 0", 1) == ["same"]
     assert sorted(backend.ids("1 0 0", 10)) == sorted(FOUR)
-    assert "same" not in backend.ids("1 0 0", 5, backend.where("lang", "en"))
-    assert backend.ids("1 0 0", 5, backend.where("year", "2025")) == ["same"]
+    assert "same" not in backend.ids("1 0 0", 5, {"lang": "en"})
+    assert backend.ids("1 0 0", 5, {"year": "2025"}) == ["same"]
     backend.put({"same": "1 0 0"})
-    assert backend.ids("1 0 0", 5, backend.where("year", "2025")) == []
+    assert backend.ids("1 0 0", 5, {"year": "2025"}) == []
     backend.index.delete(["same"])
     assert "same" not in backend.ids("1 0 0", 5)
 
@@ -49,7 +49,7 @@ def test_filter_restricts_the_search(backend):
     """The k nearest are counted among the records that satisfy the condition."""
     backend.put({"a": "1 0 0", "b": "1 0.1 0"}, lang="en")
     backend.put({"c": "0 1 0", "d": "0.1 1 0"}, lang="de")
-    german = backend.where("lang", "de")
+    german = {"lang": "de"}
     assert backend.ids("1 0 0", 2, german) == ["d", "c"]
     assert backend.ids("1 0 0", 2, {}) == ["a", "b"]
     assert backend.index.filter_ids(["a", "c", "z"], X, german) == {"c"}
@@ -64,14 +64,14 @@ def test_more_records_than_one_write_takes(backend, monkeypatch):
     records = {f"n{i}": f"1 {i} 0" for i in range(30)}
     backend.put(records, lang="en")
     backend.put(records, lang="de")
-    assert set(backend.ids("1 0 0", 30, backend.where("lang", "de"))) == set(records)
+    assert set(backend.ids("1 0 0", 30, {"lang": "de"})) == set(records)
     backend.index.delete([*list(records)[1:], "unknown"])
     assert backend.ids("1 9 0", 30) == ["n0"]
 
 
 def test_an_empty_index_finds_nothing(backend):
     assert backend.ids("1 0 0", 3) == []
-    assert backend.index.filter_ids(["a"], X, backend.where("lang", "en")) == set()
+    assert backend.index.filter_ids(["a"], X, {"lang": "en"}) == set()
     backend.index.delete(["a"])
     backend.index.upsert([], [], [], [])
 

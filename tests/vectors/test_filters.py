@@ -1,0 +1,147 @@
+"""Filters are one language: every store finds what the condition says, or refuses it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_chroma import Chroma
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from benchmarks.soak.chroma_process import ChromaServer
+from crabpath_retrievers import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers.errors import EmbeddingMismatchError
+from crabpath_retrievers.vectors import store_kinds
+from crabpath_retrievers.vectors.filters import is_satisfied, parse_filter, to_milvus, to_postgres
+from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+
+HOSTILE = ['a" or 1 == 1 or "', "a' OR '1'='1", "back\\", 'both\\" or "" == "', "line\nend", "ü€😀"]
+RECORDS = {
+    "en": {"lang": "en", "year": 2020, "open": True},
+    "de": {"lang": "de", "year": 2021, "open": False, "share": 0.5},
+    "bare": {},
+    "late": {"lang": "fr", "year": 2024, "share": 0.25},
+    **{f"h{n}": {"lang": value} for n, value in enumerate(HOSTILE)},
+}
+CONDITIONS = [
+    {"lang": "de"},
+    {"lang": {"$ne": "en"}},
+    {"year": 2021},
+    {"year": {"$ne": 2021}},
+    {"year": {"$gt": 2020}},
+    {"year": {"$gte": 2020, "$lt": 2024}},
+    {"year": {"$lte": 2021}},
+    {"share": 0.5},
+    {"share": {"$lt": 0.4}},
+    {"open": True},
+    {"lang": {"$in": ["en", "fr"]}},
+    {"lang": {"$nin": ["en", "fr"]}},
+    {"year": {"$in": [2020, 2024]}},
+    {"lang": "en", "year": 2020},
+    {"lang": "en", "year": 2021},
+    {"$and": [{"lang": "en"}, {"year": {"$lt": 2024}}]},
+    {"$or": [{"lang": "en"}, {"$and": [{"lang": "fr"}, {"year": {"$gte": 2024}}]}]},
+    *({"lang": value} for value in HOSTILE),
+    *({"lang": {"$in": [value, "none"]}} for value in HOSTILE),
+]
+REFUSED = [
+    ({"year": {"$near": 1}}, r"\$near"),
+    ({"$not": [{"year": 1}]}, r"\$not"),
+    ({"lang": {"$in": []}}, r"\$in"),
+    ({"lang": None}, "lang|None"),
+    ({"year": {"$gt": "many"}}, r"\$gt|many"),
+    ({"$or": []}, r"\$or"),
+]
+
+
+def test_every_store_finds_what_a_condition_says(backend):
+    """A text is never more than a text; records without a key satisfy only negations."""
+    for number, (node_id, metadata) in enumerate(RECORDS.items()):
+        backend.put({node_id: f"1 {number} 0"}, **metadata)
+    for condition in CONDITIONS:
+        parsed = parse_filter(condition, "the test")
+        expected = {node for node, metadata in RECORDS.items() if is_satisfied(parsed, metadata)}
+        assert set(backend.ids("1 0 0", 50, condition)) == expected, condition
+        found = backend.index.filter_ids([*RECORDS, "unknown"], None, condition)
+        assert found == expected, condition
+
+
+def test_what_is_no_condition_is_refused(backend):
+    """In one sentence, whatever the store would have made of it; Chroma refuses by itself."""
+    backend.put({"a": "1 0 0"}, lang="en", year=1)
+    chroma = "Chroma" in backend.index.description
+    for condition, sign in REFUSED:
+        named = "filter is not a .*Chroma" if chroma else sign
+        with pytest.raises(InvalidInputError, match=named):
+            backend.ids("1 0 0", 5, condition)
+
+
+def test_a_vector_of_another_dimension(backend):
+    """The store says so, and still answers."""
+    backend.put({"a": "1 0 0"})
+    with pytest.raises(EmbeddingMismatchError, match="dimension"):
+        backend.index.search(np.eye(7, dtype=np.float32)[0], 1)
+    assert backend.ids("1 0 0", 1) == ["a"]
+
+
+def test_ids_are_texts_of_any_kind(backend):
+    """Quotes, numbers, UUIDs and long ones come back as they were given, and alone."""
+    ids = [*HOSTILE, "17", "017", "5b1c4a2e-6d0f-5c7e-9a43-2f8d1e7b9c60", "x" * 200]
+    backend.put({node_id: f"1 {n} 0" for n, node_id in enumerate(ids)})
+    assert set(backend.ids("1 0 0", 50)) == set(ids)
+    assert backend.index.find_existing([*ids, "18"]) in (set(ids), None)
+    backend.index.delete(ids[1:])
+    assert backend.ids("1 0 0", 50) == ids[:1]
+
+
+@pytest.mark.parametrize("key", ["a b", 'a" or 1 == 1 or "b', "or", "a.b", "a'b", ""])
+def test_keys_that_are_no_names_are_refused(key):
+    condition = parse_filter({key: 1}, "the test")
+    with pytest.raises(InvalidInputError, match=r"^Milvus cannot filter by the key"):
+        to_milvus(condition)
+    if not key.isidentifier():
+        with pytest.raises(InvalidInputError, match=r"^PGVectorStore cannot filter by the key"):
+            to_postgres(condition)
+
+
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| (\w+) \| ([^|]+) \| (\w+) \| (\w+) \| (\w+) \|")
+
+
+def test_the_table_says_what_the_kinds_can_do(backend):
+    """Each store of the conformance tests has its row."""
+    if not isinstance(backend.index, VectorStoreIndex):
+        pytest.skip("the table is about LangChain stores")
+    kind = backend.index._kind
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "wrap-your-store.md"
+    rows = {m[1]: m.groups()[2:] for m in map(ROW.match, page.read_text("utf-8").splitlines()) if m}
+    (name,) = [name for name, each in store_kinds._KINDS.items() if type(kind) is each]
+    yes = {True: "yes", False: "no"}
+    native, _, *others = rows[name]
+    assert native == ("native" if kind.native_async else "threads")
+    assert others == [yes[kind.deletes_by_filter], yes[kind.scores], yes[kind.lists]]
+    assert set(rows) == set(store_kinds._KINDS)
+    assert kind.scores
+
+
+@pytest.mark.slow
+def test_a_store_whose_server_dies(tmp_path):
+    """Each operation says that it cannot be reached."""
+    started = ChromaServer(tmp_path)
+    store = Chroma("dying", DeterministicFakeEmbedding(size=3), client=started.client())
+    index = VectorStoreIndex(store)
+    vector = np.eye(3, dtype=np.float32)[0]
+    index.upsert(["a"], [vector], ["a text"], [{"lang": "en"}])
+    assert index.search(vector, 1, {"lang": "en"}) == ["a"]
+    assert index.find_existing(["a"]) == {"a"}
+    started.stop()
+    for call in (
+        lambda: index.search(vector, 1),
+        lambda: index.search(vector, 1, {"lang": "en"}),
+        lambda: index.filter_ids(["a"], vector, {"lang": "en"}),
+        lambda: index.find_existing(["a"]),
+        lambda: index.upsert(["b"], [vector], ["another"], [{}]),
+        lambda: index.delete(["a"]),
+    ):
+        with pytest.raises(StoreUnavailableError, match="LangChain Chroma cannot be reached"):
+            call()
+    started.disconnect()
