@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check docs bench bench-hosts bench-health bench-maintenance bench-sync experiments prior soak env clean
+.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,6 +37,9 @@ bench: $(STAMP)  ## size, speed and quality as a table; DATA is a HotpotQA folde
 
 bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
 	$(BIN)/python -m benchmarks hosts
+
+bench-scale: $(STAMP)  ## queries and feedback a second of one and four workers on PostgreSQL, beside plain stores there
+	$(BIN)/python -m benchmarks scale
 
 bench-health: $(STAMP)  ## how long a health report takes at 100,000 nodes and a million edges
 	$(BIN)/python -m benchmarks health

