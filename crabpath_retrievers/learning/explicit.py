@@ -55,14 +55,14 @@ def learn_without_turn(
     if known.frozen:
         return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
     changes = compute()
-    mind = NamespaceModel.from_json(known.mind, prior)
-    effects = ModelEffects(count=mind.baseline.count)
+    model = NamespaceModel.from_json(known.model, prior)
+    effects = ModelEffects(count=model.baseline.count)
     consume = ConsumeFeedback(
         namespace,
         name,
         (),
         known.version,
-        mind.to_json(),
+        model.to_json(),
         effects=effects,
         changes=tuple(changes),
     )

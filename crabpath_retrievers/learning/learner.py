@@ -65,21 +65,21 @@ class FeedbackLearner:
             user=user,
             is_corrected=bool(note_changes),
         )
-        before = mind = NamespaceModel.from_json(state.mind, self.prior)
+        before = model = NamespaceModel.from_json(state.model, self.prior)
         weighted, outcomes = list[CreditedTurn](), list[float]()
         for original in credited:
             known = get_known_credit(original.turn, original.credit).values()
             outcomes.append(sum(known) / len(known) if known else original.credit.outcome)
-            weighted.append(lesson.learn_turn(original, mind.baseline))
-            mind = replace(mind, baseline=mind.baseline.with_outcome(outcomes[-1]))
+            weighted.append(lesson.learn_turn(original, model.baseline))
+            model = replace(model, baseline=model.baseline.with_outcome(outcomes[-1]))
             if settings.learning.ranker:
-                mind = _update_ranker(mind, weighted[-1])
+                model = _update_ranker(model, weighted[-1])
         pairs = [(item.turn, item.credit) for item in weighted]
         evidence = measure_memories(pairs) | count_log_odds(pairs, state.version)
         evidence |= measure_scales(pairs, before.weigh_trials(), before.trust.calibrate())
-        mind = replace(mind, trust=mind.trust.plus(evidence))
-        is_ranked = mind.posterior is not before.posterior
-        gain = encode_gain(before.posterior, mind.posterior) if is_ranked else None
+        model = replace(model, trust=model.trust.plus(evidence))
+        is_ranked = model.posterior is not before.posterior
+        gain = encode_gain(before.posterior, model.posterior) if is_ranked else None
         changes = (*lesson.to_changes(namespace, feedback_id), *note_changes)
         decay = math.log(2.0) / settings.learning.half_life if settings.learning.decay else 0.0
         consumed = ConsumeFeedback(
@@ -87,7 +87,7 @@ class FeedbackLearner:
             feedback_id,
             tuple(item.turn.id for item in credited),
             state.version,
-            mind.to_json(),
+            model.to_json(),
             decay * len(credited),
             ModelEffects(tuple(outcomes), before.baseline.count, evidence, gain),
             changes,
@@ -104,11 +104,11 @@ def _explain_limit(full: Sequence[CreditedTurn], limited: Sequence[CreditedTurn]
     return f"it contradicts feedback of other users and counts {share:.0%} of its full weight"
 
 
-def _update_ranker(mind: NamespaceModel, credited: CreditedTurn) -> NamespaceModel:
+def _update_ranker(model: NamespaceModel, credited: CreditedTurn) -> NamespaceModel:
     documents = credited.credit.documents
     shown = [item for item in credited.turn.returned if item.node in documents]
     if not shown:
-        return mind
+        return model
     matrix = np.array([[item.features.get(name, 0.0) for name in FEATURES] for item in shown])
     used = np.array([max(0.0, documents[item.node]) for item in shown])
-    return mind.update_ranker(matrix, used, credited.credit.weight)
+    return model.update_ranker(matrix, used, credited.credit.weight)

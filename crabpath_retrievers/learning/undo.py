@@ -96,9 +96,9 @@ class LearningHistory:
             # With a note go the episodes that recall it.
             key, notes = known.clock.key, effects.notes
             episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
-        mind = NamespaceModel.from_json(known.mind, self.prior)
-        mind = mind.without(effects.model, effects.since)
-        undo = UndoFeedback(name, feedback_id, known.version, mind.to_json(), _UNDONE)
+        model = NamespaceModel.from_json(known.model, self.prior)
+        model = model.without(effects.model, effects.since)
+        undo = UndoFeedback(name, feedback_id, known.version, model.to_json(), _UNDONE)
         self.store.apply([undo])
         self._delete_vectors(key, episodes, notes)
         return Receipt(feedback_id, "undone")

@@ -152,7 +152,7 @@ class NamespaceModels:
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
             learned = self._store.learned.get_state(namespace)
-            model = self._load(namespace, learned.mind)
+            model = self._load(namespace, learned.model)
             ranker = replace(
                 self._ranker, weights=model.weights(), calibration=model.trust.calibrate()
             )
@@ -163,7 +163,7 @@ class NamespaceModels:
 
     def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
         """A ranker for exploration (Thompson 1933), with further draws for propensities."""
-        model = self._load(namespace, self._store.learned.get_state(namespace).mind)
+        model = self._load(namespace, self._store.learned.get_state(namespace).model)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         calibration = model.trust.calibrate()
         return replace(self._ranker, weights=weights[0], draws=weights[1:], calibration=calibration)

@@ -288,18 +288,18 @@ def _load_prior() -> Posterior:
 
 def _check_mind(text: str) -> None:
     _require_finite(_parse_json(text))
-    mind, size = NamespaceModel.from_json(text, _load_prior()), len(_load_prior().mean)
-    mean, precision = mind.posterior.mean, mind.posterior.precision
+    model, size = NamespaceModel.from_json(text, _load_prior()), len(_load_prior().mean)
+    mean, precision = model.posterior.mean, model.posterior.precision
     if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
         msg = "its posterior of the ranker has another shape"
         raise ValueError(msg)
     np.linalg.cholesky(precision)  # raises if it is not positive definite
-    for number in (mind.baseline.mean, *(n for pair in mind.trust.spoken.values() for n in pair)):
+    for number in (model.baseline.mean, *(n for pair in model.trust.spoken.values() for n in pair)):
         _require_number(number)
-    if mind.baseline.count < 0:
+    if model.baseline.count < 0:
         msg = "a count is below 0"
         raise ValueError(msg)
-    _ = mind.weights(), mind.trust.calibrate()
+    _ = model.weights(), model.trust.calibrate()
 
 
 def _require_number(number: object) -> None:

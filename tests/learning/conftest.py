@@ -99,7 +99,7 @@ def read_learned(memory: CrabPath, namespace: str) -> dict[str, dict]:
             query = sa.select(*columns).where(table.c.namespace == clock.key)
             found[table.name] = dict(_split(row) for row in connection.execute(query))
     mind = NamespaceModel.from_json(
-        memory.store.learned.get_state(namespace).mind, memory._services.history.prior
+        memory.store.learned.get_state(namespace).model, memory._services.history.prior
     )
     found["mean"] = {(): mind.posterior.mean.tolist()}
     found["precision"] = {(): mind.posterior.precision.ravel().tolist()}

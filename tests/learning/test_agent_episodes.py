@@ -137,7 +137,7 @@ def test_what_stays_after_an_undo_is_as_if_the_rest_had_never_been(atlas, namesp
     """Counts by region; the ranker and the baseline stay: it says what to do, not what to find."""
     turn = atlas.retrieve("Text 5", namespace=namespace).turn
     given = atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node])).feedback_id
-    ids, mind = [], atlas.store.learned.get_state(namespace).mind
+    ids, mind = [], atlas.store.learned.get_state(namespace).model
     for number, (actions, reward) in enumerate(
         [(["find", "take"], 0.3), (["find"], -0.7), (["throw"], 1.0), (["find", "take"], 0.1)]
     ):
@@ -148,7 +148,7 @@ def test_what_stays_after_an_undo_is_as_if_the_rest_had_never_been(atlas, namesp
         ids.append(receipt.feedback_id)
         if number == 0:
             first = read_counts(atlas, namespace)
-    assert atlas.store.learned.get_state(namespace).mind == mind
+    assert atlas.store.learned.get_state(namespace).model == mind
     for feedback_id in (ids[2], ids[1], ids[3]):
         assert atlas.undo(feedback_id, namespace=namespace).status == "undone"
     left = read_counts(atlas, namespace)

@@ -38,7 +38,7 @@ def numbers(memory: CrabPath, namespace: str) -> dict:
             rows = connection.execute(sa.text(query))
             found[table.name.removeprefix("crabpath_")] = sorted(map(tuple, rows))
     known = memory.store.learned.get_state(namespace)
-    mind = NamespaceModel.from_json(known.mind, memory._services.history.prior)
+    mind = NamespaceModel.from_json(known.model, memory._services.history.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 

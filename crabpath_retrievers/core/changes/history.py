@@ -62,7 +62,7 @@ class UndoFeedback(Change):
 
     Attributes:
         version: Version of the namespace when it was read.
-        mind: Ranking model of the namespace without the feedback, as JSON.
+        model: Ranking model of the namespace without the feedback, as JSON.
         note: Reason, stored with the feedback.
     """
 
@@ -70,7 +70,7 @@ class UndoFeedback(Change):
     namespace: str
     feedback_id: str
     version: int
-    mind: str
+    model: str
     note: str
 
 

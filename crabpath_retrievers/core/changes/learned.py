@@ -104,7 +104,7 @@ class ConsumeFeedback(Change):
     Attributes:
         turns: Ids of the turns that it is about.
         version: Version of the namespace when it was read.
-        mind: New ranking model of the namespace, as JSON.
+        model: New ranking model of the namespace, as JSON.
         exponent: Decay exponent to add.
         effects: What it changes in the ranking model, for undo.
         changes: The changes that follow from it; what they add is stored for undo.
@@ -115,7 +115,7 @@ class ConsumeFeedback(Change):
     feedback_id: str
     turns: tuple[str, ...]
     version: int
-    mind: str
+    model: str
     exponent: float = 0.0
     effects: ModelEffects = field(default_factory=ModelEffects)
     changes: tuple[Change, ...] = ()

@@ -46,12 +46,12 @@ class NamespaceState(NamedTuple):
 
     Attributes:
         clock: Its clock and counters; all 0 for one that does not exist.
-        mind: Its ranking model as JSON; None before it first learned.
+        model: Its ranking model as JSON; None before it first learned.
         frozen: Whether learning is stopped.
     """
 
     clock: Clock
-    mind: str | None = None
+    model: str | None = None
     frozen: bool = False
 
     @property
@@ -399,8 +399,8 @@ class LearnedQueries(Queries):
 
 def decode_state(row: Sequence[Any]) -> NamespaceState:
     """The state of a namespace from ``STATE_COLUMNS``."""
-    *clock, mind, frozen = row
-    return NamespaceState(Clock(*clock), mind, bool(frozen))
+    *clock, model, frozen = row
+    return NamespaceState(Clock(*clock), model, bool(frozen))
 
 
 def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[StoredEpisode]:

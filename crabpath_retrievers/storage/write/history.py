@@ -53,7 +53,7 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     last = _find_last_effect(tx, space.key) == effects.sequence
     undo_weights(tx, space.key, space.exponent, cause)
     exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
-    _update_namespace(tx, space.key, exponent=exponent, model=change.mind)
+    _update_namespace(tx, space.key, exponent=exponent, model=change.model)
     record = json.loads(effects.record)
     for table in COUNTERS:
         _subtract_counts(tx, space.key, table, record[table])

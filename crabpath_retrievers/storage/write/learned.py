@@ -59,7 +59,7 @@ _UPDATE_NAMESPACE = CompiledWrite(
         .values(
             version=s.namespaces.c.version + sa.literal_column("1"),
             exponent=s.namespaces.c.exponent + sa.bindparam("more", type_=sa.Float()),
-            model=sa.bindparam("mind", type_=sa.Text()),
+            model=sa.bindparam("new_model", type_=sa.Text()),
         )
         .returning(s.namespaces.c.key, s.namespaces.c.exponent)
     )
@@ -183,7 +183,7 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
     if not change.version:
         tx.get_key(name)  # creates a new namespace
     known = {"space": name, "known_version": change.version}
-    new = {"more": change.exponent, "mind": change.mind}
+    new = {"more": change.exponent, "new_model": change.model}
     found = _UPDATE_NAMESPACE.fetch(tx.connection, known | new)
     done = [_MARK_APPLIED.run(tx.connection, {"feedback": cause, "space": name})]
     rows = ({"turn": turn, "feedback": cause} for turn in change.turns)
