@@ -63,8 +63,8 @@ def measure_scale(
     yield "|---|---|---|---|---|---|"
     for servers in (_open_chroma_server, _open_pgvector):
         with servers() as (name, own, plain):
-            _fill(own, documents)
-            _fill(plain, documents)
+            for place in (own, plain):  # in processes whose end closes all connections
+                _run(_FORK.Process(target=_fill, args=(place, documents)))
             for count in workers:
                 rates = Rates(
                     name,
@@ -200,6 +200,23 @@ def _work(place: Place, worker: int, documents: int, seconds: float, ends: Any) 
         rates.put(done / (time.perf_counter() - begun))
 
 
+def _run(*processes: Any) -> None:
+    """Start processes, and wait until all have ended.
+
+    Raises:
+        RuntimeError: One failed, or took too long.
+    """
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(_PATIENCE)
+    if any(process.exitcode != 0 for process in processes):
+        for process in processes:
+            process.kill()
+        msg = "a worker failed"
+        raise RuntimeError(msg)
+
+
 def measure_rate(place: Place, workers: int, documents: int, seconds: float) -> float:
     """Calls a second of some processes together.
 
@@ -211,13 +228,5 @@ def measure_rate(place: Place, workers: int, documents: int, seconds: float) -> 
         _FORK.Process(target=_work, args=(place, number, documents, seconds, (start, rates)))
         for number in range(workers)
     ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(_PATIENCE + 2 * seconds)
-    if any(process.exitcode != 0 for process in processes):
-        for process in processes:
-            process.kill()
-        msg = f"a worker of {place.kind} failed"
-        raise RuntimeError(msg)
+    _run(*processes)
     return float(sum(rates.get(timeout=10) for _ in processes))

@@ -25,7 +25,6 @@ _MAX_WAITING = 256  # turn records in the queue before answers wait
 # An idle writer waits for the next record so many times so many seconds: to start a thread costs
 # an answer more than to wake one. In between it looks whether the program ends, which waits for it.
 _IDLE_CHECKS, _IDLE_SECONDS = 10, 0.1
-_GATHER_SECONDS = 0.02  # that a record waits for others of its transaction, unless one is awaited
 _TIMEOUT = "turn records are still being written: is the database answering?"
 
 
@@ -44,7 +43,7 @@ class TurnWriter:
         self._thread: threading.Thread | None = None
         self._error: CrabPathError | None = None
         self._lost = 0
-        self._writing = self._awaited = False
+        self._writing = False
         self._closed = False
 
     def add(self, record: RecordTurn) -> None:
@@ -67,7 +66,6 @@ class TurnWriter:
             return
         with track_waiting() as deadline, self._changed:
             if self._waiting:
-                self._awaited = True
                 self._wake_thread()
             while (self._waiting or self._writing) and self._is_running():
                 if not self._changed.wait(_get_remaining(deadline)):
@@ -157,23 +155,12 @@ class TurnWriter:
                 if self._waiting or self._closed or not threading.main_thread().is_alive():
                     break
                 self._changed.wait(_IDLE_SECONDS)
-            self._gather()
             batch, self._waiting = self._waiting, []
             self._writing = bool(batch)
             if not batch:
                 self._thread = None
             self._changed.notify_all()
             return batch
-
-    def _gather(self) -> None:
-        """Let further records come for a moment, so that fewer transactions write them."""
-        until = monotonic() + _GATHER_SECONDS
-        while self._waiting and not self._awaited and not self._closed:
-            left = until - monotonic()
-            if left <= 0 or not threading.main_thread().is_alive():
-                break
-            self._changed.wait(left)
-        self._awaited = False
 
 
 def _get_remaining(deadline: float | None) -> float | None:
