@@ -325,7 +325,7 @@ def time_workers(
     seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 8.0,
 ) -> None:
     """Measure queries and feedback a second of one and four workers on servers."""
-    from benchmarks.speed.scale import measure_scale
+    from benchmarks.scale import measure_scale
 
     for line in measure_scale(documents=documents, seconds=seconds):
         typer.echo(line)
