@@ -24,7 +24,7 @@ from benchmarks.speed.timing import K
 from crabpath_retrievers import CrabPath, Feedback
 
 _DIMENSIONS = 384
-_FORK = multiprocessing.get_context("spawn")
+_SPAWN = multiprocessing.get_context("spawn")
 _PATIENCE = 300.0  # seconds that workers may take to start
 
 Work = Callable[[int], object]
@@ -37,16 +37,6 @@ class Place(NamedTuple):
     kind: str
     database: str
     vectors: str = "pgvector"
-
-
-class Rates(NamedTuple):
-    """Calls a second of all workers together."""
-
-    servers: str
-    workers: int
-    crabpath: float
-    plain: float
-    feedback: float
 
 
 def measure_scale(
@@ -64,18 +54,15 @@ def measure_scale(
     for servers in (_open_chroma_server, _open_pgvector):
         with servers() as (name, own, plain):
             for place in (own, plain):  # in processes whose end closes all connections
-                _run(_FORK.Process(target=_fill, args=(place, documents)))
+                _run(_SPAWN.Process(target=_fill, args=(place, documents)))
             for count in workers:
-                rates = Rates(
-                    name,
-                    count,
-                    measure_rate(own, count, documents, seconds),
-                    measure_rate(plain, count, documents, seconds),
-                    measure_rate(own._replace(kind="feedback"), count, documents, seconds),
+                queries, simple, feedback = (
+                    measure_rate(place, count, documents, seconds)
+                    for place in (own, plain, own._replace(kind="feedback"))
                 )
                 yield (
-                    f"| {name} | {count} | {rates.crabpath:.0f} | {rates.plain:.0f} | "
-                    f"{rates.crabpath / rates.plain:.2f} | {rates.feedback:.0f} |"
+                    f"| {name} | {count} | {queries:.0f} | {simple:.0f} | "
+                    f"{queries / simple:.2f} | {feedback:.0f} |"
                 )
 
 
@@ -134,9 +121,9 @@ def _fill(place: Place, count: int) -> None:
             memory.add_documents(documents, split=False)
         return
     store = _open_plain(place, create=True)
+    unnamed = [document.model_copy(update={"id": None}) for document in documents]
     for start in range(0, count, 500):
-        part = [document.model_copy(update={"id": None}) for document in documents]
-        store.add_documents(part[start : start + 500])
+        store.add_documents(unnamed[start : start + 500])
     if place.kind == "pgvector":
         from langchain_postgres.v2.indexes import HNSWIndex
 
@@ -223,9 +210,9 @@ def measure_rate(place: Place, workers: int, documents: int, seconds: float) -> 
     Raises:
         RuntimeError: A worker failed.
     """
-    start, rates = _FORK.Barrier(workers), _FORK.Queue()
+    start, rates = _SPAWN.Barrier(workers), _SPAWN.Queue()
     processes = [
-        _FORK.Process(target=_work, args=(place, number, documents, seconds, (start, rates)))
+        _SPAWN.Process(target=_work, args=(place, number, documents, seconds, (start, rates)))
         for number in range(workers)
     ]
     _run(*processes)

@@ -340,7 +340,7 @@ def _open_stores(
         meta = store.catalog.meta()
         if vectors is None:
             require_vectors(meta, store.name if "://" in place else place)
-        return store, undo.enter_context(closing(open_index(vectors, place, store))), meta
+        return store, undo.enter_context(closing(open_index(vectors, place, store, meta))), meta
 
 
 def _close_within(seconds: float, stack: ExitStack) -> None:

@@ -7,7 +7,7 @@ finds the questions of users among the documents.
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -24,6 +24,20 @@ _OLDEST = (0, 8)  # has iterative scans, without which a filter returns fewer th
 _EXTENSION = sa.func.hashtextextended("crabpath extension", 0)
 _MAX_INDEXED = 2000  # dimensions of the type vector that HNSW takes
 _MAX_DIMENSION = 4000  # of the type halfvec
+
+
+class Condition(NamedTuple):
+    """A condition on rows: SQL with ``%s`` for each of the values."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+def find_rows(collection: str | None) -> tuple[str, Condition]:
+    """Table of a collection of a namespace, or of the documents (None), and which rows it is."""
+    if collection is None:
+        return DOCUMENTS, Condition("true")
+    return COMPANIONS, Condition("collection = %s", (collection,))
 
 
 class Extension(NamedTuple):

@@ -74,18 +74,21 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
         raise ConfigurationError(msg)
 
 
-def open_index(vectors: VectorPlace, location: str | Path, store: GraphStore) -> VectorIndex:
+def open_index(
+    vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
+) -> VectorIndex:
     """Open the vector index that the argument ``vectors`` describes.
 
     Args:
         vectors: The argument of that name; None for what the memory remembers.
         location: Directory or URL of the graph store.
         store: The graph store.
+        meta: Facts about it.
 
     Raises:
         ConfigurationError: The kind is not supported, or it is missing with a URL.
     """
-    if is_pgvector(vectors, store.catalog.meta()):
+    if is_pgvector(vectors, meta):
         return PgVectorIndex(store)
     from crabpath_retrievers.vectors.chroma import ChromaIndex
 

@@ -20,8 +20,8 @@ from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.vectors import Condition, VectorQueries
-from crabpath_retrievers.storage.vector_tables import DOCUMENTS, VectorType
+from crabpath_retrievers.storage.read.vectors import VectorQueries
+from crabpath_retrievers.storage.vector_tables import DOCUMENTS, Condition, VectorType
 from crabpath_retrievers.vectors import filters
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.filters import Group, parse_filter

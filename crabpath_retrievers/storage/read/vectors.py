@@ -1,7 +1,7 @@
 """Reads of vectors that are kept in the database of the graph: nearest ids, ids, counts."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -9,11 +9,12 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
     COMPANIONS,
-    DOCUMENTS,
+    Condition,
     Extension,
     VectorType,
     find_dimension,
     find_extension,
+    find_rows,
     format_vector,
 )
 
@@ -27,21 +28,13 @@ _PREPARE = (
 )
 
 
-class Condition(NamedTuple):
-    """A condition on rows: SQL with ``%s`` for each of the values."""
-
-    sql: str
-    values: tuple[Any, ...] = ()
-
-
 class VectorQueries(Queries):
     """Reads of one collection, or of the documents; the tables exist unless said otherwise."""
 
     def __init__(self, store: Any, collection: str | None = None) -> None:
         """Read from ``store``; ``collection`` None for the documents."""
         super().__init__(store)
-        self._table = DOCUMENTS if collection is None else COMPANIONS
-        self._own = Condition("true") if collection is None else Condition(*_equals(collection))
+        self._table, self._own = find_rows(collection)
 
     def find_type(self) -> VectorType | None:
         """How the stored vectors are compared; None before there are tables."""
@@ -127,10 +120,6 @@ class VectorQueries(Queries):
             return self._own
         values = (*self._own.values, *condition.values)
         return Condition(f"{self._own.sql} AND ({condition.sql})", values)
-
-
-def _equals(collection: str) -> tuple[str, tuple[str]]:
-    return "collection = %s", (collection,)
 
 
 def _fetch(connection: sa.Connection, query: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:

@@ -11,12 +11,12 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
-    COMPANIONS,
     DOCUMENTS,
     create_tables,
     ensure_extension,
     find_dimension,
     find_extension,
+    find_rows,
     format_vector,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
@@ -36,7 +36,7 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
     """Add or replace vectors."""
     extension = find_extension(tx.connection)
     assert extension is not None  # noqa: S101  the tables exist
-    table = DOCUMENTS if change.collection is None else COMPANIONS
+    table, rows_of = find_rows(change.collection)
     key, own = ("langchain_id", "") if change.collection is None else _COMPANION
     query = (
         f"INSERT INTO {table} ({key}, content, embedding, langchain_metadata) "
@@ -53,9 +53,8 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
         (json.dumps(metadata, ensure_ascii=False) for metadata in change.metadatas),
         strict=True,
     )
-    first = [] if change.collection is None else [change.collection]
     for part in split_batches(rows, _BATCH):
-        _execute(tx.connection, query, [*first, *map(list, zip(*part, strict=True))])
+        _execute(tx.connection, query, [*rows_of.values, *map(list, zip(*part, strict=True))])
 
 
 _COMPANION = ("collection, langchain_id", "%s, ")
@@ -63,18 +62,13 @@ _COMPANION = ("collection, langchain_id", "%s, ")
 
 def delete_vectors(tx: Transaction, change: v.DeleteVectors) -> None:
     """Delete vectors, or a whole collection."""
-    table = DOCUMENTS if change.collection is None else COMPANIONS
-    where, first = ("true", []) if change.collection is None else _select_own(change.collection)
+    table, own = find_rows(change.collection)
     if change.ids is None:
-        _execute(tx.connection, f"DELETE FROM {table} WHERE {where}", first)
+        _execute(tx.connection, f"DELETE FROM {table} WHERE {own.sql}", own.values)
         return
-    query = f"DELETE FROM {table} WHERE {where} AND langchain_id = ANY(%s::text[])"
+    query = f"DELETE FROM {table} WHERE {own.sql} AND langchain_id = ANY(%s::text[])"
     for part in split_batches(change.ids):
-        _execute(tx.connection, query, [*first, part])
-
-
-def _select_own(collection: str) -> tuple[str, list[Any]]:
-    return "collection = %s", [collection]
+        _execute(tx.connection, query, [*own.values, part])
 
 
 def delete_queued_vectors(tx: Transaction, _change: v.DeleteQueuedVectors) -> None:
