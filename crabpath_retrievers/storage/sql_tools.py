@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
+from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.visitors import replacement_traverse
@@ -28,7 +29,9 @@ def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
         connection: An open connection; invalidated when the error says that it is dead.
     """
     dialect = connection.dialect
-    cursor = connection.connection.cursor()
+    # psycopg decodes binary answers twice as fast as text.
+    options = {"binary": True} if dialect.driver == "psycopg" else {}
+    cursor = connection.connection.cursor(**options)
     try:
         yield cursor
     except dialect.loaded_dbapi.Error as error:
@@ -111,10 +114,23 @@ def _is_array(value: Any, dialect: str) -> bool:
 
 def _list_values(value: Any, dialect: str) -> list[Any]:
     """What the driver gets for one parameter, in order."""
-    if not isinstance(value, list) or _is_array(value, dialect):
+    if not isinstance(value, list):
         return [value]
+    if _is_array(value, dialect):
+        return [format_array(value)]
     padded = _pad_list(value)
     return [*chain.from_iterable(padded)] if isinstance(padded[0], tuple) else padded
+
+
+def format_array(values: Iterable[int | str]) -> str:
+    """A list as PostgreSQL writes an array: the driver takes ten times longer to encode one."""
+    quoted = (
+        str(value)
+        if isinstance(value, int)
+        else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for value in values
+    )
+    return "{" + ",".join(quoted) + "}"
 
 
 def _compare_with_array(element: Any, **_: Any) -> Any:
@@ -339,15 +355,36 @@ class CounterTable:
     def __init__(self, table: sa.Table, names: Sequence[str]) -> None:
         """Columns ``names`` are the counters of ``table``; its other columns are the key."""
         self._names = names
+        self._key = [column.name for column in table.primary_key.columns]
         self._add = CompiledWrite(lambda insert: _build_add(insert, table, names))
+        self._add_at_once = _format_add(table, names)
         self._drop = CompiledWrite(lambda _: _build_drop(table, names))
 
     def add(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add to the counters; a missing row starts with what is added, but at least 0."""
+        raised = all(row[name] >= 0 for row in rows for name in self._names)
+        if raised and connection.dialect.name == "postgresql":
+            self._raise_at_once(connection, rows)
+            return
         self._add.run_all(connection, [self._upsert_parameters(row) for row in rows])
         reduced = [row for row in rows if any(row[name] < 0 for name in self._names)]
         key = [{k: v for k, v in row.items() if k not in self._names} for row in reduced]
         self._drop.run_all(connection, key)
+
+    def _raise_at_once(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add to all rows in one statement of PostgreSQL, which changes each row once."""
+        total: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in rows:
+            key = tuple(row[name] for name in self._key)
+            known = total.setdefault(key, dict.fromkeys(self._names, 0.0))
+            for name in self._names:
+                known[name] += row[name]
+        if total:
+            given = [
+                {**dict(zip(self._key, key, strict=True)), **known} for key, known in total.items()
+            ]
+            with open_driver_cursor(connection) as cursor:
+                cursor.execute(self._add_at_once, [to_json(given).decode()])
 
     def _upsert_parameters(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of the upsert: initial values, and what to add to an existing row."""
@@ -360,6 +397,20 @@ def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]
     return build_insert(insert, table).on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
         set_={name: _at_least_zero(table.c[name] + more[name]) for name in names},
+    )
+
+
+def _format_add(table: sa.Table, names: Sequence[str]) -> str:
+    """As :func:`_build_add` for PostgreSQL: the parameter is a list of rows in JSON."""
+    key = [column.name for column in table.primary_key.columns]
+    columns = [*key, *names]
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    typed = (f"{name} {table.c[name].type.compile(dialect)}" for name in columns)
+    added = (f"{name} = {table.name}.{name} + excluded.{name}" for name in names)
+    return (
+        f"INSERT INTO {table.name} ({', '.join(columns)}) "
+        f"SELECT * FROM jsonb_to_recordset(%s::jsonb) AS given ({', '.join(typed)}) "
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(added)}"
     )
 
 
