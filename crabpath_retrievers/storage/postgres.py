@@ -24,14 +24,18 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     Attributes:
         answered: When the server last answered, by ``time.monotonic``.
+        patience: Seconds that one wait may take at most, besides that limit; None for no other.
     """
 
     answered = 0.0
+    patience: float | None = None
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         """Override of the driver, which waits for all statements and commits here."""
         with track_waiting() as deadline:
-            steps = gen if deadline is None else self._limit_steps(gen, deadline)
+            own = None if self.patience is None else monotonic() + self.patience
+            until = min((end for end in (deadline, own) if end is not None), default=None)
+            steps = gen if until is None else self._limit_steps(gen, until)
             result = super().wait(steps, *args, **options)
         self.answered = monotonic()
         return result
