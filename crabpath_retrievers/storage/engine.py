@@ -80,6 +80,13 @@ def open_engine(
         raise MissingExtraError(msg) from error
     if engine.dialect.driver == "psycopg":
         _limit_waits(engine, time_limit)
+    if not reading:
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: sa.Connection) -> None:
+            if connection.get_execution_options().get(_LAZY, False):
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
     return engine
 
 

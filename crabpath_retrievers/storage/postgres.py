@@ -16,6 +16,9 @@ from crabpath_retrievers.core.time_limit import track_waiting
 T = TypeVar("T")
 _TIMEOUT = "no answer within settings.time_limit"
 # Detects a dead peer within a minute, also for work without a time limit.
+# All statements look rows up by key: a plan of its own for every set of values costs more than it
+# gains, and so does compiling one.
+_SESSION = "SET plan_cache_mode = force_generic_plan; SET jit = off"
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
@@ -74,4 +77,7 @@ def connect_within(arguments: dict[str, Any], seconds: float) -> LimitedConnecti
         if left <= 0:
             raise psycopg.OperationalError(_TIMEOUT)
         limits = {"connect_timeout": math.ceil(left), **_KEEPALIVES}
-        return LimitedConnection.connect(**{**limits, **arguments})
+        connection = LimitedConnection.connect(**{**limits, **arguments})
+        connection.execute(_SESSION)
+        connection.commit()
+        return connection

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import operators
 from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.graph import Vector
@@ -44,9 +45,10 @@ def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
 class CompiledSelect:
     """A select that is compiled once per dialect and length of its list parameters.
 
-    Its constants become part of the text. Lists are padded to the next power of two by repeating
-    their last value, so that few lengths occur; an empty list becomes ``[NULL]``, which matches no
-    row.
+    Its constants become part of the text. On PostgreSQL a list of scalars is one parameter, an
+    array, so that it plans the statement once for all lengths. Other lists are padded to the next
+    power of two by repeating their last value, so that few lengths occur; an empty list becomes
+    ``[NULL]``, which matches no row.
     """
 
     def __init__(self, statement: sa.SelectBase) -> None:
@@ -67,30 +69,61 @@ class CompiledSelect:
             parameters: Scalars, and lists for the expanding parameters; non-empty lists of tuples
                 where several columns are compared at once.
         """
-        padded = {k: _pad_list(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        sizes = [len(v) if isinstance(v, list) else 0 for v in padded.values()]
-        shape = (connection.dialect.name, *sizes)
+        dialect = connection.dialect.name
+        given = {name: _list_values(value, dialect) for name, value in parameters.items()}
+        shape = (dialect, *map(len, given.values()))
         if shape not in self._compiled:
-            self._compiled[shape] = self._compile(connection, padded)
+            self._compiled[shape] = self._compile(connection, parameters)
         text, order = self._compiled[shape]
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(text, _order_values(padded, order))
+            cursor.execute(text, [value for name in order for value in given[name]])
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _compile(
         self, connection: sa.Connection, parameters: Mapping[str, Any]
     ) -> tuple[str, tuple[str, ...]]:
+        dialect = connection.dialect.name
         statement: Any = replacement_traverse(self._statement, {}, _inline_constant)
-        compiled = statement.params(**parameters).compile(
+        if dialect == "postgresql":
+            statement = replacement_traverse(statement, {}, _compare_with_array)
+        padded = {
+            name: _pad_list(value)
+            for name, value in parameters.items()
+            if isinstance(value, list) and not _is_array(value, dialect)
+        }
+        compiled = statement.params(**{**parameters, **padded}).compile(
             dialect=_get_positional_dialect(connection),
             compile_kwargs={"render_postcompile": True},
         )
         # The values of a list stand next to each other, as ids_1, ids_2, …
-        names = {
-            f"{k}_1{'_1' * isinstance(v[0], tuple)}" if isinstance(v, list) else k: k
-            for k, v in parameters.items()
+        names = {name: name for name in parameters if name not in padded} | {
+            f"{name}_1{'_1' * isinstance(values[0], tuple)}": name
+            for name, values in padded.items()
         }
         return str(compiled), tuple(names[name] for name in compiled.positiontup if name in names)
+
+
+def _is_array(value: Any, dialect: str) -> bool:
+    """Whether a parameter is passed to the driver as one array."""
+    flat = isinstance(value, list) and not (value and isinstance(value[0], tuple))
+    return flat and dialect == "postgresql"
+
+
+def _list_values(value: Any, dialect: str) -> list[Any]:
+    """What the driver gets for one parameter, in order."""
+    if not isinstance(value, list) or _is_array(value, dialect):
+        return [value]
+    padded = _pad_list(value)
+    return [*chain.from_iterable(padded)] if isinstance(padded[0], tuple) else padded
+
+
+def _compare_with_array(element: Any, **_: Any) -> Any:
+    """``column = ANY(array)`` for ``column IN (list)``; None keeps any other element."""
+    is_list = isinstance(element, sa.BinaryExpression) and element.operator is operators.in_op
+    if not is_list or isinstance(element.left, sa.sql.elements.Tuple) or element.right.unique:
+        return None
+    array = sa.bindparam(element.right.key, type_=postgresql.ARRAY(element.left.type))
+    return element.left == sa.any_(array)
 
 
 def _get_positional_dialect(connection: sa.Connection) -> sa.Dialect:
@@ -169,20 +202,6 @@ def build_upsert(insert: Callable[..., Any], table: sa.Table) -> Any:
         c.name: statement.excluded[c.name] for c in table.c if c.name not in {k.name for k in key}
     }
     return statement.on_conflict_do_update(index_elements=key, set_=update)
-
-
-def _order_values(parameters: Mapping[str, Any], order: Iterable[str]) -> list[Any]:
-    """Values by position; ``order`` names the parameters, a list once for all its values."""
-    values: list[Any] = []
-    for name in order:
-        value = parameters[name]
-        if not isinstance(value, list):
-            values.append(value)
-        elif isinstance(value[0], tuple):
-            values += chain.from_iterable(value)
-        else:
-            values += value
-    return values
 
 
 def _pad_list(values: list[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import ConfigurationError
@@ -92,7 +93,7 @@ def quote(name: str) -> str:
 
 def format_vector(vector: Vector) -> str:
     """A vector ``[d]`` as pgvector reads it."""
-    return "[" + ",".join(map(str, vector.tolist())) + "]"
+    return to_json(vector.tolist()).decode()
 
 
 def find_extension(connection: sa.Connection) -> Extension | None:

@@ -64,14 +64,13 @@ class VectorQueries(Queries):
         where = self._where(condition)
         query = (
             f"SELECT langchain_id, {kind.distance} AS distance FROM {self._table} "
-            f"WHERE {where.sql} ORDER BY {kind.distance} LIMIT %s"
+            f"WHERE {where.sql} ORDER BY distance LIMIT %s"
         )
-        given = format_vector(vector)
         with self._store.open_reader() as connection:
             if _PREPARED not in connection.info:
                 connection.exec_driver_sql(_PREPARE)
                 connection.info[_PREPARED] = True
-            rows = _fetch(connection, query, [given, *where.values, given, k])
+            rows = _fetch(connection, query, [format_vector(vector), *where.values, k])
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
     def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:

@@ -18,6 +18,7 @@ from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES
+from crabpath_retrievers.storage.schema import compress_text
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
     CompiledSelect,
@@ -119,23 +120,26 @@ _UPDATE_EPISODE = CompiledWrite(
 _USAGE, _PAIR_COUNTS, _TRANSITIONS = (
     CounterTable(TABLES[name], COUNTERS[name]) for name in ("usage", "pair_counts", "transitions")
 )
-_ADVANCE_CLOCK = (
-    s.namespaces.update()
-    .where(s.namespaces.c.name == sa.bindparam("ticking"))
-    .values(turn=s.namespaces.c.turn + 1)
-    .returning(s.namespaces.c.key, s.namespaces.c.turn)
+_ADVANCE_CLOCK = CompiledWrite(
+    lambda _: (
+        s.namespaces.update()
+        .where(s.namespaces.c.name == sa.bindparam("ticking"))
+        .values(turn=s.namespaces.c.turn + sa.literal_column("1"))
+        .returning(s.namespaces.c.key, s.namespaces.c.turn)
+    )
 )
-_INSERT_TURN = s.turns.insert()
+_INSERT_TURN = CompiledWrite(lambda insert: build_insert(insert, s.turns))
 
 
 def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
     """Store a turn, and advance the clock of its namespace by one turn."""
     turn = change.turn
     name = {"ticking": turn.namespace}
-    advanced = tx.run(_ADVANCE_CLOCK, name).one_or_none()
+    advanced = _ADVANCE_CLOCK.fetch(tx.connection, name)
     if advanced is None:
         tx.get_namespace(turn.namespace)
-        advanced = tx.run(_ADVANCE_CLOCK, name).one()
+        advanced = _ADVANCE_CLOCK.fetch(tx.connection, name)
+    assert advanced is not None  # noqa: S101  the namespace was just created
     namespace, clock = advanced
     record = to_json(replace(turn.build_steps(), clock=clock, query=to_storable(turn.query)))
     row = {
@@ -145,10 +149,10 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
         "created": turn.created,
         "run_id": turn.run_id,
         "arm": turn.arm,
-        "record": record.decode(),
+        "record": compress_text(record),
         "embedding": None if change.vector is None else encode_vector(change.vector),
     }
-    tx.run(_INSERT_TURN, row)
+    _INSERT_TURN.run(tx.connection, row)
 
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:
