@@ -269,8 +269,9 @@ class _Client:
         name = f"f{self._which}-{self._step}"
         used = [answer.documents[0].node.id]
         begun = time.perf_counter()
-        given = {"used": used, "feedback_id": name, "namespace": self._namespace}
-        self._memory.record(Feedback(answer.turn.id, self._random.choice((1.0, -1.0)), **given))
+        outcome, space = self._random.choice((1.0, -1.0)), self._namespace
+        given = Feedback(answer.turn.id, outcome, used=used, feedback_id=name, namespace=space)
+        self._memory.record(given)
         self.result.feedback.append(name)
         return time.perf_counter() - begun
 

@@ -23,6 +23,10 @@ FIRST_KEY = 2
 """Key of passage 0: the store has one document already, which says what its embedder is."""
 
 _TABLES = (s.nodes, s.contents, s.names, s.edges)
+_NODE_COLUMNS = ("key", "id", "mentions", "title", "embedding", "terms", "level")
+_CONTENT_COLUMNS = (
+    *("node", "document", "source", "position", "digest", "length", "content", "metadata"),
+)
 Rows = Iterable[Sequence[Any]]
 
 
@@ -161,14 +165,12 @@ def _write_batch(
         levels,
         strict=True,
     )
-    columns = ("key", "id", "mentions", "title", "embedding", "terms", "level")
-    bulk.write(s.nodes.name, columns, nodes)
+    bulk.write(s.nodes.name, _NODE_COLUMNS, nodes)
     contents = (
         (key, name, name, 0, "", len(each), p.text, json.dumps({"title": p.title}))
         for key, name, each, p in zip(keys, ids, words, passages, strict=True)
     )
-    columns = ("node", "document", "source", "position", "digest", "length", "content", "metadata")
-    bulk.write(s.contents.name, columns, contents)
+    bulk.write(s.contents.name, _CONTENT_COLUMNS, contents)
     names = (
         (name, key)
         for key, passage in zip(keys, passages, strict=True)

@@ -111,7 +111,7 @@ def _create(place: str, corpus: Corpus) -> float:
     """Create a store and fill it; returns the seconds that this took."""
     begun = time.perf_counter()
     index = KnownHits()
-    index.read_only = False  # type: ignore[misc]
+    index.read_only = False
     with CrabPath.open(place, vectors=index, embeddings=Hashed(DIMENSIONS)) as memory:
         memory.add_documents([Document("Nothing.", id="first")], progress=None)
     fill(place, corpus)
@@ -195,9 +195,9 @@ def _measure_both(large: str, small: str, nodes: int) -> list[str]:
             (f"new question after {_FEEDBACKS} feedbacks", "learned", "learned", 1),
         ):
             pairs = time_pairs(
-                lambda number, k=kind, n=namespace: _ask(memory, n, asked["large"][k][number]),
-                lambda number, k=kind, n=namespace: _ask(other, n, asked["small"][k][number]),
-                range(_QUESTIONS),
+                partial(_ask_one, memory, namespace, 0),
+                partial(_ask_one, other, namespace, 1),
+                list(zip(asked["large"][kind], asked["small"][kind], strict=True)),
                 before=forget if kind == "forgotten" else flush,
                 rounds=rounds,
             )
@@ -206,6 +206,12 @@ def _measure_both(large: str, small: str, nodes: int) -> list[str]:
             shown = f"{ratio:.2f} ({low:.2f} to {high:.2f}); of p50 {own / less:.2f}"
             lines.append(f"{name}, p50 in ms | {own:.2f} | {less:.2f} | {shown} |")
     return lines
+
+
+def _ask_one(
+    memory: CrabPath, namespace: str, which: int, questions: tuple[Question, Question]
+) -> Any:
+    return _ask(memory, namespace, questions[which])
 
 
 def _teach(memory: CrabPath, questions: Sequence[Question]) -> None:
