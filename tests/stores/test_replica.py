@@ -165,6 +165,19 @@ def test_answers_of_two_versions_are_never_mixed(memory, other, standby):
             assert "zebra" in ask(memory)
 
 
+def test_hubs_are_never_older_than_the_version_that_they_are_remembered_for(
+    memory, other, standby
+):
+    regions = memory._services.regions
+    standby.pause()
+    pages = [Document(f"Page {n}", id=f"more{n}") for n in range(60)]
+    other.add_documents(pages, split=False)
+    assert regions.levels(memory.store.regions.version()) is not None  # remembered
+    sizes = memory.store.regions.sizes()
+    found = memory.store.start_query().run(lambda: regions.hubs(1, 0))
+    assert len(found.keys) == sizes[1]
+
+
 def test_a_replica_that_lags_is_left_and_used_again(memory, other, standby, caplog):
     """One warning, and the lag is told."""
     caplog.set_level(logging.INFO, "crabpath_retrievers.storage.replica")
