@@ -5,6 +5,7 @@ that was acknowledged is looked for.
 """
 
 import multiprocessing
+import queue
 import random
 import threading
 import time
@@ -24,10 +25,53 @@ _SPAWN = multiprocessing.get_context("spawn")
 _DIMENSIONS = 384
 _NAMESPACES = 16
 _FEEDBACK, _ADDED = 0.09, 0.01  # shares of all calls; the others are queries
-_PATIENCE = 120.0  # seconds that workers may take to start, and to end
+_PATIENCE = 120.0  # seconds that workers may take to end
+_TICK, _STOP = 0.2, 3.0  # seconds between two looks, and between two after a stop
 _PARTS = 10  # of the time, each with its percentiles
 
 QUERY, FEEDBACK, ADD = "query", "feedback", "add"
+
+
+class Clock:
+    """Seconds that this process has run, without those in which it was stopped from outside.
+
+    A laptop that sleeps, or whoever measures beside, stops processes: waiting for an answer
+    meanwhile is not the server's.
+
+    Attributes:
+        stops: How often it was stopped.
+        stopped: For how many seconds, in all.
+    """
+
+    def __init__(self) -> None:
+        """Begin to look."""
+        self.stops, self.stopped = 0, 0.0
+        self._begun = self._seen = time.monotonic()
+        self._end, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._end.wait(_TICK):
+            self.look()
+
+    def look(self) -> None:
+        """Take down a stop that has just ended."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._seen > _STOP:
+                self.stops += 1
+                self.stopped += now - self._seen
+            self._seen = now
+
+    def read(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._begun - self.stopped
+
+    def close(self) -> None:
+        """Look no more."""
+        self._end.set()
+        self._thread.join()
 
 
 class Call(NamedTuple):
@@ -46,12 +90,14 @@ class Result(NamedTuple):
         errors: How often calls failed, by message.
         feedback: Ids of acknowledged feedback.
         documents: Ids of acknowledged documents.
+        stopped: Seconds in which the process was stopped from outside; calls of then do not count.
     """
 
     calls: list[Call]
     errors: Counter[str]
     feedback: list[str]
     documents: list[str]
+    stopped: float = 0.0
 
 
 class Load(NamedTuple):
@@ -80,6 +126,7 @@ class Figures(NamedTuple):
         parts: Percentiles 50 and 95 of a query in milliseconds, by part of the time.
         overall: The same of the calls of each kind.
         growth: Of the 95th percentile: last fifth of the time over the fifth after the first tenth.
+        stopped: Seconds in which a process was stopped from outside, at most.
     """
 
     errors: Mapping[str, int]
@@ -88,6 +135,7 @@ class Figures(NamedTuple):
     parts: Sequence[tuple[float, float]]
     overall: Mapping[str, tuple[float, float]]
     growth: float
+    stopped: float
 
 
 def measure_load(load: Load) -> Iterator[str]:
@@ -112,6 +160,8 @@ def measure_load(load: Load) -> Iterator[str]:
     yield f"errors: {sum(figures.errors.values())}"
     yield from (f"  {number} × {message}" for message, number in figures.errors.items())
     yield f"lost: {figures.lost[0]} feedbacks, {figures.lost[1]} documents"
+    if figures.stopped:
+        yield f"stopped from outside for {figures.stopped:.0f} s; calls of then are not counted"
     yield f"p95 of the last fifth / of the fifth after the first tenth: {figures.growth:.2f}"
 
 
@@ -136,11 +186,16 @@ def run_load(load: Load) -> Figures:
             added = [name for result in results for name in result.documents]
             missing = set(added) - {found.id for found in memory.get_by_ids(added)}
             missing |= set(added) - (memory.index.find_existing(added) or set())
-    return _summarise(load, calls, errors, (len(unlearned), len(missing)))
+    stopped = max(result.stopped for result in results)
+    return _summarise(load, calls, errors, (len(unlearned), len(missing)), stopped)
 
 
 def _summarise(
-    load: Load, calls: Sequence[Call], errors: Mapping[str, int], lost: tuple[int, int]
+    load: Load,
+    calls: Sequence[Call],
+    errors: Mapping[str, int],
+    lost: tuple[int, int],
+    stopped: float,
 ) -> Figures:
     parts = [
         _find_percentiles(
@@ -159,6 +214,7 @@ def _summarise(
         parts,
         {kind: _find_percentiles(found) for kind, found in kinds.items()},
         float(late / early),
+        stopped,
     )
 
 
@@ -197,24 +253,38 @@ def _run_processes(url: str, load: Load) -> list[Result]:
         process.start()
     try:
         # Before they are joined: a process ends when its results were taken.
-        return [results.get(timeout=load.seconds + 2 * _PATIENCE) for _ in processes]
+        return [_take_result(results, processes) for _ in processes]
     finally:
         for process in processes:
             process.join(_PATIENCE)
             process.kill()
 
 
+def _take_result(results: Any, processes: Sequence[Any]) -> Result:
+    while True:
+        try:
+            found: Result = results.get(timeout=1)
+        except queue.Empty:
+            if any(process.exitcode for process in processes):
+                msg = "a process with clients failed"
+                raise RuntimeError(msg) from None
+        else:
+            return found
+
+
 def _work(url: str, load: Load, number: int, start: Any, results: Any) -> None:
     """The clients of one process, each in a thread of its own."""
     own = range(number, load.clients, load.processes)
     with _open(url) as memory:
-        clients = [_Client(memory, load, which) for which in own]
-        start.wait(_PATIENCE)
+        start.wait()
+        clock = Clock()
+        clients = [_Client(memory, load, which, clock) for which in own]
         threads = [threading.Thread(target=client.run) for client in clients]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        clock.close()
     done = [client.result for client in clients]
     results.put(
         Result(
@@ -222,6 +292,7 @@ def _work(url: str, load: Load, number: int, start: Any, results: Any) -> None:
             sum((result.errors for result in done), Counter[str]()),
             [name for result in done for name in result.feedback],
             [name for result in done for name in result.documents],
+            clock.stopped,
         )
     )
 
@@ -229,8 +300,8 @@ def _work(url: str, load: Load, number: int, start: Any, results: Any) -> None:
 class _Client:
     """Asks again and again; rates some of the answers, and adds a document now and then."""
 
-    def __init__(self, memory: CrabPath, load: Load, which: int) -> None:
-        self._memory, self._load, self._which = memory, load, which
+    def __init__(self, memory: CrabPath, load: Load, which: int, clock: Clock) -> None:
+        self._memory, self._load, self._which, self._clock = memory, load, which, clock
         self._random = random.Random(which)  # noqa: S311  not for secrets
         vectors = np.random.default_rng(which).standard_normal((200, _DIMENSIONS))
         self._vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -240,17 +311,23 @@ class _Client:
 
     def run(self) -> None:
         """Go on until the time is over."""
-        begun = time.monotonic()
-        while (now := time.monotonic()) - begun < self._load.seconds:
+        while (now := self._clock.read()) < self._load.seconds:
+            stops = self._clock.stops
             drawn = self._random.random()
             kind = FEEDBACK if drawn < _FEEDBACK else ADD if drawn < _FEEDBACK + _ADDED else QUERY
             self._step += 1
+            failure = ""
             try:
                 seconds = getattr(self, f"_{kind}")()
             except Exception as error:
-                self.result.errors[f"{kind}: {type(error).__name__}: {error}"[:200]] += 1
+                failure = f"{kind}: {type(error).__name__}: {error}"[:200]
+            self._clock.look()
+            if self._clock.stops != stops:
+                continue
+            if failure:
+                self.result.errors[failure] += 1
             else:
-                self.result.calls.append(Call(kind, now - begun, seconds))
+                self.result.calls.append(Call(kind, now, seconds))
 
     def _ask(self) -> Any:
         number = self._random.randrange(self._load.documents)
