@@ -56,6 +56,7 @@ Cleanup = Literal["incremental", "full"] | None
 FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
+_MANY = 1000  # changed chunks after which the database measures its tables again
 
 
 Advance = Callable[[int], object]
@@ -144,6 +145,8 @@ class Ingest:
                     self.publish(part)
                     advance(len(part.nodes))
             self._move(plan)
+            if len(plan.changed) >= _MANY:
+                self.store.refresh_statistics()
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 

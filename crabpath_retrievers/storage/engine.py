@@ -81,13 +81,13 @@ def open_engine(
     if engine.dialect.driver == "psycopg":
         _limit_waits(engine, time_limit)
     if not reading:
-
-        @event.listens_for(engine, "begin")
-        def _begin(connection: sa.Connection) -> None:
-            if connection.get_execution_options().get(_LAZY, False):
-                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
-
+        event.listen(engine, "begin", _begin_lazily)
     return engine
+
+
+def _begin_lazily(connection: sa.Connection) -> None:
+    if connection.get_execution_options().get(_LAZY, False):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
 
 def _limit_waits(engine: sa.Engine, time_limit: float) -> None:

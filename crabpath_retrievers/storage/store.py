@@ -298,10 +298,19 @@ class GraphStore:
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         try:
             with limit_waiting(self._time_limit):
-                self.apply(records)
+                self._apply_records(records)
         finally:
             if self._closed:  # meanwhile, while the database did not answer
                 self._engine.dispose()
+
+    def _apply_records(self, records: Sequence[RecordTurn]) -> None:
+        if self.dialect == "sqlite":  # where a commit takes the lock of all writers
+            self.apply(records)
+            return
+        with translate_database_errors(self._engine), open_connection(self._reader) as connection:
+            tx = Transaction(connection, self._fulltext)
+            for record in records:
+                apply_change(tx, record)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
@@ -310,6 +319,17 @@ class GraphStore:
     def flush(self) -> None:
         """Wait until all queued turn records are written."""
         self._recorder.settle()
+
+    def refresh_statistics(self) -> None:
+        """Let PostgreSQL measure its tables, after much has been added.
+
+        It does so by itself within minutes; until then it reads whole tables to find a few rows.
+        Does nothing on SQLite.
+        """
+        if self.dialect == "postgresql":
+            with translate_database_errors(self._engine), self._reader.connect() as connection:
+                names = connection.exec_driver_sql(_OWN_TABLES).scalars().all()
+                connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
 
     @contextmanager
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
@@ -383,6 +403,11 @@ class QueryReads:
                 self._replica = None
         return read()
 
+
+_OWN_TABLES = (
+    "SELECT oid::regclass::text FROM pg_class WHERE starts_with(relname, 'crabpath_') "
+    "AND relkind = 'r' AND pg_table_is_visible(oid)"
+)
 
 # What the next opening repeats if it is lost: documents that are staged durably are published and
 # linked again.
