@@ -165,9 +165,7 @@ def test_answers_of_two_versions_are_never_mixed(memory, other, standby):
             assert "zebra" in ask(memory)
 
 
-def test_hubs_are_never_older_than_the_version_that_they_are_remembered_for(
-    memory, other, standby
-):
+def test_hubs_are_never_older_than_the_version_that_they_are_remembered_for(memory, other, standby):
     regions = memory._services.regions
     standby.pause()
     pages = [Document(f"Page {n}", id=f"more{n}") for n in range(60)]
