@@ -18,7 +18,7 @@ _TIMEOUT = "no answer within settings.time_limit"
 # Detects a dead peer within a minute, also for work without a time limit.
 # All statements look rows up by key: a plan of its own for every set of values costs more than it
 # gains, and so does compiling one.
-# To start parallel workers takes 15 ms, and the full text of a million chunks is searched in 0.5 ms.
+# Starting parallel workers takes 15 ms; the full text of a million chunks is searched in 0.5 ms.
 _SESSION = (
     "SET plan_cache_mode = force_generic_plan; SET jit = off; "
     "SET max_parallel_workers_per_gather = 0"
