@@ -312,7 +312,9 @@ class Replica:
                 or while the connection was used.
         """
         self._watch()
-        if self._problem is not None or not self._is_fresh():
+        if self._problem is None and not self._is_fresh():
+            self._set_problem(self._describe_lag(monotonic() - self._fresh_at))
+        if self._problem is not None:
             raise ReplicaAwayError(self.state.describe())
         if self._has_written:
             self._has_written = False
