@@ -37,6 +37,7 @@ from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.bulk import LEAST, PUBLISHED_AT_ONCE, BulkIngest, Words
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
     collect_caller_ids,
@@ -56,6 +57,7 @@ Cleanup = Literal["incremental", "full"] | None
 FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
+_LONGEST_WAIT = 5.0  # seconds until what was embedded in bulk is published
 
 
 Advance = Callable[[int], object]
@@ -136,13 +138,17 @@ class Ingest:
         nodes = chunking.nodes(given, ids)
         growing = {node.document for node in nodes} - collect_caller_ids(given, ids)
         with self.store.hold_ingest_lock():
-            self.recover()
+            self.recover(link_bulk=False)
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with show_progress(progress, len(plan.changed)) as advance:
-                for part in self._make_batches(plan):
-                    self.publish(part)
-                    advance(len(part.nodes))
+                if self._is_bulk(plan):
+                    self._publish_in_bulk(plan, advance)
+                    self.bulk.link()
+                else:
+                    for part in self._make_batches(plan):
+                        self.publish(part)
+                        advance(len(part.nodes))
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
@@ -187,13 +193,53 @@ class Ingest:
             self._link()
             self._empty_trash()
 
-    def recover(self, progress: Progress | None = None) -> None:
-        """Finish an interrupted ingest, unless another process is still running it."""
+    @property
+    def bulk(self) -> BulkIngest:
+        """What does large ingests in two passes."""
+        return BulkIngest(self.store, self.index, self.linkers)
+
+    def _is_bulk(self, plan: "_Plan") -> bool:
+        """Whether an ingest is large, or goes on with a large one that was interrupted."""
+        large = len(plan.changed) >= LEAST and not self.index.foreign
+        return large or self.bulk.since is not None
+
+    def _publish_in_bulk(self, plan: "_Plan", advance: Advance, words: Words | None = None) -> None:
+        """Publish what a plan changes in large batches, without linking it."""
+        bulk = self.bulk
+        nodes: list[Node] = []
+        removed: list[str] = []
+        begun = time.monotonic()
+
+        def publish() -> None:
+            bulk.publish(nodes, removed, words or {})
+            advance(len(nodes))
+            nodes.clear()
+            removed.clear()
+
+        for part in self._make_batches(plan):
+            nodes += self._embed(part).nodes
+            removed += part.removed
+            # Slow embedders: a kill costs no more than some seconds of their work.
+            if len(nodes) >= PUBLISHED_AT_ONCE or time.monotonic() - begun > _LONGEST_WAIT:
+                publish()
+                begun = time.monotonic()
+        if nodes or removed:
+            publish()
+        self._empty_trash()
+
+    def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> None:
+        """Finish an interrupted ingest, unless another process is still running it.
+
+        Args:
+            progress: Shows the progress of the vector index.
+            link_bulk: Whether to link the chunks of an interrupted bulk ingest, which takes long.
+        """
         if self.store.catalog.has_unfinished_ingest():
             with self.store.hold_ingest_lock(wait=False) as held:
                 if held:
                     self._index(progress)
-                    self._finish()
+                    if link_bulk or self.bulk.since is None:
+                        self._finish()
 
     def _index(self, progress: Progress | None = None) -> None:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
@@ -354,6 +400,8 @@ class Ingest:
         )
 
     def _link(self) -> None:
+        if self.bulk.since is not None:
+            self.bulk.link()
         keys = self.store.catalog.get_unlinked_keys()
         if keys:
             nodes = self.store.links.nodes(keys)
