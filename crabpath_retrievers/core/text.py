@@ -38,7 +38,9 @@ _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # what _WORD finds in ASCII, in a third of the time
 _ASCII_MARKED = re.compile(r"\b[a-z]*[A-Z0-9_]\w*", re.ASCII)
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
-_LONGEST_WORD = 64
+LONGEST_WORD = 64
+"""Characters of a word; the rest is cut off."""
+
 _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest needs them four times
 # Characters that control a terminal: C0 except tab and newline, DEL, C1, bidirectional overrides;
 # lone surrogates, which cannot be encoded; and U+FFFE and U+FFFF, which XML refuses as well.
@@ -108,7 +110,7 @@ def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
     in_ascii = _ASCII_MARKED if marked else _ASCII_WORD
     for segment, offset in _split_segments(text):
         for match in (in_ascii if segment.isascii() else _WORD).finditer(segment):
-            surface = match.group()[:_LONGEST_WORD]
+            surface = match.group()[:LONGEST_WORD]
             if marked and surface.islower() and surface.isalpha():
                 continue
             capitalised = surface[0].isupper() or surface[0].isdigit()
@@ -150,20 +152,20 @@ def _tokenise(text: str) -> tuple[str, ...]:
     for segment, _ in _split_segments(text):
         if segment.isascii():
             found = _ASCII_WORD.findall(segment.lower())
-            tokens += [word[:_LONGEST_WORD] for word in found]
+            tokens += [word[:LONGEST_WORD] for word in found]
             continue
         for surface in _WORD.findall(segment):
             if surface.isascii():
-                tokens.append(surface[:_LONGEST_WORD].lower())
+                tokens.append(surface[:LONGEST_WORD].lower())
             else:
-                tokens += _split_surface(surface[:_LONGEST_WORD])
+                tokens += _split_surface(surface[:LONGEST_WORD])
     return tuple(tokens)
 
 
 @lru_cache(maxsize=16_384)
 def _split_surface(surface: str) -> tuple[str, ...]:
     """The tokens of a word with accents; one character can make several words (½, ㍿, ﷺ)."""
-    return tuple(token[:_LONGEST_WORD] for token in _WORD.findall(normalise(surface)))
+    return tuple(token[:LONGEST_WORD] for token in _WORD.findall(normalise(surface)))
 
 
 _tokenise_cached = lru_cache(maxsize=512)(_tokenise)

@@ -15,12 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.text import split_words, tokenise
+from crabpath_retrievers.core.text import LONGEST_WORD, split_words, tokenise
 from crabpath_retrievers.ingest.linkers.base import (
     Pair,
     PairLinker,
@@ -34,6 +35,11 @@ _MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
 _JOINTS = frozenset((" ", "-", ". ", "’", "'"))  # what may stand between the words of a name
 _MAX_NAME_WORDS = 4
+# In ASCII: capitalised words with a joint between, and words with a digit, an underscore or a
+# capital letter within.
+_ASCII_NAMES = re.compile(r"\b[A-Z0-9]\w*(?:(?:[ '-]|\. )[A-Z0-9]\w*)+", re.ASCII)
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_ASCII_ODD = re.compile(r"\b(?:[A-Za-z]*[0-9_]|[a-z]+[A-Z])\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -201,21 +207,21 @@ class SharedTermLinker(PairLinker):
         terms = {node.key: find_candidate_terms(node.text) for node in new}
         known = {word for found in terms.values() for term in found for word in term}
         frequencies = store.frequencies(sorted(known))
-        rows: list[tuple[tuple[str, ...], int, bool]] = []
-        common: list[tuple[str, ...]] = []
+        most, common = self.settings.max_chunks_per_term, set[tuple[str, ...]]()
+        shared: list[tuple[str, ...]] = []
+        keys: list[int] = []
+        chosen: list[bool] = []
         for key, found in terms.items():
             ranked = self._rank_terms(found, frequencies)
-            chosen = {term for _, term in ranked[: self.settings.max_terms_per_chunk]}
-            rows += ((term, key, term in chosen) for term in found if is_shared(term, frequencies))
-            common += (
-                term
-                for rarest, term in ranked[: self.settings.max_terms_per_chunk]
-                if rarest > self.settings.max_chunks_per_term
-            )
-        hashes = hash_terms(term for term, _, _ in rows)
+            first = ranked[: self.settings.max_terms_per_chunk]
+            common.update(term for rarest, term in first if rarest > most)
+            shared += (term for _, term in ranked)
+            keys += [key] * len(ranked)
+            chosen += [place < len(first) for place in range(len(ranked))]
         searched = dict(zip(hash_terms(common).tolist(), map(" ".join, common), strict=True))
-        keys = np.array([key for _, key, _ in rows], dtype=np.int64)
-        return TermRows(hashes, keys, np.array([c for _, _, c in rows], dtype=bool), searched)
+        return TermRows(
+            hash_terms(shared), np.array(keys, dtype=np.int64), np.array(chosen, bool), searched
+        )
 
     def _find_holders(
         self, terms: Iterable[tuple[str, ...]], store: LinkQueries
@@ -257,23 +263,21 @@ class SharedTermLinker(PairLinker):
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[int, tuple[str, ...]]]:
         """Return the terms that few chunks can share, with the frequency of their rarest word."""
+        most = self.settings.max_chunks_per_term
         ranked = []
         for term in terms:
-            rarest = min(frequencies.get(word, 0) for word in term)
-            common = len(term) == 1 and rarest > self.settings.max_chunks_per_term
-            if rarest > 1 and not common:
+            rarest = min([frequencies.get(word, 0) for word in term])
+            if rarest > 1 and (len(term) > 1 or rarest <= most):
                 ranked.append((rarest, term))
-        return sorted(ranked)
-
-
-def is_shared(term: Iterable[str], frequencies: dict[str, int]) -> bool:
-    """Whether each word of a term is in more than one chunk."""
-    return all(frequencies.get(word, 0) > 1 for word in term)
+        ranked.sort()
+        return ranked
 
 
 @lru_cache(maxsize=4096)
 def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     """Find identifiers and names: two to four capitalised words, also within longer names."""
+    if text.isascii():
+        return frozenset(_find_ascii_terms(text))
     terms: set[tuple[str, ...]] = set()
     names: list[str] = []  # capitalised words with only a joint between
     end = 0
@@ -295,7 +299,19 @@ def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(terms)
 
 
+def _find_ascii_terms(text: str) -> Iterator[tuple[str, ...]]:
+    """Find the same by regular expressions, which take a third of the time."""
+    for names in _ASCII_NAMES.findall(text):
+        yield from _list_names([word[:LONGEST_WORD] for word in _ASCII_WORD.findall(names.lower())])
+    for word in _ASCII_ODD.findall(text):
+        cut = word[:LONGEST_WORD]
+        if not (cut.islower() and cut.isalpha()) and _IDENTIFIER.match(word):
+            yield (cut.lower(),)
+
+
 def _list_names(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the two to four words that stand together in a run of capitalised words."""
-    for size in range(2, min(len(words), _MAX_NAME_WORDS) + 1):
-        yield from zip(*(words[i:] for i in range(size)), strict=False)
+    yield from pairwise(words)
+    if len(words) > 2:  # noqa: PLR2004
+        for size in range(3, min(len(words), _MAX_NAME_WORDS) + 1):
+            yield from zip(*(words[i:] for i in range(size)), strict=False)

@@ -119,8 +119,8 @@ def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> list[str]:
     if changed:
         columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
         # Authority set by a user is kept, unless the metadata of the document sets another.
-        given = sa.bindparam("authority", type_=sa.SmallInteger())
-        columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
+        named = sa.bindparam("authority", type_=sa.SmallInteger())
+        columns["authority"] = sa.func.coalesce(named, s.nodes.c.authority)
         update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
         tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
     keys = tx.get_node_keys([node.id for node in given])
