@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -87,11 +87,11 @@ class PairFinder(NamedTuple):
 Step = Literal["collect_terms", "find_pairs"]
 """Methods of :class:`PairFinder`."""
 
-FindAll = Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[object]]]
+FindAll = Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[Any]]]
 """Carries out a step for parts of the keys, and yields the results in the order of the parts."""
 
 
-def find_here(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[object]]:
+def find_here(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[Any]]:
     """Carry out a step in this thread."""
     return map(getattr(finder, step), parts)
 
@@ -170,7 +170,8 @@ class BulkIngest:
                 edges += linker.make_edges(new, finder.store)
             edges += self._link_others(part)
             # Only chunks that have siblings now can have had others before.
-            beside = {end for e in edges if e.kind is EdgeKind.SIBLING for end in (e.source, e.target)}
+            siblings = [edge for edge in edges if edge.kind is EdgeKind.SIBLING]
+            beside = {end for edge in siblings for end in (edge.source, edge.target)}
             self.store.apply([PutEdges(tuple(edges), tuple(part), tuple(beside))])
             advance(len(part))
         self.store.apply([PutMeta(((_SINCE, ""),))])
@@ -191,7 +192,7 @@ class BulkIngest:
     def _drop_known(
         self, linker: PairLinker, pairs: Sequence[Pair], part: Sequence[int]
     ) -> list[Pair]:
-        """The pairs without those that a stored chunk, replaced by this ingest, has found itself."""
+        """The pairs without those that a stored chunk, which was replaced, has found itself."""
         own = set(part)
         others = {source for source, _ in pairs if source not in own}
         if not others:

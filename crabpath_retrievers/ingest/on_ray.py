@@ -28,7 +28,7 @@ from crabpath_retrievers.ingest.bulk import PairFinder, Step
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import SourceFile
 from crabpath_retrievers.ingest.linkers import PairLinker
-from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker, to_documents
+from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker, parse_rows
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
@@ -61,7 +61,7 @@ def require_ray() -> Any:
 
 @contextmanager
 def connect_ray(address: str) -> Iterator[None]:
-    """Connect to a cluster, and leave it at the end.
+    """Connect to a cluster, unless this process is connected, and leave it at the end.
 
     Args:
         address: ``host:port``, ``ray://host:port``, ``auto`` for the cluster of this machine, or
@@ -77,14 +77,17 @@ def connect_ray(address: str) -> Iterator[None]:
         options |= {"include_dashboard": False}
     else:
         _require_answer(address)
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-        raise _build_unreachable_error(address) from error
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address=address, **options)
+        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            raise _build_unreachable_error(address) from error
     try:
         yield
     finally:
-        ray.shutdown()
+        if mine:  # else the caller goes on with it
+            ray.shutdown()
 
 
 def _require_answer(address: str) -> None:
@@ -153,10 +156,10 @@ class _PartWorker:
 
     def _make(self, batch: dict[str, Any]) -> Part:
         if "path" in batch:
-            return self._maker.read(map(SourceFile, batch["path"], batch["source"]))
+            return self._maker.read_files(map(SourceFile, batch["path"], batch["source"]))
         names = list(batch)
         rows = zip(*(batch[name] for name in names), strict=True)
-        return self._maker.make(to_documents(dict(zip(names, row, strict=True)) for row in rows))
+        return self._maker.make(parse_rows(dict(zip(names, row, strict=True)) for row in rows))
 
 
 def require_dataset(dataset: object) -> None:
@@ -179,14 +182,15 @@ def list_rows_of_files(files: Sequence[SourceFile]) -> "Dataset":
     ray = require_ray()
     rows = [{"path": file.path, "source": file.source} for file in files]
     blocks = max(1, -(-len(rows) // FILES_AT_ONCE))
-    return ray.data.from_items(rows, override_num_blocks=blocks)
+    dataset: Dataset = ray.data.from_items(rows, override_num_blocks=blocks)
+    return dataset
 
 
 def make_parts(dataset: "Dataset", recipe: Recipe) -> Iterator[Part]:
     """Make parts of a dataset on the cluster, in its order.
 
     Args:
-        dataset: Rows of files, or with the columns that :func:`to_documents` reads.
+        dataset: Rows of files, or with the columns that :func:`parse_rows` reads.
         recipe: How.
 
     Raises:
@@ -250,23 +254,21 @@ class _FindingWorker:
         links = RememberedLinks(store, store.fulltext)
         self._finder = PairFinder(links, linkers, before)
 
-    def run(self, step: Step, keys: list[int]) -> list[object]:
+    def run(self, step: Step, keys: list[int]) -> list[Any]:
         """Carry out a step for some keys."""
-        found: list[object] = getattr(self._finder, step)(keys)
+        found: list[Any] = getattr(self._finder, step)(keys)
         return found
 
 
 @contextmanager
 def open_finders(
     location: str,
-) -> Iterator[Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[object]]]]:
+) -> Iterator[Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[Any]]]]:
     """Give what carries out the steps of linking on the cluster; its workers end with it."""
     ray = require_ray()
     workers: list[Any] = []
 
-    def find_all(
-        finder: PairFinder, step: Step, parts: Iterable[list[int]]
-    ) -> Iterator[list[object]]:
+    def find_all(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[Any]]:
         if not workers:
             kind = ray.remote(num_cpus=_SHARE, max_restarts=-1, max_task_retries=-1)(_FindingWorker)
             given = (location, finder.linkers, finder.before)
@@ -283,7 +285,7 @@ def open_finders(
 
 def _run_in_order(
     ray: Any, workers: Sequence[Any], step: Step, parts: Iterable[list[int]]
-) -> Iterator[list[object]]:
+) -> Iterator[list[Any]]:
     """Give the parts to the workers in turn, some ahead, and yield the results in order."""
     waiting: deque[Any] = deque()
     with _translate_ray_errors():

@@ -63,7 +63,10 @@ class Part:
             held = known.get(node.id)
             if held is not None and held.digest != node.digest:
                 if has_caller_id(node):
-                    msg = f"two documents have the id {node.id!r} but different text: give each its own id"
+                    msg = (
+                        f"two documents have the id {node.id!r} but different text: "
+                        "give each its own id"
+                    )
                     raise DuplicateIdError(msg)
                 if make_metadata_id(held) != make_metadata_id(node):
                     node = replace(node, id=make_metadata_id(node))
@@ -92,9 +95,7 @@ class PartMaker(NamedTuple):
     chunking: Chunking
     embed: Callable[[Sequence[str]], Sequence[Vector]]
 
-    def make(
-        self, documents: Sequence[Document], skipped: Mapping[str, str] | None = None
-    ) -> Part:
+    def make(self, documents: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
         """Split and embed documents.
 
         Raises:
@@ -120,7 +121,7 @@ class PartMaker(NamedTuple):
             dict(skipped or {}),
         )
 
-    def read(self, files: Iterable[SourceFile]) -> Part:
+    def read_files(self, files: Iterable[SourceFile]) -> Part:
         """Read, split and embed files; those that cannot be read are left out, with the reason."""
         documents: list[Document] = []
         skipped: dict[str, str] = {}
@@ -132,7 +133,7 @@ class PartMaker(NamedTuple):
         return self.make(documents, skipped)
 
 
-def to_documents(rows: Iterable[Mapping[str, Any]]) -> list[Document]:
+def parse_rows(rows: Iterable[Mapping[str, Any]]) -> list[Document]:
     """Documents from rows with a ``text`` and, where present, ``metadata`` and ``id``.
 
     Raises:
@@ -161,4 +162,3 @@ def _parse_metadata(text: str) -> object:
     with suppress(ValueError):
         return json.loads(text)
     return text
-

@@ -1,15 +1,15 @@
 """Bulk ingest of a memory: files in one process, files or a dataset on Ray."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 from crabpath_retrievers.core.query import path_of
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.bulk import find_here
+from crabpath_retrievers.ingest.bulk import FindAll, find_here
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import SourceFile, list_files
 from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
@@ -55,7 +55,7 @@ class BulkReport:
 
 def ingest_files(
     services: Services,
-    paths: Iterable[str | Path],
+    paths: Iterable[str | os.PathLike[str]],
     chunking: Chunking,
     *,
     ray: str | None,
@@ -69,9 +69,10 @@ def ingest_files(
     if not files:
         msg = "there are no files to ingest: give files or directories with files"
         raise InvalidInputError(msg)
+    find_all: FindAll = find_here
     with ExitStack() as stack:
         if ray is None:
-            find_all, parts = find_here, _read_parts(services, files, chunking)
+            parts = _read_parts(services, files, chunking)
         else:
             from crabpath_retrievers.ingest import on_ray
 
@@ -114,7 +115,7 @@ def _read_parts(
 ) -> Iterator[Part]:
     """Make the parts in this process."""
     maker = PartMaker(services.store.catalog, chunking, services.embedder.documents)
-    return map(maker.read, split_batches(files, FILES_AT_ONCE))
+    return map(maker.read_files, split_batches(files, FILES_AT_ONCE))
 
 
 def _require_own_index(services: Services) -> None:

@@ -149,7 +149,9 @@ class MentionLinker(PairLinker):
                     longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
             begun = longer
             following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
-        return [self._keep_names(node.text, names) for node, names in zip(nodes, found, strict=True)]
+        return [
+            self._keep_names(node.text, names) for node, names in zip(nodes, found, strict=True)
+        ]
 
     def _keep_names(self, text: str, names: Iterable[str]) -> list[str]:
         """Return names of several words, and single ones that the text has capitalised."""

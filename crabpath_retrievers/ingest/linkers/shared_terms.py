@@ -52,9 +52,7 @@ def join_terms(parts: Sequence[TermRows], most: int, store: LinkQueries) -> list
     """
     if not parts:
         return []
-    hashes, keys, chosen = (
-        np.concatenate([part[column] for part in parts]) for column in range(3)
-    )
+    hashes, keys, chosen = (np.concatenate([part[column] for part in parts]) for column in range(3))
     order = np.lexsort((keys, hashes))
     hashes, keys, chosen = hashes[order], keys[order], chosen[order]
     starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]]) if len(hashes) else hashes

@@ -25,7 +25,6 @@ from crabpath_retrievers.storage.sql_tools import (
     split_batches,
 )
 
-
 T = TypeVar("T")
 
 

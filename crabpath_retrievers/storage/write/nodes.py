@@ -251,7 +251,10 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
     frequency = Counter(term for _, text in texts for term in set(text))
     rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
     if rows and tx.connection.dialect.name == "postgresql":
-        given = {"terms": [row["term"] for row in rows], "added": [row["frequency"] for row in rows]}
+        given = {
+            "terms": [row["term"] for row in rows],
+            "added": [row["frequency"] for row in rows],
+        }
         tx.run(_ADD_ALL_TO_TERMS, given)
     elif rows:
         _ADD_TO_TERMS.run_all(tx.connection, rows)
