@@ -128,16 +128,22 @@ class MentionLinker(PairLinker):
         """Stored names that occur in the text of each node, the shortest first."""
         texts = [tokenise(node.text)[:_MAX_WORDS] for node in nodes]
         found: list[dict[str, None]] = [{} for _ in nodes]
-        # Where names may begin: number of the text, position of the next word, words so far.
-        firsts = store.find_longer_names(sorted(set().union(*texts)))
+        following = store.find_longer_names(sorted(set().union(*texts)))
+        single = {word for word, name in following.items() if word == name}
+        for own, text in zip(found, texts, strict=True):
+            if not single.isdisjoint(text):
+                own |= dict.fromkeys(word for word in text if word in single)
+        known = store.find_second_words(following)
+        seconds = {first: None if known is None else known[first] for first in following}
+        # Where longer names may begin: number of the text, position of the next word, words so far.
         begun = [
-            (i, at, token)
+            (i, at + 1, f"{first} {second}")
             for i, text in enumerate(texts)
-            for at, token in enumerate(text, 1)
-            if token in firsts
+            for at, (first, second) in enumerate(pairwise(text), 1)
+            if first in seconds and ((after := seconds[first]) is None or second in after)
         ]
-        following = firsts
-        for words in range(1, self.settings.max_name_words + 1):
+        for words in range(2, self.settings.max_name_words + 1):
+            following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
             longer = []
             for i, at, gram in begun:
                 name = following.get(gram)
@@ -148,7 +154,6 @@ class MentionLinker(PairLinker):
                 if words < self.settings.max_name_words and at < len(texts[i]):
                     longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
             begun = longer
-            following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
         return [
             self._keep_names(node.text, names) for node, names in zip(nodes, found, strict=True)
         ]

@@ -1,7 +1,8 @@
 """Reads of the linkers: names, mentions, link targets, and the order of chunks."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,6 +82,11 @@ SELECT value, name FROM (
     ) AS name FROM {rows} AS given
 ) AS found WHERE name = value OR substr(name, 1, length(value) + 1) = value || ' '
 """
+# The exclamation mark is the character after the space.
+_NAMES_BEGINNING = """
+SELECT value, name FROM {rows} AS given
+JOIN crabpath_names ON name >= value || ' ' AND name < value || '!'
+"""
 _JSON_ROWS = {
     "sqlite": "json_each(:given)",
     "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
@@ -156,6 +162,10 @@ class LinkQueries(Queries):
                 text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
             }
 
+    def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]] | None:  # noqa: ARG002
+        """Second words of all names by each first word; None where that is not worth its cost."""
+        return None
+
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
         return self._group(names.c.node, names.c.name, keys)
@@ -218,11 +228,24 @@ class RememberedLinks(LinkQueries):
         """Read from ``store`` and its full-text index."""
         super().__init__(store, fulltext)
         self._names: dict[str, str | None] = {}
+        self._seconds: dict[str, set[str]] = {}
         self._frequencies: dict[str, int | None] = {}
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
         """As there."""
         return _remember(self._names, texts, super().find_longer_names)
+
+    def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]]:
+        """Second words of all names by each first word: read once, they spare most look-ups."""
+        if len(self._seconds) > _MAX_REMEMBERED:
+            self._seconds.clear()
+        if new := [first for first in firsts if first not in self._seconds]:
+            self._seconds |= {first: set() for first in new}
+            with self._store.open_reader() as connection:
+                query = sa.text(_NAMES_BEGINNING.format(rows=_JSON_ROWS[connection.dialect.name]))
+                for first, name in connection.execute(query, {"given": json.dumps(new)}):
+                    self._seconds[first].add(name[len(first) + 1 :].partition(" ")[0])
+        return self._seconds
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """As there."""

@@ -248,7 +248,9 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
 
 
 def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
-    frequency = Counter(term for _, text in texts for term in set(text))
+    frequency: Counter[str] = Counter()
+    for _, text in texts:
+        frequency.update(set(text))
     rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
     if rows and tx.connection.dialect.name == "postgresql":
         given = {
