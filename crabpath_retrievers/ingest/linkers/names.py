@@ -132,7 +132,7 @@ class MentionLinker(PairLinker):
         single = {word for word, name in following.items() if word == name}
         for own, text in zip(found, texts, strict=True):
             if not single.isdisjoint(text):
-                own |= dict.fromkeys(word for word in text if word in single)
+                own.update(dict.fromkeys(word for word in text if word in single))
         known = store.find_second_words(following)
         seconds = {first: None if known is None else known[first] for first in following}
         # Where longer names may begin: number of the text, position of the next word, words so far.
