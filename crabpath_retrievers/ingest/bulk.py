@@ -41,8 +41,8 @@ from crabpath_retrievers.vectors.base import VectorIndex
 
 _log = logging.getLogger(__name__)
 
-LEAST = 1000
-"""New chunks from which an ingest is done in two passes."""
+LEAST = 10_000
+"""New chunks from which ``add_documents`` is done in two passes; ``ingest`` always is."""
 
 PUBLISHED_AT_ONCE = 1024
 """Chunks of one transaction."""
