@@ -4,6 +4,7 @@ One process on SQLite with Chroma and on PostgreSQL with pgvector; then Ray with
 one process on the same database. Vectors are given to all of them.
 """
 
+import logging
 import os
 import tempfile
 import time
@@ -126,6 +127,6 @@ def _start_ray() -> Any:
         num_cpus=_WORKERS,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="error",
+        logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": path}},
     )

@@ -33,7 +33,7 @@ from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import IndexedWords
 from crabpath_retrievers.ingest.linkers import Linker, PairLinker, SharedTermLinker
 from crabpath_retrievers.ingest.linkers.base import Pair
-from crabpath_retrievers.ingest.linkers.shared_terms import TermRows, join_terms
+from crabpath_retrievers.ingest.linkers.shared_terms import Pairs, TermRows, join_terms
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import LinkQueries, RememberedLinks
 from crabpath_retrievers.storage.sql_tools import split_batches
@@ -185,7 +185,7 @@ class BulkIngest:
             return _SharedPairs()
         collected = list(find_all(finder, "collect_terms", parts))
         return _SharedPairs(
-            (linker, join_terms(rows, linker.settings.max_chunks_per_term, finder.store))
+            (id(linker), join_terms(rows, linker.settings.max_chunks_per_term, finder.store))
             for linker, rows in zip(linkers, zip(*collected, strict=True), strict=True)
         )
 
@@ -208,16 +208,14 @@ class BulkIngest:
             yield from linker.link(nodes, self.store.links)
 
 
-class _SharedPairs(dict[int, dict[int, list[Pair]]]):
-    """Pairs of shared terms by linker and lower key."""
-
-    def __init__(self, found: Iterable[tuple[PairLinker, Sequence[Pair]]] = ()) -> None:
-        super().__init__()
-        for linker, pairs in found:
-            for pair in pairs:
-                self.setdefault(id(linker), {}).setdefault(pair[0], []).append(pair)
+class _SharedPairs(dict[int, Pairs]):
+    """Pairs of shared terms, in order of the lower key, by the identity of their linker."""
 
     def take(self, linker: PairLinker, part: Sequence[int]) -> list[Pair]:
-        """The pairs of a linker whose lower key is in a part."""
-        own = self.get(id(linker), {})
-        return [pair for key in part for pair in own.get(key, ())]
+        """The pairs of a linker whose lower key is in a part, which is in order."""
+        pairs = self.get(id(linker))
+        if pairs is None:
+            return []
+        first, last = np.searchsorted(pairs[:, 0], [part[0], part[-1] + 1])
+        own = set(part)
+        return [(a, b) for a, b in pairs[first:last].tolist() if a in own]

@@ -72,7 +72,7 @@ def connect_ray(address: str) -> Iterator[None]:
         ServiceError: No cluster answers there.
     """
     ray = require_ray()
-    options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
         options |= {"include_dashboard": False}
     else:

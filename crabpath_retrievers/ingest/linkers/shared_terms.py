@@ -5,6 +5,7 @@ alone has a term as a name shares it with nobody, and a term whose rarest word i
 is in few chunks itself: only the rest is searched for.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from crabpath_retrievers.storage.read.links import LinkQueries
 Term = tuple[str, ...]
 _HASH = np.dtype("<u8")
 _AT_ONCE = 4096  # terms that are searched for together
+_PAIRS_AT_ONCE = 100_000
+Pairs = NDArray[np.int64]
 
 
 class TermRows(NamedTuple):
@@ -42,33 +45,42 @@ def hash_terms(terms: Iterable[Term]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(joined), dtype=_HASH)
 
 
-def join_terms(parts: Sequence[TermRows], most: int, store: LinkQueries) -> list[Pair]:
+def join_terms(parts: Sequence[TermRows], most: int, store: LinkQueries) -> Pairs:
     """Find the pairs of chunks that share a rare term, the lower key first, in order.
 
     Args:
-        parts: Terms of all chunks of the store.
+        parts: Terms of all chunks of the store, at least one part.
         most: Chunks that may have a term.
         store: Searches phrases, and knows the document of each chunk.
+
+    Returns:
+        Keys, shape ``[n, 2]``.
     """
-    if not parts:
-        return []
     hashes, keys, chosen = (np.concatenate([part[column] for part in parts]) for column in range(3))
     order = np.lexsort((keys, hashes))
     hashes, keys, chosen = hashes[order], keys[order], chosen[order]
-    starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]]) if len(hashes) else hashes
+    starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]][: len(hashes)])
     sizes = np.diff(np.r_[starts, len(hashes)])
     shared = (sizes > 1) & (sizes <= most)
+    starts, sizes = starts[shared], sizes[shared]
     texts: dict[int, str] = {}
     for part in parts:
         texts |= part.searched
-    common = _find_common(hashes[starts[shared]].tolist(), texts, most, store)
-    pairs: set[Pair] = set()
-    for start, size in zip(starts[shared].tolist(), sizes[shared].tolist(), strict=True):
+    common = _find_common(hashes[starts].tolist(), texts, most, store)
+    found = array("q")
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         if int(hashes[start]) not in common:
             holders, linked = keys[start : start + size].tolist(), chosen[start : start + size]
-            pairs.update(_list_pairs(holders, linked.tolist()))
-    documents = store.documents(sorted({key for pair in pairs for key in pair}))
-    return sorted(pair for pair in pairs if documents[pair[0]] != documents[pair[1]])
+            for pair in _list_pairs(holders, linked.tolist()):
+                found.extend(pair)
+    pairs = np.unique(np.frombuffer(found, dtype=np.int64).reshape(-1, 2), axis=0)
+    blocks = [pairs[at : at + _PAIRS_AT_ONCE] for at in range(0, len(pairs), _PAIRS_AT_ONCE)]
+    return np.concatenate([pairs[:0], *(_drop_same_document(block, store) for block in blocks)])
+
+
+def _drop_same_document(pairs: Pairs, store: LinkQueries) -> Pairs:
+    documents = store.documents(np.unique(pairs).tolist())
+    return pairs[[documents[a] != documents[b] for a, b in pairs.tolist()]]
 
 
 def _find_common(
