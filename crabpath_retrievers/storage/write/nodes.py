@@ -251,14 +251,12 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
     frequency: Counter[str] = Counter()
     for _, text in texts:
         frequency.update(set(text))
-    rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
-    if rows and tx.connection.dialect.name == "postgresql":
-        given = {
-            "terms": [row["term"] for row in rows],
-            "added": [row["frequency"] for row in rows],
-        }
-        tx.run(_ADD_ALL_TO_TERMS, given)
-    elif rows:
+    words = sorted(frequency)  # in one order, so that transactions do not wait for each other
+    if words and tx.connection.dialect.name == "postgresql":
+        added = [sign * frequency[word] for word in words]
+        tx.run(_ADD_ALL_TO_TERMS, {"terms": words, "added": added})
+    elif words:
+        rows = [{"term": word, "frequency": sign * frequency[word]} for word in words]
         _ADD_TO_TERMS.run_all(tx.connection, rows)
     if sign < 0:
         for part in split_batches(frequency):
