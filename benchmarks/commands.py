@@ -340,6 +340,36 @@ def time_workers(
             typer.echo(line)
 
 
+@app.command("load")
+@report_errors
+def apply_load(
+    minutes: Annotated[float, typer.Option(help="How long.")] = 10.0,
+    clients: Annotated[int, typer.Option(help="Threads that ask, rate and add.")] = 64,
+    processes: Annotated[int, typer.Option(help="Processes that they are in.")] = 4,
+    documents: Annotated[int, typer.Option(help="Documents at first.")] = 3000,
+) -> None:
+    """Ask (90 %), rate (9 %) and add (1 %) from many clients, and look for what was lost."""
+    from benchmarks.load import Load, measure_load
+
+    for line in measure_load(Load(minutes * 60, clients, processes, documents)):
+        typer.echo(line)
+
+
+@app.command("million")
+@report_errors
+def time_large_store(
+    nodes: Annotated[int, typer.Option(help="Nodes, ten edges each.")] = 1_000_000,
+    database: Annotated[
+        list[str] | None, typer.Option(help="sqlite or postgresql; none: both.")
+    ] = None,
+) -> None:
+    """Measure queries, opening and memory at a million nodes beside 5,000, without vector index."""
+    from benchmarks.million.measure import measure_million
+
+    for line in measure_million(nodes=nodes, databases=database or ("sqlite", "postgresql")):
+        typer.echo(line)
+
+
 @app.command("hosts")
 @report_errors
 def time_hosts() -> None:

@@ -122,6 +122,7 @@ class CrabPath(Component):
         router: Router | BaseChatModel | None = None,
         reranker: HostReranker | None = None,
         linkers: Sequence[Linker] | None = None,
+        replica: str | None = None,
         create: bool = True,
         reindex: bool = False,
     ) -> Self:
@@ -146,6 +147,8 @@ class CrabPath(Component):
             reranker: Orders the best candidates: a LangChain cross-encoder or document compressor;
                 None for the order of the ranker. Where it fails, the ranker's order stays.
             linkers: Create edges from the text; None for the built-in ones.
+            replica: URL of a streaming standby of the database at ``path``, which queries read
+                while it is at most ``settings.max_replica_lag`` seconds behind; None for none.
             create: False refuses to create a memory where there is none.
             reindex: True rebuilds the vector index from the graph store first: for an index that
                 is new, or a server that has lost its data; see :meth:`MemoryMaintenance.reindex`.
@@ -155,8 +158,8 @@ class CrabPath(Component):
             StoreReadOnlyError: The directory cannot be written.
             StoreLockedError: Another process uses the directory.
             StoreUnavailableError: A database or server cannot be reached.
-            ConfigurationError: The arguments do not fit together; the vectors are not those of this
-                memory; or it wraps a vector store, and ``vectors`` is missing.
+            ConfigurationError: The arguments do not fit together; the vectors or the replica are
+                not those of this memory; or it wraps a vector store, and ``vectors`` is missing.
             MissingExtraError: The package of the provider of ``embeddings`` is not installed.
             InvalidInputError: An argument has the wrong type; or the database is empty, and the
                 vectors are not.
@@ -175,6 +178,7 @@ class CrabPath(Component):
             router=router,
             reranker=reranker,
             linkers=linkers,
+            replica=replica,
             create=create,
             reindex=reindex,
         )
@@ -619,7 +623,8 @@ class CrabPath(Component):
     def ready(self) -> Readiness:
         """Whether the database and the vector store answer, for the probe of a host.
 
-        Answers within a second and never raises; a closed memory is not ready.
+        Answers within a second and never raises; a closed memory is not ready. Of a read replica
+        it says how far that is behind, or why queries do without it.
 
         Example::
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _log = logging.getLogger(__name__)
-_OPENING = ("router", "reranker", "settings")
+_OPENING = ("router", "reranker", "settings", "replica")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
 _SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
@@ -113,6 +113,8 @@ class OpeningFields(RetrieverFields, total=False):
     """Orders the best candidates, see :meth:`CrabPath.open`."""
     settings: Settings | None
     """Settings of the mechanisms, see :meth:`CrabPath.open`."""
+    replica: str | None
+    """URL of a read replica, see :meth:`CrabPath.open`."""
 
 
 class IndexingFields(OpeningFields, total=False):
@@ -248,7 +250,7 @@ class CrabPathRetriever(BaseRetriever):
                 nothing, or ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router``,
-                ``reranker`` and ``settings`` of :meth:`CrabPath.open`.
+                ``reranker``, ``settings`` and ``replica`` of :meth:`CrabPath.open`.
 
         Example::
 

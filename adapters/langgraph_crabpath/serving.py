@@ -17,6 +17,7 @@ from crabpath_retrievers import CrabPathRetriever
 T = TypeVar("T")
 STORE = "CRABPATH_STORE"
 VECTORS = "CRABPATH_VECTORS"
+REPLICA = "CRABPATH_REPLICA"
 EMBEDDINGS = "CRABPATH_EMBEDDINGS"
 MODEL = "CRABPATH_MODEL"
 _DEFAULT_STORE = "memory"
@@ -31,6 +32,7 @@ async def served_retriever() -> CrabPathRetriever:
 
     ``CRABPATH_STORE`` is its directory or database URL, by default ``memory``;
     ``CRABPATH_VECTORS`` is the directory of the vectors, for a store at a URL;
+    ``CRABPATH_REPLICA`` is the URL of a read replica;
     ``CRABPATH_EMBEDDINGS`` is the embedder, such as ``openai:text-embedding-3-small``, unless the
     memory remembers it.
 
@@ -39,10 +41,12 @@ async def served_retriever() -> CrabPathRetriever:
         StoreLockedError: Another process uses the directory.
     """
     store, vectors = os.environ.get(STORE, _DEFAULT_STORE), os.environ.get(VECTORS) or None
-    embeddings = os.environ.get(EMBEDDINGS) or None
+    embeddings, replica = os.environ.get(EMBEDDINGS) or None, os.environ.get(REPLICA) or None
     return await _make_once(
-        ("retriever", store, str(vectors), str(embeddings)),
-        lambda: CrabPathRetriever.from_existing(store, embeddings, vectors=vectors),
+        ("retriever", store, str(vectors), str(embeddings), str(replica)),
+        lambda: CrabPathRetriever.from_existing(
+            store, embeddings, vectors=vectors, replica=replica
+        ),
     )
 
 

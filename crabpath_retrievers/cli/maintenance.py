@@ -22,6 +22,7 @@ from crabpath_retrievers.cli.options import (
     OneNamespace,
     Output,
     Place,
+    Replica,
     Store,
     Vectors,
     catch_signals,
@@ -93,10 +94,14 @@ def run_doctor(
 
 
 def run_ready(
-    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
+    path: Place = None,
+    *,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    replica: Replica = None,
 ) -> Output:
     """Ask whether database and vector store answer, within a second; exit code 1 if not."""
-    state = check_place(path or store, vectors)
+    state = check_place(path or store, vectors, replica)
     shown = f"{'ready' if state.ready else '[red]not ready[/red]'}: {escape(state.reason)}"
     return Output(state.to_dict(), [shown], code=int(not state.ready))
 

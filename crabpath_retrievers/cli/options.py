@@ -62,6 +62,13 @@ Vectors = Annotated[
         "the store, which remembers it; the others are needed for a store at a URL.",
     ),
 ]
+Replica = Annotated[
+    str | None,
+    typer.Option(
+        envvar="CRABPATH_REPLICA",
+        help="URL of a streaming standby of the database of the store, which queries read.",
+    ),
+]
 EmbedderName = Annotated[
     str | None,
     typer.Option(

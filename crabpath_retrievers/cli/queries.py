@@ -15,6 +15,7 @@ from crabpath_retrievers.cli.options import (
     EmbedderName,
     Namespace,
     Output,
+    Replica,
     Store,
     Vectors,
     dim,
@@ -33,18 +34,20 @@ from crabpath_retrievers.vectors.base import StoredVectors
 from crabpath_retrievers.vectors.opening import place_of
 
 
-def run_query(
+def run_query(  # noqa: PLR0913  each is an option of the command
     text: Annotated[str, typer.Argument(help="The question.")],
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
+    *,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
+    replica: Replica = None,
     embeddings: EmbedderName = None,
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
 ) -> Output:
     """Find the documents that answer a question."""
-    with _open_for_queries(store, vectors, embeddings) as memory:
+    with _open_for_queries(store, vectors, replica, embeddings) as memory:
         answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill, task_type=task)
     documents = [
         {
@@ -76,10 +79,14 @@ def _describe_hit(item: RetrievedDocument) -> Text:
     return hit.append(f"      {to_printable(node.source)}\n      {to_printable(node.id)}", "dim")
 
 
-def _open_for_queries(store: str, vectors: str | None, embeddings: str | None) -> CrabPath:
+def _open_for_queries(
+    store: str, vectors: str | None, replica: str | None, embeddings: str | None
+) -> CrabPath:
     """Open a memory; beside a process that holds its index, over the vectors in the graph store."""
     try:
-        return CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False)
+        return CrabPath.open(
+            store, vectors=vectors, embeddings=embeddings, replica=replica, create=False
+        )
     except StoreLockedError:
         stored = StoredVectors(GraphStore(place_of(store)))
         return CrabPath.open(store, vectors=stored, embeddings=embeddings, create=False)

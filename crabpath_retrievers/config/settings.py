@@ -236,6 +236,9 @@ class Settings(ValidatedSettings):
     with ``StoreUnavailableError``. Closing waits no longer either. What may take long, such as
     adding documents, has no limit."""
 
+    max_replica_lag: Annotated[float, Field(ge=2, le=86_400)] = 5.0
+    """Seconds that a read replica may be behind; then queries go to the primary until it is not."""
+
     @model_validator(mode="after")
     def _require_knobs_within_rails(self) -> Self:
         if self.autotune.enabled:

@@ -48,6 +48,27 @@ def perform_sync_or_async(
     return result
 
 
+def wrap_blocking(
+    steps: Operations[T], around: Callable[[Callable[[], Any]], Any]
+) -> Operations[T]:
+    """The same computation, whose operations without an asynchronous form ``around`` calls."""
+    advance: Callable[[], Operation] = partial(next, steps)
+    try:
+        while True:
+            operation = advance()
+            if operation.native is None:
+                operation = Operation(partial(around, operation.blocking))
+            try:
+                advance = partial(steps.send, (yield operation))
+            except Exception as error:  # the computation may handle it
+                advance = partial(steps.throw, error)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        steps.close()
+
+
 def run(steps: Operations[T]) -> T:
     """Drive a computation in the calling thread."""
     try:

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -129,42 +130,50 @@ class Reliability:
         )
 
     def calibrate(self) -> Calibration:
-        """Fit slope and offset to the counts by log-odds.
-
-        The most likely ones under a normal prior around no change (Platt 1999; Newton's method).
-        """
+        """Fit slope and offset to the counts by log-odds."""
         places = {name: place for name in self.spoken if (place := _parse_bin(name))}
         if not places:
             return Calibration()
         newest = max(block for block, _ in places.values())
-        bins = [
-            (centre, *self.spoken[name])
-            for name, (block, centre) in places.items()
-            if block > newest - _FITTED_BLOCKS
-        ]
-        odds, used, known = np.array(bins, dtype=np.float64).T
-        inputs = np.stack([odds, np.ones_like(odds)], axis=1)
+        return _fit_calibration(
+            tuple(
+                (centre, *self.spoken[name])
+                for name, (block, centre) in places.items()
+                if block > newest - _FITTED_BLOCKS
+            )
+        )
 
-        def measure_fit(change: Floats) -> float:
-            """Log-likelihood plus log prior."""
-            values = odds + inputs @ change
-            likelihood = used @ values - known @ np.logaddexp(0.0, values)
-            return float(likelihood - 0.5 * _PRIOR_PRECISION @ change**2)
 
-        change = np.zeros(2)
-        fit = measure_fit(change)
-        for _ in range(_MAX_STEPS):
-            expected = 1.0 / (1.0 + np.exp(-odds - inputs @ change))
-            gradient = inputs.T @ (used - known * expected) - _PRIOR_PRECISION * change
-            spread = (known * expected * (1.0 - expected))[:, None] * inputs
-            step = np.linalg.solve(inputs.T @ spread + np.diag(_PRIOR_PRECISION), gradient)
-            while measure_fit(change + step) < fit - _CONVERGED:
-                step /= 2
-            change += step
-            before, fit = fit, measure_fit(change)
-            if fit - before < _CONVERGED:
-                break
-        return Calibration(max(_MIN_SLOPE, 1.0 + float(change[0])), float(change[1]))
+@lru_cache(maxsize=64)  # a query and the feedback on it fit the same counts
+def _fit_calibration(bins: tuple[tuple[float, float, float], ...]) -> Calibration:
+    """Fit a calibration to log-odds with their numbers of used and of all documents.
+
+    The most likely slope and offset under a normal prior around no change (Platt 1999; Newton's
+    method).
+    """
+    odds, used, known = np.array(bins, dtype=np.float64).T
+    inputs = np.stack([odds, np.ones_like(odds)], axis=1)
+
+    def measure_fit(change: Floats) -> float:
+        """Log-likelihood plus log prior."""
+        values = odds + inputs @ change
+        likelihood = used @ values - known @ np.logaddexp(0.0, values)
+        return float(likelihood - 0.5 * _PRIOR_PRECISION @ change**2)
+
+    change = np.zeros(2)
+    fit = measure_fit(change)
+    for _ in range(_MAX_STEPS):
+        expected = 1.0 / (1.0 + np.exp(-odds - inputs @ change))
+        gradient = inputs.T @ (used - known * expected) - _PRIOR_PRECISION * change
+        spread = (known * expected * (1.0 - expected))[:, None] * inputs
+        step = np.linalg.solve(inputs.T @ spread + np.diag(_PRIOR_PRECISION), gradient)
+        while measure_fit(change + step) < fit - _CONVERGED:
+            step /= 2
+        change += step
+        before, fit = fit, measure_fit(change)
+        if fit - before < _CONVERGED:
+            break
+    return Calibration(max(_MIN_SLOPE, 1.0 + float(change[0])), float(change[1]))
 
 
 def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:

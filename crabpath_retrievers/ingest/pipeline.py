@@ -66,6 +66,7 @@ FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
 _LONGEST_WAIT = 5.0  # seconds until what was embedded in bulk is published
+_MANY = 1000  # changed chunks after which the database measures its tables again
 
 
 Advance = Callable[[int], object]
@@ -163,6 +164,8 @@ class Ingest:
                         self.publish(part)
                         advance(len(part.nodes))
             self._move(plan)
+            if len(plan.changed) >= _MANY:
+                self.store.refresh_statistics()
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
@@ -208,6 +211,8 @@ class Ingest:
                 if self.bulk.since is not None:
                     self.bulk.link(find_all, advance_linking)
             self._link()
+            if report.added + report.updated >= _MANY:
+                self.store.refresh_statistics()
         report.blank = total.blank
         return report, total
 

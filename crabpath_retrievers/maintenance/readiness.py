@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from crabpath_retrievers.core.time_limit import run_with_timeout, shorten_waiting
-from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.maintenance.doctor.checks import check_version
 from crabpath_retrievers.maintenance.doctor.vector_checks import is_directory
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import open_engine
+from crabpath_retrievers.storage.replica import Replica, ReplicaState
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import open_server_client
@@ -21,6 +24,7 @@ from crabpath_retrievers.vectors.opening import (
     is_pgvector,
     place_of,
     require_existing,
+    require_replica,
     wrapped_store,
 )
 
@@ -48,10 +52,19 @@ class Readiness:
 def check_open_memory(store: GraphStore, index: VectorIndex) -> Readiness:
     """Whether both stores of an open memory answer within a second; never raises."""
     asked = {"database": store.catalog.meta, "vector store": lambda: index.find_existing([_ABSENT])}
-    return _ask(asked, "the database and the vector store answer")
+    return _add_replica(_ask(asked, "the database and the vector store answer"), store.replica)
 
 
-def check_place(path: str | Path, vectors: str | None = None) -> Readiness:
+def _add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
+    """What was found, and how the read replica is, without which queries are answered too."""
+    if not found.ready or replica is None:
+        return found
+    return replace(found, reason=f"{found.reason}; {replica.describe()}")
+
+
+def check_place(
+    path: str | Path, vectors: str | None = None, replica: str | None = None
+) -> Readiness:
     """Whether the stores of a memory that this process has not opened answer within a second.
 
     Nothing is created, upgraded or written, and nothing is raised but for a path that is none.
@@ -61,12 +74,37 @@ def check_place(path: str | Path, vectors: str | None = None) -> Readiness:
         vectors: Directory of the vectors, URL of a Chroma server, or ``"pgvector"``; None for the
             subdirectory ``vectors`` of a directory. With a database URL and None, and with
             ``"pgvector"``, only the database is asked.
+        replica: URL of a read replica; None for none.
 
     Raises:
         ConfigurationError: The path is empty.
         InvalidInputError: It is no path.
     """
     place = place_of(path)
+    require_replica(replica, place)
+    found = _check_stores(place, vectors)
+    if not found.ready or replica is None:
+        return found
+    try:
+        return _add_replica(found, run_with_timeout(partial(_ask_replica, place, replica), 1.0))
+    except (TimeoutError, ConfigurationError, StoreError) as error:
+        return replace(found, reason=f"{found.reason}; queries go to the primary: {error}")
+
+
+def _ask_replica(place: str, replica: str) -> ReplicaState:
+    engine = open_engine(place, reading=True)
+    try:
+        asked = Replica(replica, engine, time_limit=_PATIENCE)
+        with closing(asked):
+            asked.find_identity()
+            asked.check()
+            return asked.state
+    finally:
+        engine.dispose()
+
+
+def _check_stores(place: str, vectors: str | None) -> Readiness:
+    """Whether database and vector store answer; see :func:`check_place`."""
     where = str(Path(place) / "vectors") if vectors is None and "://" not in place else vectors
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
     if where is None or is_pgvector(where):

@@ -61,6 +61,7 @@ from crabpath_retrievers.vectors.opening import (
     require_existing,
     require_graph,
     require_known_vectors,
+    require_replica,
     require_vectors,
     vectors_place,
     wrapped_store,
@@ -176,6 +177,7 @@ class Services:
         router: Router | BaseChatModel | None = None,
         reranker: HostReranker | None = None,
         linkers: Sequence[Linker] | None = None,
+        replica: str | None = None,
         create: bool = True,
         reindex: bool = False,
     ) -> Self:
@@ -191,9 +193,11 @@ class Services:
         timeout = settings.rank.reranker_timeout
         chosen_reranker = None if reranker is None else ModelReranker(reranker, timeout)
         place = _require_place(path, vectors, create=create)
+        require_replica(replica, place)
         limit, embedder = settings.time_limit, Embedder(embeddings)
         with ExitStack() as undo:
-            store, index, meta = _open_stores(place, vectors, limit, undo)
+            opened = _open_graph(place, replica, settings, undo)
+            store, index, meta = _open_stores(opened, vectors, limit, undo)
             embedder.use_by_default(read_embedder_name(meta))
             services = cls(
                 store,
@@ -328,14 +332,23 @@ def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: boo
     return place
 
 
-def _open_stores(
-    place: str | None, vectors: VectorPlace, time_limit: float, undo: ExitStack
-) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
-    """Graph store, vector index and facts of a memory; ``undo`` closes them."""
+def _open_graph(
+    place: str | None, replica: str | None, settings: Settings, undo: ExitStack
+) -> tuple[str, GraphStore]:
+    """The place of a memory, which is made for a temporary one, and its graph store."""
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
         undo.callback(shutil.rmtree, place, ignore_errors=True)
-    store = undo.enter_context(closing(GraphStore(place, time_limit=time_limit)))
+    limits = {"time_limit": settings.time_limit, "max_replica_lag": settings.max_replica_lag}
+    store = GraphStore(place, replica=replica, **limits)
+    return place, undo.enter_context(closing(store))
+
+
+def _open_stores(
+    opened: tuple[str, GraphStore], vectors: VectorPlace, time_limit: float, undo: ExitStack
+) -> tuple[GraphStore, VectorIndex, Mapping[str, str]]:
+    """Graph store, vector index and facts of a memory; ``undo`` closes them."""
+    place, store = opened
     with limit_waiting(time_limit):
         meta = store.catalog.meta()
         if vectors is None:

@@ -108,6 +108,7 @@ class MemoryTransfer(Component):
         if not resumed:
             (imported,) = services.store.apply([fill])
         services.reindexing.catch_up()
+        services.store.refresh_statistics()
         return imported
 
     def _import_namespace(

@@ -193,7 +193,8 @@ class Regions:
         """Return the cache of the current hubs, or of those after ``version``."""
         latest = self._store.regions.version() if version is None else version
         if self._cache.version < latest:
-            with self._lock:
+            # A replica may be older than the version that its answers would be remembered for.
+            with self._lock, self._store.read_primary():
                 if self._cache.version < latest:
                     self._cache = _HubCache(latest, self._store.regions.sizes())
         return self._cache
@@ -201,7 +202,8 @@ class Regions:
     def _load_hubs(self, cache: _HubCache, level: int) -> Hubs | None:
         """Return the hubs of a level; None if it has none or has lost them in the meantime."""
         if level in cache.sizes and level not in cache.hubs:
-            rows = self._store.regions.hubs(level)
+            with self._store.read_primary():
+                rows = self._store.regions.hubs(level)
             if not rows:
                 return None
             keys, ids, titles, vectors = zip(*rows, strict=True)

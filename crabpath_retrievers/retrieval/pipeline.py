@@ -7,17 +7,23 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
-from crabpath_retrievers.core.driver import Operations, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.driver import (
+    Operations,
+    perform,
+    perform_sync_or_async,
+    run,
+    wrap_blocking,
+)
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector, cosines
 from crabpath_retrievers.core.metadata import complete_note_metadata
@@ -162,13 +168,10 @@ class RetrievalPipeline:
         begin = time.perf_counter()
         vector = yield from self._embed(query)
         latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
-        explore = None
-        if query.explore is not False:  # True takes a new seed every time
-            explore = np.random.default_rng(None if query.explore is True else query.explore)
-        rest = self._answer_vector(query, vector, explore, latency)
-        asks_router = explore is None and type(self.router) is not SoftmaxRouter
+        rest = partial(self._answer_vector, query, vector, latency)
+        asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
         if asks_router or self.reranker is not None:
-            answer = yield from rest
+            answer = yield from wrap_blocking(rest(), self.store.start_query().run)
         else:  # nothing more is awaited
             answer = yield from perform(self._run_at_once, rest)
         return answer
@@ -205,7 +208,8 @@ class RetrievalPipeline:
                 "record": False,
             }
             own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
-            ranked = run(own.steps(logged.turn.query, options)).turn.returned
+            with self.store.open_reader():  # not from a replica: it is written
+                ranked = run(own.steps(logged.turn.query, options)).turn.returned
         order = {item.node: place for place, item in enumerate(ranked)}
         best = {
             name: [node for node in nodes if node in returned]
@@ -251,17 +255,22 @@ class RetrievalPipeline:
             )
         return vector
 
-    def _run_at_once(self, steps: Operations[Answer]) -> Answer:
-        with self.store.open_reader():
-            return run(steps)
+    def _run_at_once(self, make_steps: Callable[[], Operations[Answer]]) -> Answer:
+        def answer() -> Answer:
+            with self.store.open_reader():
+                return run(make_steps())
+
+        return self.store.start_query().run(answer)
 
     def _answer_vector(
         self,
         query: Query,
         vector: Vector,
-        explore: np.random.Generator | None,
         latency: dict[str, float],
     ) -> Operations[Answer]:
+        explore = None
+        if query.explore is not False:  # True takes a new seed every time
+            explore = np.random.default_rng(None if query.explore is True else query.explore)
         found = yield from self._find(query, vector, explore, latency)
         if self.reranker is not None:
             found = yield from self._rerank(self.reranker, found, latency)

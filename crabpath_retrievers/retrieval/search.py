@@ -221,7 +221,8 @@ class SeedSearch:
             return
         unknown = set(dense) - {head.id for head in heads}
         if unknown:
-            hidden = self._store.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))
+            with self._store.read_primary():  # a replica may not have them yet
+                hidden = self._store.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))
 

@@ -80,7 +80,14 @@ def open_engine(
         raise MissingExtraError(msg) from error
     if engine.dialect.driver == "psycopg":
         _limit_waits(engine, time_limit)
+    if not reading:
+        event.listen(engine, "begin", _begin_lazily)
     return engine
+
+
+def _begin_lazily(connection: sa.Connection) -> None:
+    if connection.get_execution_options().get(_LAZY, False):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
 
 def _limit_waits(engine: sa.Engine, time_limit: float) -> None:

@@ -4,6 +4,7 @@ Texts are tokenised here, so that words and phrases match alike on both database
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -176,24 +177,18 @@ class TsVector:
         BM25 does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It replaces the
         saturated term frequency of BM25 here.
         """
-        terms = list(idf)
-        any_term = " | ".join(f"'{term}'" for term in terms)
-        score = " + ".join(
-            f"CAST(:w{i} AS float) * ts_rank(f.tokens, CAST(:t{i} AS tsquery))"
-            for i in range(len(terms))
+        terms = [f"'{term}'" for term in idf]
+        score = " + ".join(["%s::float * ts_rank(f.tokens, %s::tsquery)"] * len(terms))
+        query = (
+            f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / %s::float)) "
+            f"AS score FROM crabpath_fulltext f JOIN {contents.name} n ON n.node = f.node "
+            "WHERE f.tokens @@ %s::tsquery ORDER BY score DESC, f.node LIMIT %s"
         )
-        values: dict[str, str | float] = {"any": any_term, "limit": limit, "mean": mean_length}
-        for i, term in enumerate(terms):
-            values |= {f"t{i}": f"'{term}'", f"w{i}": idf[term] * (_K1 + 1) / _ONE_MATCH}
-        rows = connection.execute(
-            sa.text(
-                f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / :mean)) "
-                f"AS score FROM crabpath_fulltext f JOIN {contents.name} n ON n.node = f.node "
-                "WHERE f.tokens @@ CAST(:any AS tsquery) ORDER BY score DESC, f.node LIMIT :limit"
-            ),
-            values,
-        )
-        return [(key, float(score)) for key, score in rows]
+        weights = [nats * (_K1 + 1) / _ONE_MATCH for nats in idf.values()]
+        values = [*chain.from_iterable(zip(weights, terms, strict=True)), mean_length]
+        with open_driver_cursor(connection) as cursor:
+            cursor.execute(query, [*values, " | ".join(terms), limit])
+            return [(key, float(score)) for key, score in cursor.fetchall()]
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int

@@ -23,6 +23,11 @@ from sqlalchemy import (
 )
 
 
+def compress_text(text: bytes) -> bytes:
+    """Compress a text in UTF-8 as :class:`CompressedText` does."""
+    return zlib.compress(text, level=1)
+
+
 class CompressedText(TypeDecorator[str]):
     """Text that is stored compressed; statements that bypass SQLAlchemy read it as bytes."""
 
@@ -32,7 +37,7 @@ class CompressedText(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Any) -> bytes | None:
         """Compress a text that is written."""
         del dialect
-        return None if value is None else zlib.compress(value.encode(), level=1)
+        return None if value is None else compress_text(value.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Any) -> str | None:
         """Decompress a text that was read."""

@@ -3,11 +3,11 @@
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -45,6 +45,13 @@ from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
 from crabpath_retrievers.storage.read.typed_edges import TypedQueries
 from crabpath_retrievers.storage.read.walk import WalkQueries
 from crabpath_retrievers.storage.read.whole_store import Checks, Dump
+from crabpath_retrievers.storage.replica import (
+    DEFAULT_MAX_LAG,
+    Replica,
+    ReplicaAwayError,
+    ReplicaState,
+    ensure_identity,
+)
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
@@ -111,6 +118,7 @@ def read_schema_version(connection: sa.Connection) -> int | None:
 
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class GraphStore:
@@ -132,14 +140,24 @@ class GraphStore:
         trials: State, turns and feedback of A/B trials.
     """
 
-    def __init__(self, location: str | Path, *, time_limit: float = DEFAULT_TIME_LIMIT) -> None:
+    def __init__(
+        self,
+        location: str | Path,
+        *,
+        time_limit: float = DEFAULT_TIME_LIMIT,
+        replica: str | None = None,
+        max_replica_lag: float = DEFAULT_MAX_LAG,
+    ) -> None:
         """Open or create the store.
 
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
             time_limit: Seconds to connect, and to write queued turn records, > 0.
+            replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
+            max_replica_lag: Seconds that it may be behind; then queries read the store itself.
 
         Raises:
+            ConfigurationError: The replica is not one of this store.
             StoreReadOnlyError: The directory or database cannot be written.
             StoreUnavailableError: The database cannot be reached.
             SchemaVersionError: The store has a later schema version than this release supports.
@@ -151,11 +169,19 @@ class GraphStore:
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
         self._ingesting = self._closed = False
+        self._replica: Replica | None = None
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
                 lock_schema(connection)
                 ensure_schema(connection, self._fulltext)
+                if replica is not None:
+                    self._replica = Replica(
+                        replica, self._reader, max_lag=max_replica_lag, time_limit=time_limit
+                    )
+                    self._replica.identity = ensure_identity(connection)
+            if self._replica is not None:
+                self._replica.start()
         except BaseException:
             self.close()
             raise
@@ -199,6 +225,9 @@ class GraphStore:
         """
         current = self._current.get()
         if current is not None:
+            if self._replica is not None and current.engine is self._replica.engine:
+                yield current  # errors lead to another attempt on the primary
+                return
             with translate_database_errors(self._engine):
                 yield current
             return
@@ -208,6 +237,28 @@ class GraphStore:
                 yield connection
             finally:
                 self._current.reset(token)
+
+    @property
+    def replica(self) -> ReplicaState | None:
+        """How the read replica is; None without one."""
+        return None if self._replica is None else self._replica.state
+
+    def start_query(self) -> "QueryReads":
+        """Where the reads of one query go: to the replica while it is fresh, else here."""
+        return QueryReads(self._replica, self._current)
+
+    @contextmanager
+    def read_primary(self) -> Iterator[None]:
+        """Reads inside never go to the replica, also within a query that reads it."""
+        current = self._current.get()
+        if self._replica is None or current is None or current.engine is not self._replica.engine:
+            yield
+            return
+        token = self._current.set(None)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
 
     @contextmanager
     def open_dump(self) -> Iterator[Dump]:
@@ -246,6 +297,8 @@ class GraphStore:
             results = [apply_change(tx, change) for change in changes]
             if touches_corpus := any(change.touches_corpus for change in changes):
                 renew_corpus_version(tx)
+        if self._replica is not None and any(type(change) is not RecordTurn for change in changes):
+            self._replica.note_write()
         if touches_corpus:
             self.walk.forget_corpus()
         return results
@@ -253,10 +306,19 @@ class GraphStore:
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         try:
             with limit_waiting(self._time_limit):
-                self.apply(records)
+                self._apply_records(records)
         finally:
             if self._closed:  # meanwhile, while the database did not answer
                 self._engine.dispose()
+
+    def _apply_records(self, records: Sequence[RecordTurn]) -> None:
+        if self.dialect == "sqlite":  # where a commit takes the lock of all writers
+            self.apply(records)
+            return
+        with translate_database_errors(self._engine), open_connection(self._reader) as connection:
+            tx = Transaction(connection, self._fulltext)
+            for record in records:
+                apply_change(tx, record)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
@@ -265,6 +327,17 @@ class GraphStore:
     def flush(self) -> None:
         """Wait until all queued turn records are written."""
         self._recorder.settle()
+
+    def refresh_statistics(self) -> None:
+        """Let PostgreSQL measure its tables, after much has been added.
+
+        It does so by itself within minutes; until then it reads whole tables to find a few rows.
+        Does nothing on SQLite.
+        """
+        if self.dialect == "postgresql":
+            with translate_database_errors(self._engine), self._reader.connect() as connection:
+                names = connection.exec_driver_sql(_OWN_TABLES).scalars().all()
+                connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
 
     @contextmanager
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
@@ -306,9 +379,43 @@ class GraphStore:
             _log.warning("turn records are lost: %s", error)
         self._closed = True
         self._recorder.close()
+        if self._replica is not None:
+            self._replica.close()
         self._reader.dispose()
         self._engine.dispose()
 
+
+class QueryReads:
+    """Reads of one query, on the replica until it fails, then on the primary to the end.
+
+    Never the other way: what a process remembers of a version may be newer than that version, and
+    never older.
+    """
+
+    def __init__(self, replica: Replica | None, current: ContextVar[sa.Connection | None]) -> None:
+        """Read from ``replica``, whose connection is ``current`` meanwhile."""
+        self._replica, self._current = replica, current
+
+    def run(self, read: Callable[[], T]) -> T:
+        """The result of ``read``, which is called once more where the replica fails."""
+        if self._replica is not None and self._current.get() is None:
+            try:
+                with self._replica.open_reader() as connection:
+                    token = self._current.set(connection)
+                    try:
+                        return read()
+                    finally:
+                        self._current.reset(token)
+            except ReplicaAwayError as error:
+                _log.debug("the primary is asked: %s", error)
+                self._replica = None
+        return read()
+
+
+_OWN_TABLES = (
+    "SELECT oid::regclass::text FROM pg_class WHERE starts_with(relname, 'crabpath_') "
+    "AND relkind = 'r' AND pg_table_is_visible(oid)"
+)
 
 # What the next opening repeats if it is lost: documents that are staged durably are published and
 # linked again.

@@ -11,6 +11,7 @@ from struct import pack
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import ConfigurationError
@@ -93,7 +94,7 @@ def quote(name: str) -> str:
 
 def format_vector(vector: Vector) -> str:
     """A vector ``[d]`` as pgvector reads it."""
-    return "[" + ",".join(map(str, vector.tolist())) + "]"
+    return to_json(vector.tolist()).decode()
 
 
 def pack_vector(vector: Vector) -> bytes:

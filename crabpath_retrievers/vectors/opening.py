@@ -10,7 +10,13 @@ from langchain_core.vectorstores import VectorStore
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.query import path_of
-from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+)
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import read_schema_version
@@ -70,6 +76,30 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
         msg = (
             f"vectors='{PGVECTOR}' needs a memory in PostgreSQL: pass its URL as the path, such as "
             "postgresql+psycopg://host/database; or leave vectors out"
+        )
+        raise ConfigurationError(msg)
+
+
+def require_replica(replica: str | None, place: str | None) -> None:
+    """Refuse a read replica where there can be none, before anything is created.
+
+    Args:
+        replica: The argument of that name.
+        place: Directory or URL of the graph store; None for a temporary one.
+
+    Raises:
+        InvalidInputError: It is no text.
+        ConfigurationError: One of the two is not in PostgreSQL.
+    """
+    if replica is None:
+        return
+    if not isinstance(replica, str):
+        msg = f"replica must be the URL of a database, not {format_value(replica)}"
+        raise InvalidInputError(msg)
+    if any(not str(url).startswith("postgresql") for url in (place, replica)):
+        msg = (
+            "a read replica needs a memory in PostgreSQL: pass the URL of the primary as the path "
+            "and that of its streaming standby as replica, or leave replica out"
         )
         raise ConfigurationError(msg)
 
@@ -154,6 +184,7 @@ class MemoryInfo(TypedDict):
         namespaces: Number of turns by namespace.
         learned_weights: Edges with a learned weight, in all namespaces.
         turns: Recorded turns.
+        replica: How the read replica is, in words; None without one.
     """
 
     store: str
@@ -168,6 +199,7 @@ class MemoryInfo(TypedDict):
     namespaces: dict[str, int]
     learned_weights: int
     turns: int
+    replica: str | None
 
 
 def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
@@ -184,6 +216,7 @@ def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
         "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
         "schema": int(meta["schema_version"]),
         **store.catalog.statistics(),
+        "replica": None if store.replica is None else store.replica.describe(),
     }
     return cast("MemoryInfo", facts)
 

@@ -6,7 +6,13 @@ import threading
 
 import pytest
 
-from crabpath_retrievers.core.driver import arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.driver import (
+    arun,
+    perform,
+    perform_sync_or_async,
+    run,
+    wrap_blocking,
+)
 from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
 
 
@@ -51,6 +57,23 @@ async def test_both_drivers_compute(make, results):
         run(add_up(fail(KeyError())))
     with pytest.raises(KeyError):
         await arun(add_up(fail(KeyError())))
+
+
+async def test_blocking_operations_are_called_by_another_function():
+    """Errors reach the computation, and what has an asynchronous form is left alone."""
+
+    def double(operation):
+        return 2 * operation()
+
+    def both():
+        added = yield from add_up(lambda: 1, fail(ValueError("counted")), lambda: 2)
+        kind = yield from perform_sync_or_async(lambda: "blocking", native)
+        return added, kind
+
+    assert run(wrap_blocking(both(), double)) == (13, "blocking")
+    assert await arun(wrap_blocking(both(), double)) == (13, "native")
+    with pytest.raises(KeyError, match="kept"):
+        run(wrap_blocking(add_up(fail(KeyError("kept"))), double))
 
 
 async def test_cancelling_while_a_thread_works_ends_the_computation_there():

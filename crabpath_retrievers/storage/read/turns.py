@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -78,9 +79,9 @@ class TurnRecord(NamedTuple):
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
-    columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, *STATE_COLUMNS)
+    columns = (turns.c.record, turns.c.clock, turns.c.embedding, consumed_turns.c.feedback)
     return (
-        sa.select(*columns)
+        sa.select(*columns, *STATE_COLUMNS)
         .select_from(joined.outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id))
         .order_by(turns.c.clock.desc())
     )
@@ -212,8 +213,8 @@ class TurnLog(Queries):
 
 
 def _decode_turn(row: Sequence[Any]) -> StoredTurn:
-    record, embedding, consumed, *state = row
-    turn = Turn.from_dict(from_json(zlib.decompress(record)))
+    record, clock, embedding, consumed, *state = row
+    turn = replace(Turn.from_dict(from_json(zlib.decompress(record))), clock=clock)
     vector = None if embedding is None else decode_vector(embedding)
     return StoredTurn(turn, vector, consumed, decode_state(state), {})
 

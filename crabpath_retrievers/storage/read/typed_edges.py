@@ -202,6 +202,7 @@ class TypedQueries(Queries):
                 feedback_effects.c.record,
                 feedback.c.payload,
                 log.c.record.label("turn"),
+                log.c.clock,
                 log.c.embedding,
             )
             .join(feedback, feedback.c.id == feedback_effects.c.feedback)
@@ -339,7 +340,7 @@ def _decode_learned_turn(row: Any) -> LearnedTurn:
     for key, *counts in json.loads(row.record)["usage"]:
         before = usage.get(key, (0.0, 0.0, 0.0))
         usage[key] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
-    turn = Turn.from_dict(from_json(row.turn))
+    turn = replace(Turn.from_dict(from_json(row.turn)), clock=row.clock)
     # Documents that the feedback names and the turn did not return were learned from as returned.
     returned = {item.node for item in turn.returned}
     added = parse_returned(json.loads(row.payload).get("added", ()))

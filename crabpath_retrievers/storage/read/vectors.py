@@ -62,16 +62,16 @@ class VectorQueries(Queries):
             condition: On the metadata; None for all.
         """
         where = self._where(condition)
+        # A limit that the planner knows: for an unknown one it may sort the whole table.
         query = (
             f"SELECT langchain_id, {kind.distance} AS distance FROM {self._table} "
-            f"WHERE {where.sql} ORDER BY {kind.distance} LIMIT %s"
+            f"WHERE {where.sql} ORDER BY distance LIMIT {int(k)}"
         )
-        given = format_vector(vector)
         with self._store.open_reader() as connection:
             if _PREPARED not in connection.info:
                 connection.exec_driver_sql(_PREPARE)
                 connection.info[_PREPARED] = True
-            rows = _fetch(connection, query, [given, *where.values, given, k])
+            rows = _fetch(connection, query, [format_vector(vector), *where.values])
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
     def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:

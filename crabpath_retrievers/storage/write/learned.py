@@ -18,6 +18,7 @@ from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES
+from crabpath_retrievers.storage.schema import compress_text
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
     CompiledSelect,
@@ -25,6 +26,7 @@ from crabpath_retrievers.storage.sql_tools import (
     CounterTable,
     build_insert,
     encode_vector,
+    open_driver_cursor,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -119,36 +121,58 @@ _UPDATE_EPISODE = CompiledWrite(
 _USAGE, _PAIR_COUNTS, _TRANSITIONS = (
     CounterTable(TABLES[name], COUNTERS[name]) for name in ("usage", "pair_counts", "transitions")
 )
-_ADVANCE_CLOCK = (
-    s.namespaces.update()
-    .where(s.namespaces.c.name == sa.bindparam("ticking"))
-    .values(turn=s.namespaces.c.turn + 1)
-    .returning(s.namespaces.c.key, s.namespaces.c.turn)
+# One statement, which commits by itself: answers wait for a thread that waits for the database.
+_RECORD_TURN = """
+WITH lazily AS (SELECT set_config('synchronous_commit', 'off', true)),
+ticked AS (UPDATE crabpath_namespaces SET turn = turn + 1 WHERE name = %s RETURNING key, turn)
+INSERT INTO crabpath_turns (namespace, clock, id, created, run_id, arm, record, embedding)
+SELECT key, turn, %s, %s, %s, %s, %s, %s FROM ticked, lazily
+"""
+_ADVANCE_CLOCK = CompiledWrite(
+    lambda _: (
+        s.namespaces.update()
+        .where(s.namespaces.c.name == sa.bindparam("ticking"))
+        .values(turn=s.namespaces.c.turn + sa.literal_column("1"))
+        .returning(s.namespaces.c.key, s.namespaces.c.turn)
+    )
 )
-_INSERT_TURN = s.turns.insert()
+_INSERT_TURN = CompiledWrite(lambda insert: build_insert(insert, s.turns))
 
 
 def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
-    """Store a turn, and advance the clock of its namespace by one turn."""
+    """Store a turn, and advance the clock of its namespace by one turn.
+
+    The clock in the record is what its process expected; the column has the true one.
+    """
     turn = change.turn
-    name = {"ticking": turn.namespace}
-    advanced = tx.run(_ADVANCE_CLOCK, name).one_or_none()
-    if advanced is None:
-        tx.get_namespace(turn.namespace)
-        advanced = tx.run(_ADVANCE_CLOCK, name).one()
-    namespace, clock = advanced
-    record = to_json(replace(turn.build_steps(), clock=clock, query=to_storable(turn.query)))
+    record = to_json(replace(turn.build_steps(), query=to_storable(turn.query)))
     row = {
         "id": turn.id,
-        "namespace": namespace,
-        "clock": clock,
         "created": turn.created,
         "run_id": turn.run_id,
         "arm": turn.arm,
-        "record": record.decode(),
+        "record": compress_text(record),
         "embedding": None if change.vector is None else encode_vector(change.vector),
     }
-    tx.run(_INSERT_TURN, row)
+    insert = _insert_turn_at_once if tx.connection.dialect.name == "postgresql" else _insert_turn
+    if not insert(tx, turn.namespace, row):
+        tx.get_namespace(turn.namespace)
+        insert(tx, turn.namespace, row)
+
+
+def _insert_turn(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> bool:
+    """Insert a turn; returns False for a namespace that does not exist."""
+    ticked = _ADVANCE_CLOCK.fetch(tx.connection, {"ticking": namespace})
+    if ticked is not None:
+        _INSERT_TURN.run(tx.connection, {**row, "namespace": ticked[0], "clock": ticked[1]})
+    return ticked is not None
+
+
+def _insert_turn_at_once(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> bool:
+    """As :func:`_insert_turn`, in one statement of PostgreSQL."""
+    with open_driver_cursor(tx.connection) as cursor:
+        cursor.execute(_RECORD_TURN, [namespace, *row.values()])
+        return bool(cursor.rowcount)
 
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:
