@@ -321,14 +321,23 @@ def time_learned(
 @app.command("scale")
 @report_errors
 def time_workers(
-    documents: Annotated[int, typer.Option(help="Synthetic documents.")] = 3000,
+    documents: Annotated[int, typer.Option(help="Synthetic documents; 0 skips them.")] = 3000,
     seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 8.0,
+    ingested: Annotated[
+        int, typer.Option(help="Documents of the bulk ingest; 0 skips it.")
+    ] = 20_000,
+    data: BeirFolder = None,
 ) -> None:
-    """Measure queries and feedback a second of one and four workers on servers."""
+    """Measure queries and feedback a second of one and four workers on servers; bulk ingest."""
+    from benchmarks.bulk import measure_bulk
     from benchmarks.scale import measure_scale
 
-    for line in measure_scale(documents=documents, seconds=seconds):
-        typer.echo(line)
+    if documents:
+        for line in measure_scale(documents=documents, seconds=seconds):
+            typer.echo(line)
+    if ingested:
+        for line in measure_bulk(_load_hotpotqa(data).documents, ingested):
+            typer.echo(line)
 
 
 @app.command("load")

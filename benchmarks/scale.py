@@ -51,7 +51,7 @@ def measure_scale(
     """
     yield "| servers | workers | CrabPath, queries/s | plain, queries/s | ratio | feedback/s |"
     yield "|---|---|---|---|---|---|"
-    for servers in (_open_chroma_server, _open_pgvector):
+    for servers in (_open_chroma_server, open_pgvector):
         with servers() as (name, own, plain):
             for place in (own, plain):  # in processes whose end closes all connections
                 _run(_SPAWN.Process(target=_fill, args=(place, documents)))
@@ -80,7 +80,12 @@ def _open_chroma_server() -> Servers:
 
 
 @contextmanager
-def _open_pgvector() -> Servers:
+def open_pgvector() -> Servers:
+    """Start a PostgreSQL with pgvector, and stop it at the end.
+
+    Raises:
+        Skipped: It is not installed.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of platformdirs, without a login session
         try:

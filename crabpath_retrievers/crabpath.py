@@ -1,5 +1,6 @@
 """``CrabPath``: a memory of documents that is searched, walked and learns from outcomes."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,7 @@ from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.outcomes import Outcome, record_outcome
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memory
+from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     SourcePath,
     forget_documents,
@@ -72,6 +74,8 @@ from crabpath_retrievers.storage.read.turns import TurnRecord
 from crabpath_retrievers.vectors.opening import MemoryInfo, VectorPlace, describe
 
 if TYPE_CHECKING:
+    from ray.data import Dataset
+
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
 
 
@@ -317,6 +321,82 @@ class CrabPath(Component):
         return services.ingest.add(
             checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
         )
+
+    def ingest(
+        self,
+        paths: SourcePath | Iterable[SourcePath],
+        *,
+        ray: str | None = None,
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+        progress: Progress | None = bar,
+    ) -> BulkReport:
+        """Add many files, or update what the memory holds of them, without holding them all.
+
+        They are read, split, embedded and published part by part, and linked when all are in. If
+        it is interrupted, the same call goes on where it stopped. A file that cannot be read, or
+        changes meanwhile, is left out and named in the report.
+
+        Args:
+            paths: Files and directories.
+            ray: Address of a Ray cluster that does all but the writing: ``host:port``, ``auto``,
+                or ``local`` for one on this machine; None does it in this process.
+            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
+            split: False keeps every document whole.
+            progress: Shows progress; by default on a terminal when it takes long.
+
+        Raises:
+            InvalidInputError: A path does not exist, or there are no files.
+            ServiceError: No Ray cluster answers at the address.
+            MissingExtraError: Ray is not installed.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; the same call goes on.
+
+        Example::
+
+            report = memory.ingest("corpus", ray="local")
+            report.rate
+        """
+        require_progress(progress)
+        given = [paths] if isinstance(paths, (str, os.PathLike)) else require_list("paths", paths)
+        chunking = self._make_chunking(splitter, split=split)
+        linking = partial(bar, description="linking") if progress is bar else None
+        return ingest_files(
+            self._services, given, chunking, ray=ray, progress=progress, linking=linking
+        )
+
+    def add_dataset(
+        self,
+        dataset: "Dataset",
+        *,
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+    ) -> BulkReport:
+        """Add the rows of a dataset of Ray; its cluster does all but the writing.
+
+        As :meth:`add_documents` with ``cleanup=None``, for more than fits into this process. If it
+        is interrupted, the same call goes on where it stopped.
+
+        Args:
+            dataset: Rows with the columns ``text`` and, if there are any, ``metadata`` (a mapping
+                or its JSON) and ``id``.
+            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
+            split: False when the rows are chunks already.
+
+        Raises:
+            InvalidInputError: It is no dataset, or a row or a shard of it cannot be read.
+            ServiceError: The cluster failed.
+            MissingExtraError: Ray is not installed.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; the same call goes on.
+
+        Example::
+
+            memory.add_dataset(ray.data.read_parquet("corpus"))
+        """
+        chunking = self._make_chunking(splitter, split=split)
+        linking = partial(bar, description="linking")
+        return ingest_dataset(self._services, dataset, chunking, linking=linking)
 
     def _make_chunking(
         self,
@@ -836,6 +916,8 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
 
     close = off_loop(CrabPath.close)
     add_documents = off_loop(CrabPath.add_documents)
+    ingest = off_loop(CrabPath.ingest)
+    add_dataset = off_loop(CrabPath.add_dataset)
     sync = off_loop(CrabPath.sync)
     refresh = off_loop(CrabPath.refresh)
     forget = off_loop(CrabPath.forget)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 from uuid import UUID
 
 from langchain_core.callbacks import (
@@ -44,6 +44,9 @@ from crabpath_retrievers.memory.reranker import HostReranker
 from crabpath_retrievers.retrieval.pipeline import Answer
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.vectors.opening import VectorPlace
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
 
 _log = logging.getLogger(__name__)
 _OPENING = ("router", "reranker", "settings", "replica")
@@ -258,6 +261,39 @@ class CrabPathRetriever(BaseRetriever):
         made.memory = CrabPath.open(path, vectors=vectors, **opening)
         with _close_on_error(made.memory):
             made.memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
+        return made
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: "Dataset",
+        embeddings: Embeddings | str | None = None,
+        *,
+        path: str | Path | None = None,
+        split: bool = True,
+        vectors: VectorPlace = None,
+        **fields: Unpack[OpeningFields],
+    ) -> Self:
+        """Index a dataset of Ray on its cluster, and return a retriever over it.
+
+        Args:
+            dataset: Rows with the columns ``text``, ``metadata`` and ``id``, see
+                :meth:`CrabPath.add_dataset`.
+            embeddings: As for :meth:`from_documents`; an object is sent to the workers.
+            path: Directory or database URL of the memory, which the workers must reach.
+            split: False when the rows are chunks already.
+            vectors: As for :meth:`from_documents`.
+            fields: As for :meth:`from_documents`.
+
+        Example::
+
+            retriever = CrabPathRetriever.from_dataset(ray.data.read_parquet("corpus"), path=url)
+        """
+        opening, own = _split_fields(fields, embeddings)
+        made = cls._validate_fields(own)  # before anything is opened or embedded
+        made.memory = CrabPath.open(path, vectors=vectors, **opening)
+        with _close_on_error(made.memory):
+            made.memory.add_dataset(dataset, split=split)
         return made
 
     @classmethod

@@ -106,6 +106,53 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
         raise typer.Exit(130) from None
 
 
+def run_ingest(
+    sources: Sources,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Ray cluster: host:port, auto, or local."),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    embeddings: EmbedderName = None,
+) -> Output:
+    """Add very many files, on a Ray cluster if one is given; run it again after a stop."""
+    for path in sources:
+        require_path(path)  # before a memory is created
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
+        try:
+            report = memory.ingest(sources, ray=ray, progress=_show_progress)
+        except KeyboardInterrupt:
+            errors.print("Stopped: what was published stays; run it again to go on")
+            raise typer.Exit(130) from None
+    chunks = report.chunks
+    text = (
+        f"{report.documents} documents in {report.seconds:.1f} s ({report.rate:.0f}/s): "
+        f"{chunks.added} chunks added, {chunks.updated} updated, {chunks.removed} removed, "
+        f"{chunks.unchanged} unchanged"
+    )
+    bill = (
+        f"about {report.embedded_tokens:,} tokens embedded, "
+        f"{report.llm_tokens} tokens of language models"
+    )
+    left_out = [
+        f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(report.skipped)
+    ]
+    numbers = {
+        "documents": report.documents,
+        "added": chunks.added,
+        "updated": chunks.updated,
+        "removed": chunks.removed,
+        "unchanged": chunks.unchanged,
+        "blank": chunks.blank,
+        "seconds": round(report.seconds, 3),
+        "embedded_tokens": report.embedded_tokens,
+        "llm_tokens": report.llm_tokens,
+        "skipped": report.skipped,
+    }
+    return Output(numbers, [text, bill], left_out)
+
+
 def run_sync(
     sources: Sources,
     dry_run: Annotated[

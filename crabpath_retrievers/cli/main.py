@@ -42,6 +42,7 @@ _Commands = dict[str, Callable[..., Output | Iterator[Output]]]
 _COMMANDS: dict[str, _Commands] = {
     "Documents": {
         "add": documents.run_add,
+        "ingest": documents.run_ingest,
         "sync": documents.run_sync,
         "list": documents.list_contents,
         "forget": documents.run_forget,

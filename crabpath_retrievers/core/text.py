@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 from hashlib import sha256
+from struct import pack
 from textwrap import shorten
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -37,7 +38,9 @@ _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # what _WORD finds in ASCII, in a third of the time
 _ASCII_MARKED = re.compile(r"\b[a-z]*[A-Z0-9_]\w*", re.ASCII)
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
-_LONGEST_WORD = 64
+LONGEST_WORD = 64
+"""Characters of a word; the rest is cut off."""
+
 _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest needs them four times
 # Characters that control a terminal: C0 except tab and newline, DEL, C1, bidirectional overrides;
 # lone surrogates, which cannot be encoded; and U+FFFE and U+FFFF, which XML refuses as well.
@@ -104,19 +107,39 @@ def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
         text: Any text.
         marked: Leave out words that consist of lower-case letters.
     """
-    ascii_word = _ASCII_MARKED if marked else _ASCII_WORD
-    for match in (ascii_word if text.isascii() else _WORD).finditer(text):
-        surface = match.group()[:_LONGEST_WORD]
-        if marked and surface.islower() and surface.isalpha():
-            continue
-        capitalised = surface[0].isupper() or surface[0].isdigit()
-        start, end = match.span()
-        if surface.isascii():
-            yield Word(surface.lower(), capitalised, start, end)
-            continue
-        # One character can decompose into several words (½, ㍿, ﷺ).
-        for token in _WORD.findall(normalise(surface)):
-            yield Word(token[:_LONGEST_WORD], capitalised, start, end)
+    in_ascii = _ASCII_MARKED if marked else _ASCII_WORD
+    for segment, offset in _split_segments(text):
+        for match in (in_ascii if segment.isascii() else _WORD).finditer(segment):
+            surface = match.group()[:LONGEST_WORD]
+            if marked and surface.islower() and surface.isalpha():
+                continue
+            capitalised = surface[0].isupper() or surface[0].isdigit()
+            start, end = match.span()
+            if surface.isascii():
+                yield Word(surface.lower(), capitalised, offset + start, offset + end)
+                continue
+            for token in _split_surface(surface):
+                yield Word(token, capitalised, offset + start, offset + end)
+
+
+def _split_segments(text: str) -> Iterator[tuple[str, int]]:
+    """Cut a text at spaces, and yield each part with its place: most of it is ASCII, which is fast.
+
+    No word goes on after a space.
+    """
+    if text.isascii():
+        yield text, 0
+        return
+    begin = end = 0  # of a run in ASCII
+    for part in text.split(" "):
+        if not part.isascii():
+            if begin < end:
+                yield text[begin:end], begin
+            yield part, end
+            begin = end + len(part) + 1
+        end += len(part) + 1
+    if begin < end:
+        yield text[begin:end], begin
 
 
 def tokenise(text: str) -> list[str]:
@@ -125,9 +148,24 @@ def tokenise(text: str) -> list[str]:
 
 
 def _tokenise(text: str) -> tuple[str, ...]:
-    if text.isascii():
-        return tuple(word[:_LONGEST_WORD] for word in _ASCII_WORD.findall(text.lower()))
-    return tuple(word.token for word in split_words(text))
+    tokens: list[str] = []
+    for segment, _ in _split_segments(text):
+        if segment.isascii():
+            found = _ASCII_WORD.findall(segment.lower())
+            tokens += [word[:LONGEST_WORD] for word in found]
+            continue
+        for surface in _WORD.findall(segment):
+            if surface.isascii():
+                tokens.append(surface[:LONGEST_WORD].lower())
+            else:
+                tokens += _split_surface(surface[:LONGEST_WORD])
+    return tuple(tokens)
+
+
+@lru_cache(maxsize=16_384)
+def _split_surface(surface: str) -> tuple[str, ...]:
+    """The tokens of a word with accents; one character can make several words (½, ㍿, ﷺ)."""
+    return tuple(token[:LONGEST_WORD] for token in _WORD.findall(normalise(surface)))
 
 
 _tokenise_cached = lru_cache(maxsize=512)(_tokenise)
@@ -182,12 +220,31 @@ _ABSENT = 255
 
 def encode_terms(words: Iterable[str]) -> bytes:
     """The distinct words of a text as sorted codes of two bytes each."""
-    codes = {_code(word) for word in words}
-    return np.array(sorted(codes), dtype=_CODE).tobytes()
+    codes = sorted(set(map(_code, set(words))))
+    return pack(f"<{len(codes)}H", *codes)
 
 
+@lru_cache(maxsize=65_536)
 def _code(word: str) -> int:
     return crc32(word.encode()) % _CODES
+
+
+class IndexedWords(NamedTuple):
+    """What full text, statistics of words and ranking keep of a text: it is tokenised once.
+
+    Attributes:
+        tokens: Its tokens in order, with a space between.
+        terms: Its distinct words as from :func:`encode_terms`.
+    """
+
+    tokens: str
+    terms: bytes
+
+    @classmethod
+    def from_text(cls, title: str, content: str) -> "IndexedWords":
+        """The words of a title and a text."""
+        tokens = tokenise(prepend_title(title, content))
+        return cls(" ".join(tokens), encode_terms(tokens))
 
 
 class QueryInformation(NamedTuple):

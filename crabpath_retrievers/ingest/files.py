@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from langchain_core.documents import Document
 
@@ -79,6 +79,43 @@ def read_folder(path: Path, *, root: str | None = None, largest: int | None = No
     except OSError as error:
         _refuse(error)
     return folder
+
+
+class SourceFile(NamedTuple):
+    """A file, and its source: the path under which its documents are known."""
+
+    path: Path
+    source: str
+
+
+def list_files(paths: Iterable[Path]) -> list[SourceFile]:
+    """The files that :func:`read_documents` reads, without reading them.
+
+    Raises:
+        InvalidInputError: A path does not exist, or a directory cannot be read.
+    """
+    found: dict[str, SourceFile] = {}
+    for path in paths:
+        require_path(path)
+        for file in _list_source_files(path):
+            source = Path(path, file.relative_to(path)).as_posix()
+            found[source] = SourceFile(file, source)
+    return list(found.values())
+
+
+def read_source(file: SourceFile) -> tuple[list[Document], str]:
+    """The documents of a file; or none, and why it cannot be read.
+
+    Of a bulk ingest one file does not stop the others: it may change or vanish meanwhile.
+    """
+    try:
+        data = _read_unchanged(file.path, None)
+        assert data is not None  # noqa: S101  there is no bound
+        return list(parse_file(file.source, data)), ""
+    except OSError as error:
+        return [], f"cannot be read ({error.strerror})"
+    except (InvalidInputError, MissingExtraError) as error:
+        return [], str(error)
 
 
 def choose_root(path: Path, held: Callable[[str], bool]) -> str:

@@ -37,6 +37,14 @@ from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.bulk import (
+    LEAST,
+    PUBLISHED_AT_ONCE,
+    BulkIngest,
+    FindAll,
+    Words,
+    find_here,
+)
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
     collect_caller_ids,
@@ -45,6 +53,7 @@ from crabpath_retrievers.ingest.chunking import (
     make_metadata_id,
 )
 from crabpath_retrievers.ingest.linkers import Linker
+from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.vectors.base import VectorIndex
@@ -56,6 +65,7 @@ Cleanup = Literal["incremental", "full"] | None
 FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
+_LONGEST_WAIT = 5.0  # seconds until what was embedded in bulk is published
 _MANY = 1000  # changed chunks after which the database measures its tables again
 
 
@@ -84,6 +94,11 @@ class IngestReport:
     repeated: int = 0
     blank: int = 0
     ids: list[str] = field(default_factory=list)
+
+    def add(self, other: "IngestReport") -> None:
+        """Add the numbers of a later ingest, without its ids."""
+        for name in ("added", "updated", "removed", "unchanged", "repeated"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
         """Format the numbers in one line."""
@@ -137,18 +152,69 @@ class Ingest:
         nodes = chunking.nodes(given, ids)
         growing = {node.document for node in nodes} - collect_caller_ids(given, ids)
         with self.store.hold_ingest_lock():
-            self.recover()
+            self.recover(link_bulk=False)
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with show_progress(progress, len(plan.changed)) as advance:
-                for part in self._make_batches(plan):
-                    self.publish(part)
-                    advance(len(part.nodes))
+                if self._is_bulk(plan):
+                    self._publish_in_bulk(plan, advance)
+                    self.bulk.link()
+                else:
+                    for part in self._make_batches(plan):
+                        self.publish(part)
+                        advance(len(part.nodes))
             self._move(plan)
             if len(plan.changed) >= _MANY:
                 self.store.refresh_statistics()
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
+
+    def add_parts(
+        self,
+        parts: Iterable[Part],
+        *,
+        cleanup: Literal["incremental"] | None = None,
+        advance: Advance = lambda _: None,
+        find_all: FindAll = find_here,
+        linking: Progress | None = None,
+    ) -> tuple[IngestReport, Part]:
+        """Publish parts as they come, and link everything at the end.
+
+        Args:
+            parts: Parts in the order of their documents.
+            cleanup: As for :meth:`add`; a part has all documents of its sources.
+            advance: Adds a number of documents, or of files that were not read, to those done.
+            find_all: Who finds the pairs to link.
+            linking: Shows the progress of linking.
+
+        Returns:
+            The numbers of chunks, and a part without chunks with all other numbers.
+
+        Raises:
+            InvalidInputError: A document cannot be used; documents before it are in.
+        """
+        report, total = IngestReport(), Part()
+        with self.store.hold_ingest_lock():
+            self.recover(link_bulk=False)
+            for part in _gather_parts(parts):
+                growing = {node.document for node in part.nodes} - part.named
+                plan = self._plan(part.nodes, cleanup, growing if cleanup is None else set())
+                self._publish_in_bulk(plan, lambda _: None, part.words)
+                self._move(plan, link=False)
+                report.add(plan.report)
+                part.nodes.clear()
+                part.words.clear()
+                total.extend(part)
+                advance(part.documents + part.blank + len(part.skipped))
+            waiting = len(self.store.catalog.get_unlinked_keys())
+            with show_progress(linking, waiting) as advance_linking:
+                if self.bulk.since is not None:
+                    self.bulk.link(find_all, advance_linking)
+            self._link()
+            if report.added + report.updated >= _MANY:
+                self.store.refresh_statistics()
+        report.blank = total.blank
+        return report, total
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
         """Add the documents that a foreign index holds already, without changing the index.
@@ -190,13 +256,56 @@ class Ingest:
             self._link()
             self._empty_trash()
 
-    def recover(self, progress: Progress | None = None) -> None:
-        """Finish an interrupted ingest, unless another process is still running it."""
+    @property
+    def bulk(self) -> BulkIngest:
+        """What does large ingests in two passes."""
+        return BulkIngest(self.store, self.index, self.linkers)
+
+    def _is_bulk(self, plan: "_Plan") -> bool:
+        """Whether an ingest is large, or goes on with a large one that was interrupted."""
+        large = len(plan.changed) >= LEAST and not self.index.foreign
+        return large or self.bulk.since is not None
+
+    def _publish_in_bulk(self, plan: "_Plan", advance: Advance, words: Words | None = None) -> None:
+        """Publish what a plan changes in large batches, without linking it."""
+        bulk = self.bulk
+        nodes: list[Node] = []
+        removed: list[str] = []
+        begun = time.monotonic()
+
+        def publish() -> None:
+            bulk.publish(nodes, removed, words or {})
+            advance(len(nodes))
+            nodes.clear()
+            removed.clear()
+
+        for part in self._make_batches(plan):
+            nodes += self._embed(part).nodes
+            removed += part.removed
+            # Slow embedders: a kill costs no more than some seconds of their work.
+            if len(nodes) >= PUBLISHED_AT_ONCE or time.monotonic() - begun > _LONGEST_WAIT:
+                publish()
+                begun = time.monotonic()
+        if nodes or removed:
+            publish()
+        self._empty_trash()
+
+    def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> None:
+        """Finish an interrupted ingest, unless another process is still running it.
+
+        Args:
+            progress: Shows the progress of the vector index.
+            link_bulk: Whether to link the chunks of an interrupted bulk ingest, which takes long.
+        """
         if self.store.catalog.has_unfinished_ingest():
             with self.store.hold_ingest_lock(wait=False) as held:
                 if held:
                     self._index(progress)
-                    self._finish()
+                    if link_bulk or self.bulk.since is None:
+                        self._finish()
+                    else:
+                        waiting = len(self.store.catalog.get_unlinked_keys())
+                        _log.info("%d chunks of an interrupted ingest wait to be linked", waiting)
 
     def _index(self, progress: Progress | None = None) -> None:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
@@ -357,6 +466,8 @@ class Ingest:
         )
 
     def _link(self) -> None:
+        if self.bulk.since is not None:
+            self.bulk.link()
         keys = self.store.catalog.get_unlinked_keys()
         if keys:
             nodes = self.store.links.nodes(keys)
@@ -374,7 +485,7 @@ class Ingest:
             self.index.delete(ids)
             self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
-    def _move(self, plan: "_Plan") -> None:
+    def _move(self, plan: "_Plan", *, link: bool = True) -> None:
         """Store new positions of unchanged chunks, and link them with their new neighbours."""
         moved = [
             (node.id, node.position)
@@ -383,7 +494,20 @@ class Ingest:
         ]
         if moved:
             self.store.apply([MoveNodes(tuple(moved))])
-            self._link()
+            if link:
+                self._link()
+
+
+def _gather_parts(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield parts of about as many chunks as are published at once."""
+    gathered = Part()
+    for part in parts:
+        gathered.extend(part)
+        if len(gathered.nodes) >= PUBLISHED_AT_ONCE:
+            yield gathered
+            gathered = Part()
+    if gathered.documents or gathered.blank or gathered.skipped:
+        yield gathered
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class Services:
             self.reindexing.reindex_all()
         else:
             self.reindexing.check()
-        self.ingest.recover()
+        self.ingest.recover(link_bulk=False)
         if self.settings.learning.apply == "external":
             publish_settings(self.store, self.settings)
         self.recorder.resume()

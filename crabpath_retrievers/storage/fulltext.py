@@ -28,6 +28,12 @@ class FullText(Protocol):
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
         """Remove nodes."""
 
+    def defer(self, connection: sa.Connection) -> None:
+        """Leave for later what is faster done once for many nodes."""
+
+    def complete(self, connection: sa.Connection) -> None:
+        """Do what was left for later; safe to repeat."""
+
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
@@ -61,6 +67,15 @@ class Fts5:
         """Remove nodes."""
         connection.exec_driver_sql(
             "DELETE FROM crabpath_fulltext WHERE rowid = ?", [(key,) for key in keys]
+        )
+
+    def defer(self, connection: sa.Connection) -> None:
+        """Do nothing: FTS5 keeps what is added in segments, and merges them by itself."""
+
+    def complete(self, connection: sa.Connection) -> None:
+        """Merge all segments, which every look-up would search."""
+        connection.exec_driver_sql(
+            "INSERT INTO crabpath_fulltext(crabpath_fulltext) VALUES ('optimize')"
         )
 
     def search(
@@ -98,6 +113,7 @@ class TsVector:
 
     _max_position = 16383
     _max_positions = 255
+    _max_tokens = 2000  # which in no case reach the bounds
     _max_bytes = 1_000_000  # PostgreSQL refuses 1 MiB: the rest of the text is not indexed
 
     def create(self, connection: sa.Connection) -> None:
@@ -106,22 +122,23 @@ class TsVector:
             "CREATE TABLE IF NOT EXISTS crabpath_fulltext "
             "(node bigint PRIMARY KEY, tokens tsvector NOT NULL)"
         )
-        connection.exec_driver_sql(
-            "CREATE INDEX IF NOT EXISTS ix_crabpath_fulltext ON crabpath_fulltext USING gin(tokens)"
-        )
+        self.complete(connection)
 
     def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
         """Index nodes, given as ``(key, tokens)``."""
+        keys, texts = [key for key, _ in rows], [self._build_tsvector(t) for _, t in rows]
         connection.execute(
             sa.text(
-                "INSERT INTO crabpath_fulltext(node, tokens) "
-                "VALUES (:key, CAST(:tokens AS tsvector)) "
+                "INSERT INTO crabpath_fulltext(node, tokens) SELECT node, CAST(tokens AS tsvector) "
+                "FROM unnest(CAST(:keys AS bigint[]), CAST(:texts AS text[])) AS n(node, tokens) "
                 "ON CONFLICT (node) DO UPDATE SET tokens = excluded.tokens"
             ),
-            [{"key": key, "tokens": self._build_tsvector(tokens)} for key, tokens in rows],
+            {"keys": keys, "texts": texts},
         )
 
     def _build_tsvector(self, tokens: Sequence[str]) -> str:
+        if len(tokens) <= self._max_tokens:  # the database puts the positions of a token together
+            return " ".join([f"'{token}':{place}" for place, token in enumerate(tokens, 1)])
         positions: dict[str, list[int]] = {}
         size = 0
         for position, token in enumerate(tokens, 1):
@@ -139,6 +156,16 @@ class TsVector:
         """Remove nodes."""
         connection.execute(
             sa.text("DELETE FROM crabpath_fulltext WHERE node = ANY(:keys)"), {"keys": list(keys)}
+        )
+
+    def defer(self, connection: sa.Connection) -> None:
+        """Drop the index; searches read all rows until it is created again."""
+        connection.exec_driver_sql("DROP INDEX IF EXISTS ix_crabpath_fulltext")
+
+    def complete(self, connection: sa.Connection) -> None:
+        """Create the index, unless it exists."""
+        connection.exec_driver_sql(
+            "CREATE INDEX IF NOT EXISTS ix_crabpath_fulltext ON crabpath_fulltext USING gin(tokens)"
         )
 
     def search(
@@ -167,14 +194,18 @@ class TsVector:
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
         """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
+        quoted = [" <-> ".join(f"'{token}'" for token in tokens) for tokens in phrases]
+        found: list[list[int]] = [[] for _ in quoted]
         query = sa.text(
+            "SELECT place, node FROM unnest(CAST(:phrases AS text[])) "
+            "WITH ORDINALITY AS given(phrase, place) CROSS JOIN LATERAL ("
             "SELECT node FROM crabpath_fulltext "
-            "WHERE tokens @@ CAST(:phrase AS tsquery) LIMIT :most"
+            "WHERE tokens @@ CAST(phrase AS tsquery) LIMIT :most) AS held"
         )
-        quoted = (" <-> ".join(f"'{token}'" for token in tokens) for tokens in phrases)
-        return [
-            list(connection.scalars(query, {"phrase": phrase, "most": limit})) for phrase in quoted
-        ]
+        if quoted:
+            for place, node in connection.execute(query, {"phrases": quoted, "most": limit}):
+                found[place - 1].append(node)
+        return found
 
 
 def get_fulltext_index(dialect: str) -> FullText:

@@ -245,14 +245,26 @@ def select_in(
     return [
         row
         for part in split_batches(values)
-        for row in connection.execute(query.where(column.in_(part)))
+        for row in connection.execute(query.where(_is_one_of(connection, column, part)))
     ]
 
 
 def delete_in(connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]) -> None:
     """Delete the rows with one of many values in a column."""
     for part in split_batches(values):
-        connection.execute(column.table.delete().where(column.in_(part)))
+        connection.execute(column.table.delete().where(_is_one_of(connection, column, part)))
+
+
+_MANY = 64  # values
+
+
+def _is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> Any:
+    """A condition; many values are one parameter on PostgreSQL, whose driver parses each."""
+    single = isinstance(column, sa.Column) and connection.dialect.name == "postgresql"
+    if not single or len(values) < _MANY:
+        return column.in_(values)
+    kind = postgresql.ARRAY(column.type)
+    return column == sa.func.any(sa.bindparam(None, list(values), type_=kind, unique=True))
 
 
 def find_existing_keys(connection: sa.Connection, keys: Iterable[int]) -> set[int]:

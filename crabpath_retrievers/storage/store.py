@@ -205,6 +205,14 @@ class GraphStore:
         return self._engine.url.render_as_string(hide_password=True)
 
     @property
+    def location(self) -> str:
+        """Directory or URL, with its password, by which another process opens the store."""
+        url = self._engine.url
+        if self.dialect == "sqlite" and (file := Path(str(url.database))).name == "graph.sqlite":
+            return str(file.parent.resolve())
+        return url.render_as_string(hide_password=False)
+
+    @property
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
         return self._engine.dialect.name

@@ -7,6 +7,7 @@ finds the questions of users among the documents.
 
 import re
 from collections.abc import Iterable
+from struct import pack
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -96,6 +97,11 @@ def format_vector(vector: Vector) -> str:
     return to_json(vector.tolist()).decode()
 
 
+def pack_vector(vector: Vector) -> bytes:
+    """A vector ``[d]`` in the binary format of pgvector: dimension, zero, big-endian floats."""
+    return pack(">HH", vector.size, 0) + vector.astype(">f4").tobytes()
+
+
 def find_extension(connection: sa.Connection) -> Extension | None:
     """The installed extension; None without it."""
     query = (
@@ -163,18 +169,30 @@ def create_tables(connection: sa.Connection, extension: Extension, dimension: in
         raise ConfigurationError(msg)
     if find_dimension(connection) is not None:
         return
-    kind = VectorType.make(extension, dimension)
-    for statement in _list_statements(f"{extension.name('vector')}({dimension})", kind):
+    for statement in _list_statements(f"{extension.name('vector')}({dimension})"):
         connection.exec_driver_sql(statement)
+    create_index(connection, extension, dimension)
 
 
-def _list_statements(column: str, kind: VectorType) -> Iterable[str]:
+def create_index(connection: sa.Connection, extension: Extension, dimension: int) -> None:
+    """Create the index of the documents, unless it exists."""
+    kind = VectorType.make(extension, dimension)
+    index = f"CREATE INDEX IF NOT EXISTS {DOCUMENTS}_hnsw ON {DOCUMENTS} USING hnsw"
+    connection.exec_driver_sql(
+        f"{index} ({kind.stored} {kind.operators}) WITH (ef_construction = 128)"
+    )
+
+
+def drop_index(connection: sa.Connection) -> None:
+    """Drop the index of the documents: searches read all rows until it is created again."""
+    connection.exec_driver_sql(f"DROP INDEX IF EXISTS {DOCUMENTS}_hnsw")
+
+
+def _list_statements(column: str) -> Iterable[str]:
     columns = (
         f"content text NOT NULL, embedding {column} NOT NULL, langchain_metadata jsonb NOT NULL"
     )
     yield f"CREATE TABLE {DOCUMENTS} (langchain_id text PRIMARY KEY, {columns})"
-    index = f"CREATE INDEX {DOCUMENTS}_hnsw ON {DOCUMENTS} USING hnsw"
-    yield f"{index} ({kind.stored} {kind.operators}) WITH (ef_construction = 128)"
     # Without HNSW: its filtered scan would miss the few rows of one namespace among many others.
     yield (
         f"CREATE TABLE {COMPANIONS} (collection text, langchain_id text, {columns}, "

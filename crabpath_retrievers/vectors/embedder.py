@@ -202,6 +202,7 @@ class Embedder:
             MissingExtraError: As for :func:`resolve_embeddings`.
         """
         self.name = embeddings if isinstance(embeddings, str) else None
+        self._is_default = embeddings is None
         self._given = resolve_embeddings(embeddings)
         self._lock = threading.Lock()
         self._batcher = self._create_batcher()
@@ -223,6 +224,13 @@ class Embedder:
                 if self._given is None:
                     self._given = resolve_embeddings(self.name) or load_default_embeddings()
                     self._batcher = self._batcher or self._create_batcher()
+        return self._given
+
+    @property
+    def source(self) -> Embeddings | str | None:
+        """From which another process makes the same embedder: its name, else the object."""
+        if self.name is not None or self._is_default:
+            return self.name
         return self._given
 
     @property

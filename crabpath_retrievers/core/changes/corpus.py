@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crabpath_retrievers.core.graph import Edge, Node
+from crabpath_retrievers.core.text import IndexedWords
 
 
 class Change:
@@ -40,6 +41,38 @@ class StageNodes(Change):
 @dataclass(frozen=True, slots=True)
 class PublishStaged(Change):
     """Make the staged batch visible to queries, and queue its nodes for linking."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishNodes(Change):
+    """Make a batch visible without staging it, and queue its nodes for linking: bulk ingest.
+
+    Attributes:
+        nodes: Nodes to add or replace, with their vectors.
+        words: Their words, one for each node.
+        removed: Ids of nodes to delete.
+        indexed: Whether this transaction also writes their vectors to the index; otherwise they
+            are queued for it first.
+    """
+
+    nodes: tuple[Node, ...]
+    words: tuple[IndexedWords, ...]
+    removed: tuple[str, ...] = ()
+    indexed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeferIndexes(Change):
+    """Drop the indexes of an empty store that are faster built afterwards; nothing on SQLite."""
+
+    touches_corpus: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildIndexes(Change):
+    """Build the indexes that were deferred, and tidy the full text for many look-ups."""
+
+    touches_corpus: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)

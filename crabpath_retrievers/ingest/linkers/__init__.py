@@ -5,6 +5,7 @@ from crabpath_retrievers.ingest.linkers.base import (
     Linker,
     LinkLinker,
     NearestNeighbours,
+    PairLinker,
     SiblingLinker,
     SimilarLinker,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Linker",
     "MentionLinker",
     "NearestNeighbours",
+    "PairLinker",
     "SharedTermLinker",
     "SiblingLinker",
     "SimilarLinker",

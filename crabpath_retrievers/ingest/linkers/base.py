@@ -5,10 +5,11 @@ links, and metadata values that documents share. Linker ``similar``: nearest nei
 embedding; optional, since search finds most of them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
@@ -28,45 +29,109 @@ class Linker(Protocol):
         """
 
 
+Pair = tuple[int, int]
+"""Keys of two nodes that an edge may lead between."""
+
+
+class PairLinker(ABC):
+    """A linker in two steps: pairs are found in any order, edges made of them in order of keys.
+
+    Finding only reads, so that several processes can find the pairs of a large ingest; the limits
+    on edges depend on what was linked before.
+
+    Attributes:
+        kind: Kind of the edge from the first to the second node of a pair.
+    """
+
+    kind: ClassVar[EdgeKind]
+
+    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
+        """Return the edges to add for nodes that were just published."""
+        return self.make_edges(self.find(new, store), store)
+
+    @abstractmethod
+    def find(
+        self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
+    ) -> Sequence[Pair]:
+        """Return the distinct pairs of the new nodes.
+
+        Args:
+            new: The new nodes.
+            store: As for :meth:`Linker.link`.
+            before: Nodes from this key on are all new, and find their own pairs with these; None
+                if only ``new`` are.
+        """
+
+    @abstractmethod
+    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
+        """Return the edges that the limits permit."""
+
+
 def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
     """Make an edge with the prior weight and floor of its kind."""
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))
 
 
+def make_edges_both_ways(
+    settings: LinkSettings, pairs: Iterable[Pair], kind: EdgeKind
+) -> Iterator[Edge]:
+    """Make the edges of each pair, there and back."""
+    for first, second in pairs:
+        yield make_edge(settings, first, second, kind)
+        yield make_edge(settings, second, first, kind)
+
+
 @dataclass(frozen=True)
-class SiblingLinker(Linker):
+class SiblingLinker(PairLinker):
     """Links each chunk to the previous and the next one, both ways."""
 
+    kind = EdgeKind.SIBLING
     settings: LinkSettings
 
-    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Return edges of the new nodes and of their neighbours, whose own neighbours changed."""
+    def find(
+        self,
+        new: Sequence[LinkNode],
+        store: LinkQueries,
+        before: int | None = None,  # noqa: ARG002  neighbours are found from both sides
+    ) -> Sequence[Pair]:
+        """Return pairs of the new nodes and of their neighbours, whose own neighbours changed."""
         given = {node.key for node in new}
+        found: list[Pair] = []
         for keys in store.in_order(sorted({node.source for node in new})).values():
             pairs = list(pairwise(keys))
-            touched = {key for pair in pairs if given & set(pair) for key in pair}
-            for first, second in pairs:
-                if first in touched or second in touched:
-                    yield make_edge(self.settings, first, second, EdgeKind.SIBLING)
-                    yield make_edge(self.settings, second, first, EdgeKind.SIBLING)
+            touched = {key for pair in pairs if not given.isdisjoint(pair) for key in pair}
+            found += (pair for pair in pairs if not touched.isdisjoint(pair))
+        return found
+
+    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
+        """Return edges both ways."""
+        return make_edges_both_ways(self.settings, pairs, EdgeKind.SIBLING)
 
 
 @dataclass(frozen=True)
-class LinkLinker(Linker):
+class LinkLinker(PairLinker):
     """Resolves links of new and of stored documents, so the order of ingest does not matter."""
 
+    kind = EdgeKind.LINK
     settings: LinkSettings
 
-    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Return edges for links from the new nodes, and for stored links that lead to them."""
+    def find(
+        self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
+    ) -> Sequence[Pair]:
+        """Return links from the new nodes, and stored links that lead to them."""
         keys = [node.key for node in new]
-        pairs = dict.fromkeys(
-            (*self._find_outgoing(keys, store), *self._find_incoming(keys, store))
-        )
+        incoming = [
+            pair
+            for pair in (self._find_incoming(keys, store) if before != 0 else ())
+            if before is None or pair[0] < before
+        ]
+        pairs = dict.fromkeys((*self._find_outgoing(keys, store), *incoming))
+        return [(source, target) for source, target in pairs if source != target]
+
+    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
+        """Return an edge for each link, and edges back within the limit."""
         back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
         for source, target in pairs:
-            if source == target:
-                continue
             yield make_edge(self.settings, source, target, EdgeKind.LINK)
             if back.get(target, 0) < self.settings.max_back_links:
                 back[target] = back.get(target, 0) + 1

@@ -15,37 +15,61 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
-from crabpath_retrievers.core.text import split_words, tokenise
-from crabpath_retrievers.ingest.linkers.base import Linker, make_edge
+from crabpath_retrievers.core.text import LONGEST_WORD, split_words, tokenise
+from crabpath_retrievers.ingest.linkers.base import (
+    Pair,
+    PairLinker,
+    make_edge,
+    make_edges_both_ways,
+)
+from crabpath_retrievers.ingest.linkers.shared_terms import TermRows, hash_terms
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
 _MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
 _JOINTS = frozenset((" ", "-", ". ", "’", "'"))  # what may stand between the words of a name
 _MAX_NAME_WORDS = 4
+# In ASCII: capitalised words with a joint between, and words with a digit, an underscore or a
+# capital letter within.
+_ASCII_NAMES = re.compile(r"\b[A-Z0-9]\w*(?:(?:[ '-]|\. )[A-Z0-9]\w*)+", re.ASCII)
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_ASCII_ODD = re.compile(r"\b(?:[A-Za-z]*[0-9_]|[a-z]+[A-Z])\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class MentionLinker(Linker):
+class MentionLinker(PairLinker):
     """Links texts to the documents whose names they contain."""
 
+    kind = EdgeKind.MENTION
     settings: LinkSettings
 
-    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Return edges for mentions by the new nodes and of them."""
-        found = dict.fromkeys(
-            (*self._find_mentions_by(new, store), *self._find_mentions_of(new, store))
-        )
-        nodes = {node.key: node for node in new}
-        others = {key for pair in found for key in pair if key not in nodes}
-        nodes |= {node.key: node for node in store.nodes(sorted(others))}
+    def find(
+        self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
+    ) -> Sequence[Pair]:
+        """Return mentions by the new nodes and of them."""
+        incoming = [
+            pair
+            for pair in (self._find_mentions_of(new, store) if before != 0 else ())
+            if before is None or pair[0] < before
+        ]
+        found = dict.fromkeys((*self._find_mentions_by(new, store), *incoming))
+        documents = {node.key: node.document for node in new}
+        others = {key for pair in found for key in pair if key not in documents}
+        documents |= store.documents(sorted(others))
         # The chunks of one document all carry its title.
-        pairs = [(s, t) for s, t in found if nodes[s].document != nodes[t].document]
-        back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.MENTIONED_BY.value)
-        count = {key: node.mentions for key, node in nodes.items()}
+        return [(s, t) for s, t in found if documents[s] != documents[t]]
+
+    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
+        """Return an edge for each mention, and one back, both within their limits."""
+        targets = sorted({target for _, target in pairs})
+        back = store.out_degrees(targets, EdgeKind.MENTIONED_BY.value)
+        count = store.count_mentions(targets)
         for source, target in pairs:
             if count[target] >= self.settings.max_mentions:
                 continue
@@ -104,9 +128,21 @@ class MentionLinker(Linker):
         """Stored names that occur in the text of each node, the shortest first."""
         texts = [tokenise(node.text)[:_MAX_WORDS] for node in nodes]
         found: list[dict[str, None]] = [{} for _ in nodes]
-        # Beginnings of names: number of the text, position of the next word, words so far.
-        begun = [(i, at, token) for i, text in enumerate(texts) for at, token in enumerate(text, 1)]
-        for words in range(1, self.settings.max_name_words + 1):
+        following = store.find_longer_names(sorted(set().union(*texts)))
+        single = {word for word, name in following.items() if word == name}
+        for own, text in zip(found, texts, strict=True):
+            if not single.isdisjoint(text):
+                own.update(dict.fromkeys(word for word in text if word in single))
+        known = store.find_second_words(following)
+        seconds = {first: None if known is None else known[first] for first in following}
+        # Where longer names may begin: number of the text, position of the next word, words so far.
+        begun = [
+            (i, at + 1, f"{first} {second}")
+            for i, text in enumerate(texts)
+            for at, (first, second) in enumerate(pairwise(text), 1)
+            if first in seconds and ((after := seconds[first]) is None or second in after)
+        ]
+        for words in range(2, self.settings.max_name_words + 1):
             following = store.find_longer_names(sorted({gram for _, _, gram in begun}))
             longer = []
             for i, at, gram in begun:
@@ -119,9 +155,16 @@ class MentionLinker(Linker):
                     longer.append((i, at + 1, f"{gram} {texts[i][at]}"))
             begun = longer
         return [
-            [name for name in names if " " in name or _is_capitalised(name, node.text)]
-            for node, names in zip(nodes, found, strict=True)
+            self._keep_names(node.text, names) for node, names in zip(nodes, found, strict=True)
         ]
+
+    def _keep_names(self, text: str, names: Iterable[str]) -> list[str]:
+        """Return names of several words, and single ones that the text has capitalised."""
+        given = list(names)
+        if all(" " in name for name in given):
+            return given
+        capitalised = {word.token for word in split_words(text, marked=True) if word.capitalised}
+        return [name for name in given if " " in name or name in capitalised]
 
 
 def _is_capitalised(name: str, text: str) -> bool:
@@ -130,13 +173,19 @@ def _is_capitalised(name: str, text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class SharedTermLinker(Linker):
+class SharedTermLinker(PairLinker):
     """Links chunks that share a term found in few chunks."""
 
+    kind = EdgeKind.SHARED_TERM
     settings: LinkSettings
 
-    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Return edges, both ways, between new nodes and chunks that share their rare terms."""
+    def find(
+        self,
+        new: Sequence[LinkNode],
+        store: LinkQueries,
+        before: int | None = None,  # noqa: ARG002  who chooses a term differs by side
+    ) -> Sequence[Pair]:
+        """Return the new nodes with the chunks that share their rare terms."""
         terms = {node.key: find_candidate_terms(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
         holders = self._find_holders({t for found in chosen.values() for t in found}, store)
@@ -147,16 +196,39 @@ class SharedTermLinker(Linker):
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
         # Full-text search ignores case: the other text must contain the term as a name, too.
         terms |= {key: find_candidate_terms(nodes[key].text) for key in others}
-        for key, other in dict.fromkeys(
+        pairs = dict.fromkeys(
             (key, other)
             for key, found in chosen.items()
             for term in found
             for other in rare.get(term, ())
             if term in terms[other]
-        ):
-            if nodes[other].document != nodes[key].document:
-                yield make_edge(self.settings, key, other, EdgeKind.SHARED_TERM)
-                yield make_edge(self.settings, other, key, EdgeKind.SHARED_TERM)
+        )
+        return [(a, b) for a, b in pairs if nodes[a].document != nodes[b].document]
+
+    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
+        """Return edges both ways."""
+        return make_edges_both_ways(self.settings, pairs, EdgeKind.SHARED_TERM)
+
+    def collect_terms(self, new: Sequence[LinkNode], store: LinkQueries) -> TermRows:
+        """Collect the terms of the nodes that other nodes may share, for :func:`join_terms`."""
+        terms = {node.key: find_candidate_terms(node.text) for node in new}
+        known = {word for found in terms.values() for term in found for word in term}
+        frequencies = store.frequencies(sorted(known))
+        most, common = self.settings.max_chunks_per_term, set[tuple[str, ...]]()
+        shared: list[tuple[str, ...]] = []
+        keys: list[int] = []
+        chosen: list[bool] = []
+        for key, found in terms.items():
+            ranked = self._rank_terms(found, frequencies)
+            first = ranked[: self.settings.max_terms_per_chunk]
+            common.update(term for rarest, term in first if rarest > most)
+            shared += (term for _, term in ranked)
+            keys += [key] * len(ranked)
+            chosen += [place < len(first) for place in range(len(ranked))]
+        searched = dict(zip(hash_terms(common).tolist(), map(" ".join, common), strict=True))
+        return TermRows(
+            hash_terms(shared), np.array(keys, dtype=np.int64), np.array(chosen, bool), searched
+        )
 
     def _find_holders(
         self, terms: Iterable[tuple[str, ...]], store: LinkQueries
@@ -191,37 +263,62 @@ class SharedTermLinker(Linker):
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[str, ...]]:
         """Return at most ``max_terms`` terms that few chunks can share, rarest first."""
+        ranked = self._rank_terms(terms, frequencies)
+        return [term for _, term in ranked[: self.settings.max_terms_per_chunk]]
+
+    def _rank_terms(
+        self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
+    ) -> list[tuple[int, tuple[str, ...]]]:
+        """Return the terms that few chunks can share, with the frequency of their rarest word."""
+        most = self.settings.max_chunks_per_term
         ranked = []
         for term in terms:
-            rarest = min(frequencies.get(word, 0) for word in term)
-            common = len(term) == 1 and rarest > self.settings.max_chunks_per_term
-            if rarest > 1 and not common:
+            rarest = min([frequencies.get(word, 0) for word in term])
+            if rarest > 1 and (len(term) > 1 or rarest <= most):
                 ranked.append((rarest, term))
-        return [term for _, term in sorted(ranked)[: self.settings.max_terms_per_chunk]]
+        ranked.sort()
+        return ranked
 
 
 @lru_cache(maxsize=4096)
 def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     """Find identifiers and names: two to four capitalised words, also within longer names."""
+    if text.isascii():
+        return frozenset(_find_ascii_terms(text))
     terms: set[tuple[str, ...]] = set()
     names: list[str] = []  # capitalised words with only a joint between
     end = 0
     for token, capitalised, start, next_end in split_words(text, marked=True):
-        if not (capitalised and text[end:start] in _JOINTS):
-            terms.update(_list_names(names))
-            names.clear()
+        if names and not (capitalised and text[end:start] in _JOINTS):
+            if len(names) > 1:
+                terms.update(_list_names(names))
+            names = []
         if capitalised:
             names.append(token)
         surface = text[start:next_end]
-        is_plain = surface.isalpha() and (capitalised or surface.islower())
-        if not is_plain and _IDENTIFIER.match(surface):
+        # Most words are letters only, the first of which alone is a capital one.
+        if not (surface.isalpha() and (capitalised or surface.islower())) and _IDENTIFIER.match(
+            surface
+        ):
             terms.add((token,))
         end = next_end
     terms.update(_list_names(names))
     return frozenset(terms)
 
 
+def _find_ascii_terms(text: str) -> Iterator[tuple[str, ...]]:
+    """Find the same by regular expressions, which take a third of the time."""
+    for names in _ASCII_NAMES.findall(text):
+        yield from _list_names([word[:LONGEST_WORD] for word in _ASCII_WORD.findall(names.lower())])
+    for word in _ASCII_ODD.findall(text):
+        cut = word[:LONGEST_WORD]
+        if not (cut.islower() and cut.isalpha()) and _IDENTIFIER.match(word):
+            yield (cut.lower(),)
+
+
 def _list_names(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the two to four words that stand together in a run of capitalised words."""
-    for size in range(2, min(len(words), _MAX_NAME_WORDS) + 1):
-        yield from (tuple(words[i : i + size]) for i in range(len(words) - size + 1))
+    yield from pairwise(words)
+    if len(words) > 2:  # noqa: PLR2004
+        for size in range(3, min(len(words), _MAX_NAME_WORDS) + 1):
+            yield from zip(*(words[i:] for i in range(size)), strict=False)

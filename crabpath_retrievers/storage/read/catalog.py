@@ -292,7 +292,21 @@ class Catalog(Queries):
     def get_unlinked_keys(self) -> list[int]:
         """Keys of published nodes that are queued for linking."""
         query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
-        return self._scalars(query.where(staging.c.operation == "link"))
+        return sorted(self._scalars(query.where(staging.c.operation == "link")))
+
+    def list_keys(self, since: int) -> list[int]:
+        """Keys from ``since`` on of all chunks that queries see, in order."""
+        query = sa.select(nodes.c.key).where(nodes.c.owner == 0, nodes.c.key >= since)
+        return sorted(self._scalars(query))
+
+    def has_chunks_before(self, key: int) -> bool:
+        """Whether a chunk that queries see has a lower key."""
+        query = sa.select(nodes.c.key).where(nodes.c.owner == 0, nodes.c.key < key)
+        return bool(self._scalar(sa.select(sa.exists(query))))
+
+    def get_last_key(self) -> int:
+        """The highest key of a node; 0 without nodes."""
+        return self._scalar(sa.select(sa.func.max(nodes.c.key))) or 0
 
     def get_index_deletions(self) -> list[str]:
         """Ids whose vectors must still be deleted from the index."""

@@ -1,9 +1,10 @@
 """Reads of the linkers: names, mentions, link targets, and the order of chunks."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -24,6 +25,8 @@ from crabpath_retrievers.storage.sql_tools import (
     ReadableStore,
     split_batches,
 )
+
+T = TypeVar("T")
 
 
 class LinkNode(NamedTuple):
@@ -60,6 +63,8 @@ _NODES = CompiledSelect(
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
 )
 
+_FEW = 256  # values
+
 _IN_ORDER = CompiledSelect(
     sa.select(contents.c.source, contents.c.document, contents.c.position, contents.c.node)
     .join(nodes, nodes.c.key == contents.c.node)
@@ -77,6 +82,11 @@ SELECT value, name FROM (
     ) AS name FROM {rows} AS given
 ) AS found WHERE name = value OR substr(name, 1, length(value) + 1) = value || ' '
 """
+# The exclamation mark is the character after the space.
+_NAMES_BEGINNING = """
+SELECT value, name FROM {rows} AS given
+JOIN crabpath_names ON name >= value || ' ' AND name < value || '!'
+"""
 _JSON_ROWS = {
     "sqlite": "json_each(:given)",
     "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
@@ -88,6 +98,9 @@ def _build_lookup(by: sa.Column[Any], of: sa.Column[Any]) -> CompiledSelect:
     """Build a select of two columns by the values of the first."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
     return CompiledSelect(sa.select(by, of).where(by.in_(wanted)))
+
+
+_MAX_REMEMBERED = 500_000
 
 
 class LinkQueries(Queries):
@@ -105,15 +118,32 @@ class LinkQueries(Queries):
             for part in split_batches(values):
                 yield from statement.rows(connection, {"values": part})
 
+    def _pairs(
+        self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
+    ) -> Iterable[tuple[Any, ...]]:
+        """Values of two columns, for some values of the first."""
+        if len(values) < _FEW:
+            return self._lookup(_build_lookup(by, of), values)
+        # Past the statement that is compiled for every length, which the driver parses in Python.
+        return self._rows_in(sa.select(by, of), by, values)
+
     def _group(
         self, by: sa.Column[Any], of: sa.Column[Any], values: Sequence[object]
     ) -> dict[Any, list[Any]]:
         """Values of a column by those of another one; values that do not occur are left out."""
-        return _group_by_key(self._lookup(_build_lookup(by, of), values))
+        return _group_by_key(self._pairs(by, of, values))
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
         """The nodes with these keys."""
         return [LinkNode(*row) for row in self._lookup(_NODES, keys)]
+
+    def documents(self, keys: Sequence[int]) -> dict[int, str]:
+        """Document by key of the node."""
+        return dict(self._pairs(contents.c.node, contents.c.document, keys))
+
+    def count_mentions(self, keys: Sequence[int]) -> dict[int, int]:
+        """How many nodes mention each of these nodes."""
+        return dict(self._pairs(nodes.c.key, nodes.c.mentions, keys))
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes with these names, by name."""
@@ -124,11 +154,17 @@ class LinkQueries(Queries):
 
         Texts with which no name begins are left out.
         """
+        if not texts:
+            return {}
         with self._store.open_reader() as connection:
             query = sa.text(_LONGER_NAMES.format(rows=_JSON_ROWS[connection.dialect.name]))
             return {
                 text: name for text, name in connection.execute(query, {"given": json.dumps(texts)})
             }
+
+    def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]] | None:  # noqa: ARG002
+        """Second words of all names by each first word; None where that is not worth its cost."""
+        return None
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
         """Names by key of the node."""
@@ -143,7 +179,7 @@ class LinkQueries(Queries):
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """Document frequency by word; unknown words are left out."""
-        return dict(self._lookup(_build_lookup(terms.c.term, terms.c.frequency), words))
+        return dict(self._pairs(terms.c.term, terms.c.frequency, words))
 
     def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes that link targets lead to, by target."""
@@ -173,11 +209,59 @@ class LinkQueries(Queries):
         rows.sort(key=lambda row: (row[0], first[row[0], row[1]], row[2], row[3]))
         return _group_by_key((source, key) for source, _, _, key in rows)
 
+    def find_ends(self, keys: Sequence[int], kind: int) -> set[tuple[int, int]]:
+        """Sources and targets of the edges of a kind that leave nodes."""
+        query = sa.select(edges.c.source, edges.c.target).where(edges.c.kind == kind)
+        return {(source, target) for source, target in self._rows_in(query, edges.c.source, keys)}
+
     def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
         """Number of edges of a kind that leave nodes, by key; nodes without any are left out."""
         query = sa.select(edges.c.source, sa.func.count()).group_by(edges.c.source)
         rows = self._rows_in(query.where(edges.c.kind == kind), edges.c.source, keys)
         return {key: count for key, count in rows}
+
+
+class RememberedLinks(LinkQueries):
+    """The same while no document is added or removed: words that come back are looked up once."""
+
+    def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
+        """Read from ``store`` and its full-text index."""
+        super().__init__(store, fulltext)
+        self._names: dict[str, str | None] = {}
+        self._seconds: dict[str, set[str]] = {}
+        self._frequencies: dict[str, int | None] = {}
+
+    def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
+        """As there."""
+        return _remember(self._names, texts, super().find_longer_names)
+
+    def find_second_words(self, firsts: Collection[str]) -> Mapping[str, AbstractSet[str]]:
+        """Second words of all names by each first word: read once, they spare most look-ups."""
+        if len(self._seconds) > _MAX_REMEMBERED:
+            self._seconds.clear()
+        if new := [first for first in firsts if first not in self._seconds]:
+            self._seconds |= {first: set() for first in new}
+            with self._store.open_reader() as connection:
+                query = sa.text(_NAMES_BEGINNING.format(rows=_JSON_ROWS[connection.dialect.name]))
+                for first, name in connection.execute(query, {"given": json.dumps(new)}):
+                    self._seconds[first].add(name[len(first) + 1 :].partition(" ")[0])
+        return self._seconds
+
+    def frequencies(self, words: Sequence[str]) -> dict[str, int]:
+        """As there."""
+        return _remember(self._frequencies, words, super().frequencies)
+
+
+def _remember(
+    known: dict[str, T | None], wanted: Sequence[str], look_up: Callable[[list[str]], dict[str, T]]
+) -> dict[str, T]:
+    """Values of the wanted words that have one; those that are not known yet are looked up."""
+    if len(known) > _MAX_REMEMBERED:
+        known.clear()
+    if new := [word for word in wanted if word not in known]:
+        known.update(dict.fromkeys(new))
+        known.update(look_up(new))
+    return {word: value for word in wanted if (value := known[word]) is not None}
 
 
 def _group_by_key(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:

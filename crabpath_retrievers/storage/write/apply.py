@@ -22,6 +22,9 @@ from crabpath_retrievers.storage.write.transaction import Transaction
 WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.StageNodes: nodes.stage_nodes,
     c.PublishStaged: publish.publish_staged,
+    c.PublishNodes: publish.publish_nodes,
+    c.DeferIndexes: indexing.defer_indexes,
+    c.BuildIndexes: indexing.build_indexes,
     c.MoveNodes: publish.move_nodes,
     c.RemoveNodes: publish.remove_documents,
     c.PutEdges: nodes.put_edges,

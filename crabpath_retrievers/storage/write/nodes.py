@@ -7,7 +7,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ from crabpath_retrievers.core.graph import (
     Node,
     compute_hub_level,
 )
-from crabpath_retrievers.core.text import encode_terms, prepend_title, tokenise
+from crabpath_retrievers.core.text import IndexedWords, prepend_title, tokenise
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import list_node_columns
 from crabpath_retrievers.storage.retired import (
@@ -56,6 +56,12 @@ def _build_term_upsert(insert: Callable[..., Any]) -> Any:
 
 
 _ADD_TO_TERMS = CompiledWrite(_build_term_upsert)
+_ADD_ALL_TO_TERMS = sa.text(
+    f"INSERT INTO {s.terms.name} AS known (term, frequency) "
+    "SELECT term, added FROM unnest(CAST(:terms AS text[]), CAST(:added AS bigint[])) "
+    "AS given(term, added) "
+    "ON CONFLICT (term) DO UPDATE SET frequency = known.frequency + excluded.frequency"
+)
 
 
 def get_indexed_tokens(title: str, content: str) -> list[str]:
@@ -79,49 +85,58 @@ def _build_queue_row(node: str, operation: str, payload: str | None = None) -> d
 
 def _build_staged_row(node: Node) -> dict[str, Any]:
     assert node.vector is not None, "staged nodes must have a vector"  # noqa: S101
-    payload = {name: getattr(node, name) for name in _PAYLOAD}
-    payload["metadata"] = dict(node.metadata)
-    text = json.dumps(payload, ensure_ascii=False)
+    text = json.dumps(build_payload(node), ensure_ascii=False)
     return {**_build_queue_row(node.id, "put", text), "embedding": encode_vector(node.vector)}
 
 
-def write_nodes(tx: Transaction, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
-    """Add nodes, or replace those with the same id, which keep their keys.
+def build_payload(node: Node) -> dict[str, Any]:
+    """What is stored of a node, without its id and vector."""
+    return {**{name: getattr(node, name) for name in _PAYLOAD}, "metadata": dict(node.metadata)}
 
-    Args:
-        tx: The transaction.
-        staged: Tuples ``(id, payload, embedding)``.
+
+class NewNode(NamedTuple):
+    """What is written of a node: its payload as it is staged, its vector, its words."""
+
+    id: str
+    payload: Mapping[str, Any]
+    embedding: bytes
+    words: IndexedWords
+
+
+def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> list[str]:
+    """Add nodes, or replace those with the same id, which keep their keys.
 
     Returns:
         Ids of the siblings of replaced nodes, which must be linked again.
     """
-    existing = tx.get_node_keys([node_id for node_id, _, _ in staged])
+    existing = tx.get_node_keys([node.id for node in given])
     siblings = find_siblings(tx, existing)
     _delete_contents(tx, list(existing.values()), TEXT_EDGE_KINDS)
-    rows = [build_node_row(*node) for node in staged]
+    rows = [build_node_row(*node) for node in given]
     new = [row for row in rows if row["id"] not in existing]
     tx.add(s.nodes, [{**row, "authority": row["authority"] or 0} for row in new])
     changed = [row for row in rows if row["id"] in existing]
     if changed:
         columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
         # Authority set by a user is kept, unless the metadata of the document sets another.
-        given = sa.bindparam("authority", type_=sa.SmallInteger())
-        columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
+        named = sa.bindparam("authority", type_=sa.SmallInteger())
+        columns["authority"] = sa.func.coalesce(named, s.nodes.c.authority)
         update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
         tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
-    keys = tx.get_node_keys([node_id for node_id, _, _ in staged])
-    _insert_contents(tx, [(keys[node_id], payload) for node_id, payload, _ in staged])
+    keys = tx.get_node_keys([node.id for node in given])
+    _insert_contents(tx, [(keys[node.id], node) for node in given])
     _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
     return siblings
 
 
-def _insert_contents(tx: Transaction, payloads: Sequence[tuple[int, dict[str, Any]]]) -> None:
+def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> None:
     lists = ((s.names, "name", "names"), (s.addresses, "address", "addresses"))
     for table, column, field in (*lists, (s.references, "address", "references")):
-        values = ((key, value) for key, data in payloads for value in dict.fromkeys(data[field]))
+        values = ((key, v) for key, node in given for v in dict.fromkeys(node.payload[field]))
         tx.add(table, [{column: value, "node": key} for key, value in values])
-    tx.add(s.contents, [build_content_row(key, payload) for key, payload in payloads])
-    texts = [(key, get_indexed_tokens(data["title"], data["content"])) for key, data in payloads]
+    texts = [(key, node.words.tokens.split()) for key, node in given]
+    rows = zip(given, texts, strict=True)
+    tx.add(s.contents, [build_content_row(key, n.payload, len(t)) for (key, n), (_, t) in rows])
     _index_texts(tx, texts)
 
 
@@ -233,9 +248,15 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
 
 
 def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
-    frequency = Counter(term for _, text in texts for term in set(text))
-    rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
-    if rows:
+    frequency: Counter[str] = Counter()
+    for _, text in texts:
+        frequency.update(set(text))
+    words = sorted(frequency)  # in one order, so that transactions do not wait for each other
+    if words and tx.connection.dialect.name == "postgresql":
+        added = [sign * frequency[word] for word in words]
+        tx.run(_ADD_ALL_TO_TERMS, {"terms": words, "added": added})
+    elif words:
+        rows = [{"term": word, "frequency": sign * frequency[word]} for word in words]
         _ADD_TO_TERMS.run_all(tx.connection, rows)
     if sign < 0:
         for part in split_batches(frequency):
@@ -268,7 +289,9 @@ def _count_hub_changes(tx: Transaction, changed: int) -> None:
         _add_to_meta(tx, "hubs", changed)
 
 
-def build_node_row(node_id: str, payload: Mapping[str, Any], embedding: bytes) -> dict[str, Any]:
+def build_node_row(
+    node_id: str, payload: Mapping[str, Any], embedding: bytes, words: IndexedWords | None = None
+) -> dict[str, Any]:
     """The row of ``nodes``; authority is None if the metadata sets none."""
     named = payload["metadata"].get("authority")
     authority = AUTHORITY_BY_NAME.get(named) if isinstance(named, str) else None
@@ -280,17 +303,21 @@ def build_node_row(node_id: str, payload: Mapping[str, Any], embedding: bytes) -
         "mentions": 0,
         "title": payload["title"],
         "embedding": embedding,
-        "terms": encode_terms(get_indexed_tokens(payload["title"], payload["content"])),
+        "terms": (words or IndexedWords.from_text(payload["title"], payload["content"])).terms,
     }
 
 
-def build_content_row(key: int, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of ``contents``."""
+def build_content_row(
+    key: int, payload: Mapping[str, Any], length: int | None = None
+) -> dict[str, Any]:
+    """The row of ``contents``; ``length`` is the number of tokens, None to count them."""
     split = payload["metadata"].get("split_from")
+    if length is None:
+        length = len(get_indexed_tokens(payload["title"], payload["content"]))
     return {
         "node": key,
         **{name: payload[name] for name in ("document", "source", "position", "digest", "content")},
-        "length": len(get_indexed_tokens(payload["title"], payload["content"])),
+        "length": length,
         "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
         "split_from": split if isinstance(split, str) else None,
     }

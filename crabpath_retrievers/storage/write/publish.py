@@ -2,16 +2,21 @@
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core import changes as c
+from crabpath_retrievers.core.text import IndexedWords
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.sql_tools import split_batches
+from crabpath_retrievers.storage.sql_tools import encode_vector, split_batches
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.nodes import (
+    NewNode,
+    build_payload,
     find_siblings,
     queue_index_deletion,
+    queue_indexing,
     queue_linking,
     remove_nodes,
     retire_nodes,
@@ -36,12 +41,35 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     ids = {name: [row.id for row in rows] for name, rows in names.items()}
     _take_away(tx, ids["removed"], remove_nodes)
     _take_away(tx, ids["retired"], retire_nodes)
-    siblings = write_nodes(tx, [(row.id, json.loads(row.payload), row.embedding) for row in added])
+    siblings = write_nodes(tx, [_decode_staged(row) for row in added])
     linking = {"operation": "link", "payload": None, "embedding": None}
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
     queue_linking(tx, siblings)
     move_nodes(tx, c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
     write_journal(tx, "publish", ids)
+
+
+def _decode_staged(row: Any) -> NewNode:
+    payload = json.loads(row.payload)
+    words = IndexedWords.from_text(payload["title"], payload["content"])
+    return NewNode(row.id, payload, row.embedding, words)
+
+
+def publish_nodes(tx: Transaction, change: c.PublishNodes) -> None:
+    """Make a batch visible, and queue it for linking or, first, for the vector index."""
+    given = []
+    for node, words in zip(change.nodes, change.words, strict=True):
+        assert node.vector is not None, "published nodes must have a vector"  # noqa: S101
+        given.append(NewNode(node.id, build_payload(node), encode_vector(node.vector), words))
+    ids = [node.id for node in given]
+    _take_away(tx, change.removed, remove_nodes)
+    siblings = write_nodes(tx, given)
+    if change.indexed:
+        queue_linking(tx, ids)
+    else:
+        queue_indexing(tx, ids, "return")
+    queue_linking(tx, siblings)
+    write_journal(tx, "publish", {"put": ids, "removed": list(change.removed), "retired": []})
 
 
 def _take_away(

@@ -8,11 +8,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.sql_tools import CompiledSelect, delete_in, select_in
+from crabpath_retrievers.storage.sql_tools import (
+    CompiledSelect,
+    delete_in,
+    open_driver_cursor,
+    select_in,
+)
 
 _SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
     s.namespaces.c.name == sa.bindparam("name")
 )
+_MANY = 64  # rows
+_DRIVERS = ("pysqlite", "psycopg")
 _NAMESPACE = CompiledSelect(_SELECT_NAMESPACE)
 _NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update())
 
@@ -62,13 +69,17 @@ class Transaction:
         return int(self.run(table.update().where(*where).values(values)).rowcount)
 
     def add(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows, if there are any."""
-        if rows:
+        """Insert rows, if there are any; many at once by COPY on PostgreSQL."""
+        if self._is_many(table, rows):
+            self._insert_many(table, rows)
+        elif rows:
             self.run(table.insert(), rows)
 
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert those rows that conflict with no other row."""
-        if rows:
+        if self._is_many(table, rows):
+            self._insert_many(table, rows, "ON CONFLICT DO NOTHING")
+        elif rows:
             self.run(self.insert(table).on_conflict_do_nothing(), rows)
 
     def upsert(
@@ -78,12 +89,58 @@ class Transaction:
         columns: Iterable[str] | None = None,
     ) -> None:
         """Insert rows; of a row with the same primary key, some or all columns are replaced."""
-        if rows:
-            key = [column.name for column in table.primary_key.columns]
-            new = self.insert(table)
-            names = columns or [column.name for column in table.c if column.name not in key]
-            replaced = {name: new.excluded[name] for name in names}
-            self.run(new.on_conflict_do_update(index_elements=key, set_=replaced), rows)
+        if not rows:
+            return
+        key = [column.name for column in table.primary_key.columns]
+        names = columns or [column.name for column in table.c if column.name not in key]
+        if self._is_many(table, rows):
+            replaced = ", ".join(f"{self._quote(n)} = excluded.{self._quote(n)}" for n in names)
+            of_key = ", ".join(map(self._quote, key))
+            self._insert_many(table, rows, f"ON CONFLICT ({of_key}) DO UPDATE SET {replaced}")
+            return
+        new = self.insert(table)
+        values = {name: new.excluded[name] for name in names}
+        self.run(new.on_conflict_do_update(index_elements=key, set_=values), rows)
+
+    def _quote(self, name: str) -> str:
+        return self.connection.dialect.identifier_preparer.quote(name)
+
+    def _is_many(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether rows are inserted past SQLAlchemy, which takes longer than the database."""
+        if len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
+            return False
+        converted = any(isinstance(column.type, sa.TypeDecorator) for column in table.c)
+        defaults = {column.name for column in table.c if column.default is not None}
+        return not converted and defaults <= rows[0].keys()
+
+    def _insert_many(
+        self, table: sa.Table, rows: Sequence[Mapping[str, Any]], conflicts: str = ""
+    ) -> None:
+        """Insert rows that all have the same columns.
+
+        Args:
+            table: The table.
+            rows: Values by column.
+            conflicts: Clause for rows that exist; without one the database refuses them.
+        """
+        names = list(rows[0])
+        values = [tuple(row[name] for name in names) for row in rows]
+        columns = ", ".join(map(self._quote, names))
+        into = f"{self._quote(table.name)} ({columns})"
+        with open_driver_cursor(self.connection) as cursor:
+            if self.connection.dialect.name == "sqlite":
+                places = ", ".join("?" * len(names))
+                cursor.executemany(f"INSERT INTO {into} VALUES ({places}) {conflicts}", values)
+            elif not conflicts:
+                with cursor.copy(f"COPY {into} FROM STDIN") as copy:
+                    for row in values:
+                        copy.write_row(row)
+            else:
+                dialect = self.connection.dialect
+                types = (table.c[name].type.compile(dialect) for name in names)
+                given = ", ".join(f"%s::{kind}[]" for kind in types)
+                query = f"INSERT INTO {into} SELECT * FROM unnest({given}) {conflicts}"
+                cursor.execute(query, [list(column) for column in zip(*values, strict=True)])
 
     def get_namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
         """Key and decay exponent of a namespace, which is created if it is new."""

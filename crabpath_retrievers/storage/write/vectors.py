@@ -6,22 +6,27 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import vectors as v
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
     DOCUMENTS,
+    create_index,
     create_tables,
+    drop_index,
     ensure_extension,
     find_dimension,
     find_extension,
     find_rows,
     format_vector,
+    pack_vector,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 _BATCH = 500  # rows of one statement
+_COPIED = 64  # rows from which COPY is used
 
 
 def create_vector_tables(tx: Transaction, change: v.CreateVectorTables) -> None:
@@ -34,6 +39,9 @@ def create_vector_tables(tx: Transaction, change: v.CreateVectorTables) -> None:
 
 def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
     """Add or replace vectors."""
+    if len(change.ids) >= _COPIED and change.collection is None:
+        _copy_vectors(tx, change)
+        return
     extension = find_extension(tx.connection)
     assert extension is not None  # noqa: S101  the tables exist
     table, rows_of = find_rows(change.collection)
@@ -55,6 +63,20 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
     )
     for part in split_batches(rows, _BATCH):
         _execute(tx.connection, query, [*rows_of.values, *map(list, zip(*part, strict=True))])
+
+
+def _copy_vectors(tx: Transaction, change: v.PutVectors) -> None:
+    """Replace the vectors of many documents by COPY in its binary format."""
+    delete_vectors(tx, v.DeleteVectors(change.ids))
+    query = (
+        f"COPY {DOCUMENTS} (langchain_id, content, embedding, langchain_metadata) "
+        "FROM STDIN (FORMAT BINARY)"
+    )
+    rows = zip(change.ids, change.texts, change.vectors, change.metadatas, strict=True)
+    with open_driver_cursor(tx.connection) as cursor, cursor.copy(query) as copy:
+        for node, text, vector, metadata in rows:
+            document = json.dumps(metadata, ensure_ascii=False).encode()
+            copy.write_row((node.encode(), text.encode(), pack_vector(vector), b"\x01" + document))
 
 
 _COMPANION = ("collection, langchain_id", "%s, ")
@@ -82,3 +104,21 @@ def delete_queued_vectors(tx: Transaction, _change: v.DeleteQueuedVectors) -> No
 def _execute(connection: sa.Connection, query: str, values: Sequence[Any]) -> None:
     with open_driver_cursor(connection) as cursor:
         cursor.execute(query, values)
+
+
+def defer_indexes(tx: Transaction, _change: c.DeferIndexes) -> None:
+    """Drop the indexes that are faster built afterwards."""
+    tx.fulltext.defer(tx.connection)
+    if tx.connection.dialect.name == "postgresql" and find_dimension(tx.connection) is not None:
+        drop_index(tx.connection)
+
+
+def build_indexes(tx: Transaction, _change: c.BuildIndexes) -> None:
+    """Build the indexes that are missing."""
+    tx.fulltext.complete(tx.connection)
+    if tx.connection.dialect.name == "postgresql":
+        dimension = find_dimension(tx.connection)
+        if dimension is not None:
+            extension = find_extension(tx.connection)
+            assert extension is not None  # noqa: S101  the tables exist
+            create_index(tx.connection, extension, dimension)

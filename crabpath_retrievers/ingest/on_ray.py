@@ -1,0 +1,297 @@
+"""Bulk ingest on Ray: its workers read, split, embed and find what to link; this process writes.
+
+Workers open the store to read what it holds already, so it must be one that they reach: PostgreSQL,
+or a directory where all of them run on this machine. What a killed worker was doing is done again
+by another one; what a killed driver has published stays, and the same call goes on from there.
+Needs the extra ``ray``.
+"""
+
+import logging
+import pickle
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    CrabPathError,
+    InvalidInputError,
+    MissingExtraError,
+    ServiceError,
+)
+from crabpath_retrievers.ingest.bulk import PairFinder, Step
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.files import SourceFile
+from crabpath_retrievers.ingest.linkers import PairLinker
+from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker, parse_rows
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.links import RememberedLinks
+from crabpath_retrievers.storage.store import find_database_file
+from crabpath_retrievers.vectors.embedder import Embedder
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+_PATIENCE = 5.0  # seconds until an address counts as one where nothing answers
+_ROWS = 128  # of one part
+_AHEAD = 2  # parts that wait for each worker
+# Two workers for two cores leave room for the tasks that read a dataset.
+_SHARE = 0.5
+
+
+def require_ray() -> Any:
+    """The module ``ray``.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        msg = "this needs Ray: pip install 'crabpath-retrievers[ray]'"
+        raise MissingExtraError(msg) from error
+    return ray
+
+
+@contextmanager
+def connect_ray(address: str) -> Iterator[None]:
+    """Connect to a cluster, unless this process is connected, and leave it at the end.
+
+    Args:
+        address: ``host:port``, ``ray://host:port``, ``auto`` for the cluster of this machine, or
+            ``local`` for one of its own that ends with the work.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        ServiceError: No cluster answers there.
+    """
+    ray = require_ray()
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        options |= {"include_dashboard": False}
+    else:
+        _require_answer(address)
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address=address, **options)
+        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            raise _build_unreachable_error(address) from error
+    try:
+        yield
+    finally:
+        if mine:  # else the caller goes on with it
+            ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Refuse an address where nothing listens, before Ray tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return
+    try:
+        socket.create_connection((host or "127.0.0.1", int(port)), _PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise _build_unreachable_error(address) from error
+
+
+def _build_unreachable_error(address: str) -> ServiceError:
+    msg = (
+        f"no Ray cluster answers at {address!r}: start one with `ray start --head`, give its "
+        "host:port, or local for one on this machine"
+    )
+    return ServiceError(msg)
+
+
+class Recipe(NamedTuple):
+    """What a worker needs to make parts.
+
+    Attributes:
+        location: Directory or URL of the store.
+        chunking: How documents are split.
+        embeddings: The embedder, or its ``"provider:model"``; None for the default one.
+    """
+
+    location: str
+    chunking: Chunking
+    embeddings: Embeddings | str | None
+
+
+def open_for_worker(location: str) -> GraphStore:
+    """Open the store of a driver in a worker.
+
+    Raises:
+        ConfigurationError: It is a directory of another machine.
+    """
+    file = find_database_file(location)
+    if file is not None and not file.exists():
+        msg = (
+            f"the worker does not find {file}: on a cluster of several machines keep the memory "
+            "in PostgreSQL"
+        )
+        raise ConfigurationError(msg)
+    return GraphStore(location)
+
+
+class _PartWorker:
+    """Makes parts in a worker, of rows or of files."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._store = open_for_worker(recipe.location)
+        embedder = Embedder(recipe.embeddings)
+        self._maker = PartMaker(self._store.catalog, recipe.chunking, embedder.documents)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Make one part of a batch; an error that a person can mend comes instead of it."""
+        try:
+            return {"part": [pickle.dumps(self._make(batch))]}
+        except CrabPathError as error:
+            return {"part": [pickle.dumps(error)]}
+
+    def _make(self, batch: dict[str, Any]) -> Part:
+        if "path" in batch:
+            return self._maker.read_files(map(SourceFile, batch["path"], batch["source"]))
+        names = list(batch)
+        rows = zip(*(batch[name] for name in names), strict=True)
+        return self._maker.make(parse_rows(dict(zip(names, row, strict=True)) for row in rows))
+
+
+def require_dataset(dataset: object) -> None:
+    """Refuse what is no dataset of Ray.
+
+    Raises:
+        InvalidInputError: It is none.
+        MissingExtraError: Ray is not installed.
+    """
+    if not isinstance(dataset, require_ray().data.Dataset):
+        msg = (
+            "dataset must be a dataset of Ray with the column text, such as "
+            f"ray.data.read_parquet(...), not {format_value(dataset)}"
+        )
+        raise InvalidInputError(msg)
+
+
+def list_rows_of_files(files: Sequence[SourceFile]) -> "Dataset":
+    """A dataset of files, cut into parts."""
+    ray = require_ray()
+    rows = [{"path": file.path, "source": file.source} for file in files]
+    blocks = max(1, -(-len(rows) // FILES_AT_ONCE))
+    dataset: Dataset = ray.data.from_items(rows, override_num_blocks=blocks)
+    return dataset
+
+
+def make_parts(dataset: "Dataset", recipe: Recipe) -> Iterator[Part]:
+    """Make parts of a dataset on the cluster, in its order.
+
+    Args:
+        dataset: Rows of files, or with the columns that :func:`parse_rows` reads.
+        recipe: How.
+
+    Raises:
+        InvalidInputError: A row cannot be used, or a shard cannot be read.
+        ServiceError: The cluster failed.
+    """
+    ray = require_ray()
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    workers = gpus or count_workers()
+    parts = dataset.map_batches(
+        _PartWorker,
+        fn_constructor_args=(recipe,),
+        batch_size=_ROWS,
+        batch_format="numpy",
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        num_cpus=_SHARE,
+        num_gpus=1 if gpus else None,
+    )
+    parts.context.execution_options.preserve_order = True
+    parts.context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # else it prints its plans
+    with _translate_ray_errors():
+        for row in parts.iter_rows():
+            made = pickle.loads(row["part"])  # noqa: S301  by a worker of ours
+            if isinstance(made, CrabPathError):
+                raise made
+            yield made
+
+
+def count_workers() -> int:
+    """Number of workers: one for each core of the cluster."""
+    return max(1, int(require_ray().cluster_resources().get("CPU", 1)))
+
+
+@contextmanager
+def _translate_ray_errors() -> Iterator[None]:
+    ray = require_ray()
+    try:
+        yield
+    except CrabPathError:
+        raise
+    except ray.exceptions.RayTaskError as error:
+        reason = str(error.cause or error).strip().splitlines()[-1]
+        msg = (
+            f"a shard cannot be read or a worker failed ({reason}): mend it and run the same "
+            "ingest again, which goes on where it stopped"
+        )
+        raise InvalidInputError(msg) from error
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        msg = f"Ray failed ({reason}): run the same ingest again, which goes on where it stopped"
+        raise ServiceError(msg) from error
+
+
+class _FindingWorker:
+    """Finds pairs in a worker."""
+
+    def __init__(self, location: str, linkers: tuple[PairLinker, ...], before: int) -> None:
+        store = open_for_worker(location)
+        links = RememberedLinks(store, store.fulltext)
+        self._finder = PairFinder(links, linkers, before)
+
+    def run(self, step: Step, keys: list[int]) -> list[Any]:
+        """Carry out a step for some keys."""
+        found: list[Any] = getattr(self._finder, step)(keys)
+        return found
+
+
+@contextmanager
+def open_finders(
+    location: str,
+) -> Iterator[Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[Any]]]]:
+    """Give what carries out the steps of linking on the cluster; its workers end with it."""
+    ray = require_ray()
+    workers: list[Any] = []
+
+    def find_all(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[Any]]:
+        if not workers:
+            kind = ray.remote(num_cpus=_SHARE, max_restarts=-1, max_task_retries=-1)(_FindingWorker)
+            given = (location, finder.linkers, finder.before)
+            workers.extend(kind.remote(*given) for _ in range(count_workers()))
+        return _run_in_order(ray, workers, step, parts)
+
+    try:
+        yield find_all
+    finally:
+        for worker in workers:
+            with suppress(Exception):  # it may be gone
+                ray.kill(worker)
+
+
+def _run_in_order(
+    ray: Any, workers: Sequence[Any], step: Step, parts: Iterable[list[int]]
+) -> Iterator[list[Any]]:
+    """Give the parts to the workers in turn, some ahead, and yield the results in order."""
+    waiting: deque[Any] = deque()
+    with _translate_ray_errors():
+        for number, part in enumerate(parts):
+            waiting.append(workers[number % len(workers)].run.remote(step, part))
+            if len(waiting) > _AHEAD * len(workers):
+                yield ray.get(waiting.popleft())
+        while waiting:
+            yield ray.get(waiting.popleft())

@@ -1,0 +1,164 @@
+"""Parts of a bulk ingest: whole documents, split and embedded, so that they need only be written.
+
+Any process can make them. What the store holds already is not embedded again, so an ingest that was
+interrupted goes on where it stopped.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
+from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
+from crabpath_retrievers.ingest.chunking import (
+    Chunking,
+    collect_caller_ids,
+    has_caller_id,
+    make_embedding_text,
+    make_metadata_id,
+)
+from crabpath_retrievers.ingest.files import SourceFile, read_source
+from crabpath_retrievers.storage.read.catalog import Catalog
+
+FILES_AT_ONCE = 32
+"""Files of a part."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Some whole documents.
+
+    Attributes:
+        nodes: Their chunks in order; those that the store holds unchanged have no vector.
+        words: Words of the other chunks by digest.
+        named: Ids that the caller gave.
+        documents: Number of documents with text.
+        blank: Number of documents without.
+        embedded: Characters that were embedded.
+        skipped: Why files were not read, by source.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    words: dict[str, IndexedWords] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    documents: int = 0
+    blank: int = 0
+    embedded: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def extend(self, other: "Part") -> None:
+        """Add another part behind this one; a chunk that both have stays once.
+
+        Raises:
+            DuplicateIdError: They give one id to different texts.
+        """
+        known = {node.id: node for node in self.nodes}
+        for given in other.nodes:
+            node = given
+            held = known.get(node.id)
+            if held is not None and held.digest != node.digest:
+                if has_caller_id(node):
+                    msg = (
+                        f"two documents have the id {node.id!r} but different text: "
+                        "give each its own id"
+                    )
+                    raise DuplicateIdError(msg)
+                if make_metadata_id(held) != make_metadata_id(node):
+                    node = replace(node, id=make_metadata_id(node))
+                    held = known.get(node.id)
+            if held is None:
+                known[node.id] = node
+                self.nodes.append(node)
+        self.words |= other.words
+        self.named |= other.named
+        self.documents += other.documents
+        self.blank += other.blank
+        self.embedded += other.embedded
+        self.skipped |= other.skipped
+
+
+class PartMaker(NamedTuple):
+    """Makes parts.
+
+    Attributes:
+        catalog: Tells what the store holds.
+        chunking: How documents are split.
+        embed: Unit vectors of texts.
+    """
+
+    catalog: Catalog
+    chunking: Chunking
+    embed: Callable[[Sequence[str]], Sequence[Vector]]
+
+    def make(self, documents: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
+        """Split and embed documents.
+
+        Raises:
+            InvalidInputError: A document cannot be used.
+        """
+        nodes = self.chunking.nodes(documents)
+        stored = self.catalog.find_chunks(documents={node.document for node in nodes})
+        held = {(chunk.document, chunk.digest) for chunk in stored}
+        new = [node for node in nodes if (node.document, node.digest) not in held]
+        texts = [make_embedding_text(node) for node in new if node.vector is None]
+        vectors = iter(self.embed(texts))
+        found = {
+            id(n): n if n.vector is not None else replace(n, vector=next(vectors)) for n in new
+        }
+        blank = sum(is_blank(document.page_content) for document in documents)
+        return Part(
+            [found.get(id(node), node) for node in nodes],
+            {node.digest: IndexedWords.from_text(node.title, node.content) for node in new},
+            collect_caller_ids(documents, None),
+            len(documents) - blank,
+            blank,
+            sum(map(len, texts)),
+            dict(skipped or {}),
+        )
+
+    def read_files(self, files: Iterable[SourceFile]) -> Part:
+        """Read, split and embed files; those that cannot be read are left out, with the reason."""
+        documents: list[Document] = []
+        skipped: dict[str, str] = {}
+        for file in files:
+            found, why = read_source(file)
+            documents += found
+            if why:
+                skipped[file.source] = why
+        return self.make(documents, skipped)
+
+
+def parse_rows(rows: Iterable[Mapping[str, Any]]) -> list[Document]:
+    """Documents from rows with a ``text`` and, where present, ``metadata`` and ``id``.
+
+    Raises:
+        InvalidInputError: A row has no text, or its metadata are no mapping.
+    """
+    return [_to_document(row) for row in rows]
+
+
+def _to_document(row: Mapping[str, Any]) -> Document:
+    text, metadata, name = row.get("text"), row.get("metadata"), row.get("id")
+    if isinstance(metadata, str):
+        metadata = _parse_metadata(metadata)
+    if not isinstance(text, str) or not (metadata is None or isinstance(metadata, Mapping)):
+        given = format_value({key: value for key, value in row.items() if key != "text"})
+        msg = (
+            "a row of the dataset needs a text in the column text, and in metadata, if there is "
+            f"one, a mapping or its JSON, not {given}"
+        )
+        raise InvalidInputError(msg)
+    # A column of structs has every key in every row.
+    own = {key: value for key, value in (metadata or {}).items() if value is not None}
+    return Document(page_content=text, metadata=own, id=None if name is None else str(name))
+
+
+def _parse_metadata(text: str) -> object:
+    with suppress(ValueError):
+        return json.loads(text)
+    return text

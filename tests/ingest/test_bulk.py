@@ -1,0 +1,186 @@
+"""Large ingests in two passes: the same edges as in one batch, whatever interrupts them."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from corpora import make_linked_corpus, read_graph
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers.config import IngestSettings, Settings
+from crabpath_retrievers.ingest import bulk, pipeline
+from crabpath_retrievers.maintenance.doctor import examine
+
+EMBEDDINGS = DeterministicFakeEmbedding(size=16)
+DOCUMENTS = make_linked_corpus(240)
+
+
+@pytest.fixture
+def in_bulk(monkeypatch):
+    """Ingests of a hundred chunks are large, and their batches small."""
+    monkeypatch.setattr(pipeline, "LEAST", 100)
+    monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 50)
+    monkeypatch.setattr(bulk, "_LINKED_AT_ONCE", 64)
+
+
+def open_memory(path, **options):
+    """Open a memory with the fake embedder."""
+    return CrabPath.open(path, embeddings=EMBEDDINGS, **options)
+
+
+def find_damage(place):
+    """What `crabpath doctor` finds in a closed memory."""
+    found = examine(place["path"], vectors=place.get("vectors"), embeddings=EMBEDDINGS)
+    return list(found.findings)
+
+
+@pytest.fixture
+def place(location, tmp_path):
+    """Arguments that open a memory on either database."""
+    return {"path": location} | ({"vectors": str(tmp_path / "v")} if "://" in location else {})
+
+
+def read_one_batch(place, monkeypatch):
+    """The graph of the corpus when it is published and linked as one batch."""
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "LEAST", 10**9)
+        patch.setattr(pipeline, "FIRST_BATCH", 10**9)
+        settings = Settings(ingest=IngestSettings(batch_size=10**6))
+        with open_memory(place, settings=settings) as memory:
+            memory.add_documents(DOCUMENTS)
+            return read_graph(memory)
+
+
+def test_a_large_ingest_has_the_edges_of_one_batch(place, tmp_path, in_bulk, monkeypatch):
+    """Which edges there are does not depend on the size of batches."""
+    expected = read_one_batch(tmp_path / "one", monkeypatch)
+    kinds = {kind for _, _, kind in expected.edges}
+    assert kinds >= {"sibling", "link", "linked_by", "mention", "mentioned_by", "shared_term"}
+    with open_memory(**place) as memory:
+        report = memory.add_documents(DOCUMENTS)
+        assert read_graph(memory) == expected
+        assert report.added == len(expected.nodes)
+        assert memory.add_documents(DOCUMENTS).added == 0
+        assert read_graph(memory) == expected
+
+
+def test_a_large_ingest_into_a_store_with_documents_links_both_ways(tmp_path, in_bulk):
+    """Stored documents that name new ones are linked to them, once."""
+    old = Document(
+        "Mind the Violet Harbour Treaty of Nowhere.", id="old", metadata={"title": "Old"}
+    )
+    new = Document("Signed by all.", id="new", metadata={"title": "Violet Harbour Treaty"})
+    with open_memory(tmp_path) as memory:
+        memory.add_documents([old])
+        memory.add_documents([*DOCUMENTS, new])
+        edges = read_graph(memory).edges
+    assert ("old", "new", "mention") in edges
+    assert ("new", "old", "mentioned_by") in edges
+
+
+def test_all_chunks_are_found_by_vector_and_by_words(place, in_bulk):
+    """Both indexes hold what was published in large batches."""
+    with open_memory(**place) as memory:
+        memory.add_documents(DOCUMENTS)
+        title = DOCUMENTS[17].metadata["title"]
+        found = memory.retrieve(title, k=3).documents
+        assert title in {document.node.title for document in found}
+    assert find_damage(place) == []
+
+
+def test_pgvector_has_its_index_again(pgvector_url, in_bulk):
+    """The index over vectors, which is built afterwards, is there at the end."""
+    with open_memory(pgvector_url, vectors="pgvector") as memory:
+        memory.add_documents(DOCUMENTS)
+        with memory.store.open_reader() as connection:
+            query = "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
+            names = {name for (name,) in connection.exec_driver_sql(query)}
+        assert {"crabpath_vectors_hnsw", "ix_crabpath_fulltext"} <= names
+        assert memory.retrieve(DOCUMENTS[17].page_content, k=1).documents
+
+
+KILL = """
+    import os, signal, sys
+    sys.path[:0] = {paths!r}
+    from corpora import make_linked_corpus
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+    from crabpath_retrievers import CrabPath
+    from crabpath_retrievers.core.changes import PublishNodes, PutEdges
+    from crabpath_retrievers.ingest import bulk, pipeline
+    from crabpath_retrievers.storage import GraphStore
+
+    pipeline.LEAST, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
+    left, apply = {left}, GraphStore.apply
+
+    def kill_later(store, changes):
+        global left
+        found = apply(store, changes)
+        left -= any(isinstance(change, {change}) for change in changes)
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    GraphStore.apply = kill_later
+    with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents(make_linked_corpus(240))
+"""
+
+
+@pytest.mark.parametrize(("change", "left"), [("PublishNodes", 3), ("PutEdges", 2)])
+def test_a_killed_ingest_goes_on_where_it_stopped(
+    place, tmp_path, in_bulk, monkeypatch, change, left
+):
+    """After a kill in either pass the same call makes the graph of an ingest that went through."""
+    expected = read_one_batch(tmp_path / "one", monkeypatch)
+    script = textwrap.dedent(KILL).format(paths=sys.path, place=place, left=left, change=change)
+    killed = subprocess.run([sys.executable, "-c", script], check=False, env=os.environ)
+    assert killed.returncode == -signal.SIGKILL
+    with open_memory(**place) as memory:
+        assert 0 < len(read_graph(memory).edges) < len(expected.edges) or left == 3
+        assert memory.store.catalog.has_unfinished_ingest()
+        memory.add_documents(DOCUMENTS)
+        assert read_graph(memory) == expected
+        assert not memory.store.catalog.has_unfinished_ingest()
+    assert find_damage(place) == []
+
+
+def test_files_are_ingested_part_by_part(tmp_path, in_bulk):
+    """Files give the documents of `add`; one that is gone when it is read is named."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number, document in enumerate(DOCUMENTS):
+        (folder / f"{number:03}.md").write_text(document.page_content)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 half of a")
+    with open_memory(tmp_path / "added") as memory:
+        paths = sorted(folder.glob("*.md"))
+        memory.add_documents(
+            [Document(p.read_text(), metadata={"source": p.as_posix()}) for p in paths]
+        )
+        plain = read_graph(memory)
+    with open_memory(tmp_path / "ingested") as memory:
+        report = memory.ingest(folder)
+        graph = read_graph(memory)
+        assert [name.rsplit("/", 1)[1] for name in report.skipped] == ["broken.pdf"]
+        assert (report.documents, report.llm_tokens) == (240, 0)
+        assert report.embedded_tokens > 0
+        again = memory.ingest(folder)
+        assert (again.chunks.added, again.embedded_tokens) == (0, 0)
+        (folder / "003.md").write_text("Something else.")
+        assert memory.ingest(folder).chunks.added == 1
+    assert len(graph.nodes) == len(plain.nodes)
+    assert len(graph.edges) == len(plain.edges)
+
+
+def test_a_wrong_place_is_refused(tmp_path):
+    """An empty folder and a path that does not exist are errors, not empty ingests."""
+    with open_memory(tmp_path / "memory") as memory:
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(InvalidInputError, match="no files to ingest"):
+            memory.ingest(tmp_path / "empty")
+        with pytest.raises(InvalidInputError, match="does not exist"):
+            memory.ingest(tmp_path / "missing")
