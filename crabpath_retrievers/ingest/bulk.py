@@ -48,7 +48,8 @@ PUBLISHED_AT_ONCE = 1024
 """Chunks of one transaction."""
 
 _LINKED_AT_ONCE = 1024
-_SINCE = "bulk_since"
+UNFINISHED_SINCE = "bulk_since"
+"""Name of the key of the first chunk of an unfinished bulk ingest, among the facts of a store."""
 
 Words = Mapping[str, IndexedWords]
 """Words of chunks by digest, as far as they are known."""
@@ -107,7 +108,7 @@ class BulkIngest:
     @property
     def since(self) -> int | None:
         """Key of the first chunk of an unfinished bulk ingest; None without one."""
-        found = self.store.catalog.meta().get(_SINCE)
+        found = self.store.catalog.meta().get(UNFINISHED_SINCE)
         return int(found) if found else None
 
     def publish(self, nodes: Sequence[Node], removed: Sequence[str], words: Words) -> None:
@@ -130,7 +131,7 @@ class BulkIngest:
         if self.since is None:
             last = self.store.catalog.get_last_key()
             deferred = () if last else (DeferIndexes(),)
-            self.store.apply([PutMeta(((_SINCE, str(last + 1)),)), *deferred])
+            self.store.apply([PutMeta(((UNFINISHED_SINCE, str(last + 1)),)), *deferred])
 
     def _write_vectors(self, nodes: Sequence[Node]) -> tuple[Change, ...]:
         return self.index.prepare_upsert(
@@ -174,7 +175,7 @@ class BulkIngest:
             beside = {end for edge in siblings for end in (edge.source, edge.target)}
             self.store.apply([PutEdges(tuple(edges), tuple(part), tuple(beside))])
             advance(len(part))
-        self.store.apply([PutMeta(((_SINCE, ""),))])
+        self.store.apply([PutMeta(((UNFINISHED_SINCE, ""),))])
         _log.info("%d chunks linked in %.0f ms", len(keys), elapsed_ms(begun))
 
     def _join_terms(self, finder: PairFinder, since: int, find_all: FindAll) -> "_SharedPairs":

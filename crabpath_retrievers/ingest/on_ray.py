@@ -7,13 +7,13 @@ Needs the extra ``ray``.
 """
 
 import logging
-import pickle
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.core.text import format_value
@@ -149,10 +149,12 @@ class _PartWorker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Make one part of a batch; an error that a person can mend comes instead of it."""
+        row = np.empty(1, dtype=object)  # a tuple would become a row of its own
         try:
-            return {"part": [pickle.dumps(self._make(batch))]}
+            row[0] = self._make(batch)
         except CrabPathError as error:
-            return {"part": [pickle.dumps(error)]}
+            row[0] = error
+        return {"part": row}
 
     def _make(self, batch: dict[str, Any]) -> Part:
         if "path" in batch:
@@ -215,7 +217,7 @@ def make_parts(dataset: "Dataset", recipe: Recipe) -> Iterator[Part]:
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # else it prints its plans
     with _translate_ray_errors():
         for row in parts.iter_rows():
-            made = pickle.loads(row["part"])  # noqa: S301  by a worker of ours
+            made = row["part"]
             if isinstance(made, CrabPathError):
                 raise made
             yield made

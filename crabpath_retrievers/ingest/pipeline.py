@@ -305,7 +305,8 @@ class Ingest:
                         self._finish()
                     else:
                         waiting = len(self.store.catalog.get_unlinked_keys())
-                        _log.info("%d chunks of an interrupted ingest wait to be linked", waiting)
+                        message = "%d chunks of an interrupted ingest have no edges: run it again"
+                        _log.warning(message, waiting)
 
     def _index(self, progress: Progress | None = None) -> None:
         """Index the vectors of nodes that were imported, restored or lost in the index."""

@@ -140,6 +140,8 @@ def test_a_killed_ingest_goes_on_where_it_stopped(
     script = textwrap.dedent(KILL).format(paths=sys.path, place=place, left=left, change=change)
     killed = subprocess.run([sys.executable, "-c", script], check=False, env=os.environ)
     assert killed.returncode == -signal.SIGKILL
+    advice = [finding.fix for finding in find_damage(place) if finding.check == "unfinished"]
+    assert ["run the ingest again" in fix for fix in advice] == [True]
     with open_memory(**place) as memory:
         assert 0 < len(read_graph(memory).edges) < len(expected.edges) or left == 3
         assert memory.store.catalog.has_unfinished_ingest()

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
+from crabpath_retrievers.ingest.bulk import UNFINISHED_SINCE
 from crabpath_retrievers.storage.store import (
     SCHEMA_VERSION,
     UNRELEASED,
@@ -79,6 +80,7 @@ class Diagnosis:
 
 _DAY = 86_400.0
 _READD = "forget these documents and add them again (`crabpath forget`, `crabpath add`)"
+_RERUN = "run the ingest again: it goes on, and links what it published"
 _REOPEN = "open the memory once, for example with `crabpath info`: it finishes the work"
 
 
@@ -131,7 +133,8 @@ def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
     count = sum(map(len, staged.values())) + len(trash)
     if count:
         message = f"an ingest was interrupted or is still running: {count} chunks are waiting"
-        yield Finding("unfinished", "warning", message, _REOPEN)
+        is_bulk = store.catalog.meta().get(UNFINISHED_SINCE)
+        yield Finding("unfinished", "warning", message, _RERUN if is_bulk else _REOPEN)
 
 
 def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
