@@ -96,6 +96,9 @@ class Transaction:
         if self._is_many(table, rows):
             replaced = ", ".join(f"{self._quote(n)} = excluded.{self._quote(n)}" for n in names)
             of_key = ", ".join(map(self._quote, key))
+            # PostgreSQL refuses to change a row twice in one statement: the last of equals counts.
+            distinct = {tuple(row[name] for name in key): row for row in rows}
+            rows = list(distinct.values())
             self._insert_many(table, rows, f"ON CONFLICT ({of_key}) DO UPDATE SET {replaced}")
             return
         new = self.insert(table)
