@@ -155,6 +155,7 @@ class BulkIngest:
         begun = time.perf_counter()
         since = self.since or 1
         self.store.apply([BuildIndexes()])
+        self.store.refresh_statistics()
         before = since if self.store.catalog.has_chunks_before(since) else 0
         of_pairs = tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
         links = RememberedLinks(self.store, self.store.fulltext)

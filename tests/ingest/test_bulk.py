@@ -186,3 +186,12 @@ def test_a_wrong_place_is_refused(tmp_path):
             memory.ingest(tmp_path / "empty")
         with pytest.raises(InvalidInputError, match="does not exist"):
             memory.ingest(tmp_path / "missing")
+
+
+def test_after_a_large_ingest_postgresql_knows_its_tables(postgres_url, tmp_path):
+    """Until it measured them by itself, it would read whole tables to find a few rows."""
+    with open_memory(postgres_url, vectors=str(tmp_path / "v")) as memory:
+        memory.add_documents([Document(f"Passage {number}") for number in range(1000)])
+        with memory.store.open_reader() as connection:
+            query = "SELECT reltuples FROM pg_class WHERE oid = 'crabpath_nodes'::regclass"
+            assert connection.exec_driver_sql(query).scalar() == 1000

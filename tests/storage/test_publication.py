@@ -112,3 +112,21 @@ def test_the_journal_never_holds_text(store, graph, make):
     store.apply([RemoveNodes(("a",))])
     assert {entry["change"] for entry in read_journal(store)} == {"publish", "remove"}
     assert "ecret" not in str(read_journal(store))
+
+
+def test_ids_with_any_characters_are_found(store, graph, make):
+    """Quotes, braces and words of SQL in ids are characters, in lists of any length."""
+    ids = ['a"b', "c\\d", "{e,f}", "NULL", "g'h", "%s", " i ", "j\nk"]
+    graph.publish(*map(make, ids))
+    for count in range(len(ids) + 1):
+        assert {head.id for head in store.walk.get_nodes(ids[:count])} == {*ids[:count]}
+    assert store.walk.get_nodes(["{}", '"', "a"]) == []
+
+
+def test_of_equal_edges_of_one_batch_the_last_counts(store, graph, make):
+    """However many edges there are."""
+    a, b = graph.publish(make("a"), make("b"))
+    weights = [*range(1000), *range(999, -1, -1)]
+    edges = [Edge(a, b, EdgeKind.LINK, weight / 1000, 0.0) for weight in weights]
+    store.apply([PutEdges(tuple(edges))])
+    assert graph.weight(a, b) == 0.0
