@@ -354,7 +354,7 @@ class CrabPath(Component):
 
         Example::
 
-            report = memory.ingest("corpus", ray="local")
+            report = memory.ingest("docs")
             report.rate
         """
         require_progress(progress)

@@ -72,7 +72,8 @@ def connect_ray(address: str) -> Iterator[None]:
         ServiceError: No cluster answers there.
     """
     ray = require_ray()
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    # The caller's logging is left as it is.
+    options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if address == "local":
         options |= {"include_dashboard": False}
     else:

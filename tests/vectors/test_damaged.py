@@ -76,7 +76,7 @@ def test_questions_are_answered(memory, monkeypatch, caplog):
     assert f"set aside in {kept}: they are indexed again from the graph store" in warning
     found = memory.retrieve("Bees keep Ann.", namespace="ann").documents
     assert found[0].node.content == "Bees keep Ann."
-    monkeypatch.setattr("time.strftime", lambda _: "20260101T000001")
+    monkeypatch.setattr("time.strftime", lambda *_: "20260101T000001")
     wreck(memory)
     memory.retrieve("Passage 7")
     assert [one.name for one in find_broken(memory)] == ["broken-20260101T000001"]
