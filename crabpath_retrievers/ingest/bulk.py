@@ -41,7 +41,7 @@ from crabpath_retrievers.vectors.base import VectorIndex
 
 _log = logging.getLogger(__name__)
 
-LEAST = 10_000
+MIN_BULK_CHUNKS = 10_000
 """New chunks from which ``add_documents`` is done in two passes; ``ingest`` always is."""
 
 PUBLISHED_AT_ONCE = 1024

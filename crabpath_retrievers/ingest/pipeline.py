@@ -38,7 +38,7 @@ from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.bulk import (
-    LEAST,
+    MIN_BULK_CHUNKS,
     PUBLISHED_AT_ONCE,
     BulkIngest,
     FindAll,
@@ -263,7 +263,7 @@ class Ingest:
 
     def _is_bulk(self, plan: "_Plan") -> bool:
         """Whether an ingest is large, or goes on with a large one that was interrupted."""
-        large = len(plan.changed) >= LEAST and not self.index.foreign
+        large = len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
         return large or self.bulk.since is not None
 
     def _publish_in_bulk(self, plan: "_Plan", advance: Advance, words: Words | None = None) -> None:

@@ -23,7 +23,7 @@ DOCUMENTS = make_linked_corpus(240)
 @pytest.fixture
 def in_bulk(monkeypatch):
     """Ingests of a hundred chunks are large, and their batches small."""
-    monkeypatch.setattr(pipeline, "LEAST", 100)
+    monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 100)
     monkeypatch.setattr(pipeline, "PUBLISHED_AT_ONCE", 50)
     monkeypatch.setattr(bulk, "_LINKED_AT_ONCE", 64)
 
@@ -48,7 +48,7 @@ def place(location, tmp_path):
 def read_one_batch(place, monkeypatch):
     """The graph of the corpus when it is published and linked as one batch."""
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "LEAST", 10**9)
+        patch.setattr(pipeline, "MIN_BULK_CHUNKS", 10**9)
         patch.setattr(pipeline, "FIRST_BATCH", 10**9)
         settings = Settings(ingest=IngestSettings(batch_size=10**6))
         with open_memory(place, settings=settings) as memory:
@@ -105,27 +105,17 @@ def test_pgvector_has_its_index_again(pgvector_url, in_bulk):
 
 
 KILL = """
-    import os, signal, sys
+    import sys
     sys.path[:0] = {paths!r}
     from corpora import make_linked_corpus
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.core.changes import PublishNodes, PutEdges
     from crabpath_retrievers.ingest import bulk, pipeline
-    from crabpath_retrievers.storage import GraphStore
+    from self_kill import kill_after
 
-    pipeline.LEAST, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
-    left, apply = {left}, GraphStore.apply
-
-    def kill_later(store, changes):
-        global left
-        found = apply(store, changes)
-        left -= any(isinstance(change, {change}) for change in changes)
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    GraphStore.apply = kill_later
+    pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
+    kill_after({change}, {left})
     with CrabPath.open(**{place!r}, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
         memory.add_documents(make_linked_corpus(240))
 """

@@ -50,7 +50,7 @@ def cluster():
 @pytest.fixture
 def expected(tmp_path, monkeypatch):
     """The graph that one process makes."""
-    monkeypatch.setattr(pipeline, "LEAST", 100)
+    monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 100)
     with CrabPath.open(tmp_path / "one", embeddings=EMBEDDINGS) as memory:
         memory.add_documents(DOCUMENTS)
         return read_graph(memory)
@@ -120,27 +120,17 @@ def test_a_killed_worker_is_replaced(cluster, tmp_path, expected):
 
 
 KILL = """
-    import os, signal, sys
+    import sys
     sys.path[:0] = {paths!r}
     import test_ray
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.core.changes import {change}
     from crabpath_retrievers.ingest import bulk, pipeline
-    from crabpath_retrievers.storage import GraphStore
+    from self_kill import kill_after
     import ray
 
     pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 50, 64
-    left, apply = 2, GraphStore.apply
-
-    def kill_later(store, changes):
-        global left
-        found = apply(store, changes)
-        left -= any(isinstance(change, {change}) for change in changes)
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    GraphStore.apply = kill_later
+    kill_after({change}, 2)
     ray.init(address={address!r}, log_to_driver=False)
     with CrabPath.open({place!r}, embeddings=test_ray.EMBEDDINGS) as memory:
         memory.add_dataset(test_ray.make_dataset())
