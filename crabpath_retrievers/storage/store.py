@@ -312,13 +312,12 @@ class GraphStore:
                 self._engine.dispose()
 
     def _apply_records(self, records: Sequence[RecordTurn]) -> None:
-        if self.dialect == "sqlite":  # where a commit takes the lock of all writers
+        if self.dialect == "sqlite" or len(records) > 1:
             self.apply(records)
             return
+        # PostgreSQL records one turn by one statement, which needs no transaction around it.
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
-            tx = Transaction(connection, self._fulltext)
-            for record in records:
-                apply_change(tx, record)
+            apply_change(Transaction(connection, self._fulltext), records[0])
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
