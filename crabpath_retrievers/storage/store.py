@@ -54,6 +54,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
@@ -312,12 +313,12 @@ class GraphStore:
                 self._engine.dispose()
 
     def _apply_records(self, records: Sequence[RecordTurn]) -> None:
-        if self.dialect == "sqlite" or len(records) > 1:
+        if self.dialect == "sqlite":
             self.apply(records)
             return
-        # PostgreSQL records one turn by one statement, which needs no transaction around it.
+        # One statement, which needs no transaction around it.
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
-            apply_change(Transaction(connection, self._fulltext), records[0])
+            record_turns(Transaction(connection, self._fulltext), records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
