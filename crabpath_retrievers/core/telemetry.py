@@ -283,7 +283,7 @@ def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
 
 
 _memories: WeakSet[Any] = WeakSet()
-_instruments: tuple[_Instruments, ...] = (_make_instruments(get_meter(_SCOPE)),)
+_instruments = [_make_instruments(get_meter(_SCOPE))]
 
 
 def observe_memory(memory: ObservedMemory) -> None:
@@ -303,13 +303,6 @@ def count_lesson() -> None:
         instruments.learned.add(1)
 
 
-@contextmanager
-def report_metrics(provider: MeterProvider) -> Iterator[None]:
-    """Report metrics to a provider besides that of the process, until the block is left."""
-    global _instruments  # noqa: PLW0603  instruments belong to the process, as OpenTelemetry's do
-    own = _make_instruments(provider.get_meter(_SCOPE))
-    _instruments = (*_instruments, own)
-    try:
-        yield
-    finally:
-        _instruments = tuple(one for one in _instruments if one is not own)
+def report_metrics(provider: MeterProvider) -> None:
+    """Report metrics from now on to a provider besides that of the process."""
+    _instruments.append(_make_instruments(provider.get_meter(_SCOPE)))
