@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -19,9 +21,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.core.telemetry import describe_turn
+from crabpath_retrievers.core.turn import LazySteps
 
 FAKE = DeterministicFakeEmbedding(size=16)
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "trace.md"
 PAGES = [
     Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}", metadata={"title": f"Page {n}"})
     for n in range(12)
@@ -251,6 +256,20 @@ def test_what_a_query_calls_is_a_child_of_it(tmp_path, exporter):
     assert {span.parent.span_id for span in named["embeddings"]} == queries
 
 
+def test_a_trace_that_is_not_sampled_costs_no_steps(memory, take):
+    """What is not recorded is not described: decisions are then built by the writer alone."""
+
+    def build():
+        pytest.fail("a step was built")
+
+    outer = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(outer)):
+        turn = memory.retrieve("Page 3?").turn
+        memory.teach("A note.")
+        describe_turn(trace.get_current_span(), replace(turn, steps=LazySteps([build])))
+    assert take() == []
+
+
 def test_operations_on_a_memory_are_spans(memory, take, tmp_path):
     """Each of one call, with the conventions' operation, store and records."""
     (tmp_path / "more.md").write_text("One more page.\n", encoding="utf-8")
@@ -350,3 +369,22 @@ def test_waiting_feedback_is_counted_when_metrics_are_read(reader, tmp_path):
         memory.learning.learn_waiting()
         assert read_metrics(reader)[0]["crabpath.waiting",] == 0
     assert ("crabpath.waiting",) not in read_metrics(reader)[0]
+
+
+def test_the_page_lists_every_name(memory, take, reader, monkeypatch):
+    """docs/how-to/trace.md: attributes and operations of spans; metrics, their labels and units."""
+    monkeypatch.setenv(CAPTURE, "true")
+    turn = memory.retrieve("Page 3?", namespace="ann").turn
+    memory.record(Feedback(turn.id, 1.0, namespace="ann"))
+    memory.teach("A note.")
+    memory.maintenance.run(["fade"])
+    with pytest.raises(InvalidInputError):
+        memory.retrieve("")
+    spans = take()
+    names = {name for span in spans for name in span.attributes}
+    names |= {span.attributes["gen_ai.operation.name"] for span in spans}
+    points, units = read_metrics(reader)
+    names |= set(units) | {label for _, *labels in points for label, _ in labels}
+    text = PAGE.read_text(encoding="utf-8")
+    assert len(names) > 20
+    assert {name for name in names if f"`{name}`" not in text} == set()

@@ -130,19 +130,19 @@ def captures_content() -> bool:
 def trace_retrieval(memory: ObservedMemory, text: str, options: QueryOptions) -> Iterator[Span]:
     """The span of one query, which is also counted and timed; see :func:`describe_turn`."""
     begun, failed = time.perf_counter(), dict[str, AttributeValue]()
-    try:
-        with trace_operation("retrieval", memory.data_source) as span:
+    with trace_operation("retrieval", memory.data_source) as span:
+        try:
             if span.is_recording():
                 _describe_query(span, memory, text, options)
             yield span
-    except BaseException as error:
-        failed["error.type"] = type(error).__qualname__
-        raise
-    finally:
-        seconds = time.perf_counter() - begun
-        for instruments in _instruments:
-            instruments.queries.add(1, failed)
-            instruments.duration.record(seconds, failed)
+        except BaseException as error:
+            failed["error.type"] = type(error).__qualname__
+            raise
+        finally:  # while the span is current, so that exemplars name it
+            seconds = time.perf_counter() - begun
+            for instruments in _instruments:
+                instruments.queries.add(1, failed)
+                instruments.duration.record(seconds, failed)
 
 
 def _describe_query(span: Span, memory: ObservedMemory, text: str, options: QueryOptions) -> None:
