@@ -37,19 +37,31 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
-_RETRY_AFTER = "1"  # seconds
-_STATUSES: dict[type[CrabPathError], int] = {
+
+
+class _TooLargeError(InvalidInputError):
+    """A body is larger than the limit."""
+
+
+class _NotJsonError(InvalidInputError):
+    """A body is of another type than JSON."""
+
+
+_STATUSES: dict[type, int] = {
     TokenError: 401,
     ForbiddenError: 403,
     NotFoundError: 404,
+    _TooLargeError: 413,
+    _NotJsonError: 415,
     InvalidInputError: 400,
     StoreLockedError: 409,
     ConflictError: 409,
     CrabPathError: 503,
 }
-_MESSAGES = {
-    404: "there is nothing at this path: see /openapi.json",
-    405: "this path has no such method: see /openapi.json",
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}  # seconds
+_HTTP_ERRORS: dict[int, tuple[type, str]] = {
+    404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
+    405: (InvalidInputError, "this path has no such method: see /openapi.json"),
 }
 
 
@@ -71,14 +83,6 @@ class Limits:
     slow_seconds: float = 3600.0
     transfer_seconds: float = 30.0
     requests: int = 256
-
-
-class _TooLargeError(InvalidInputError):
-    """A body is larger than the limit."""
-
-
-class _NotJsonError(InvalidInputError):
-    """A body is of another type than JSON."""
 
 
 def create_app(
@@ -220,14 +224,10 @@ def answer_error(error: Exception) -> JSONResponse:
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
         return _make_error(500, "CrabPathError", "the server failed: its log says why")
-    status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    kind: type = type(error)
-    if isinstance(error, (_TooLargeError, _NotJsonError)):
-        status, kind = 413 if isinstance(error, _TooLargeError) else 415, InvalidInputError
-    if status == 503:
-        headers = {"Retry-After": _RETRY_AFTER}
-    return _make_error(status, kind.__name__, str(error), headers)
+    kinds = type(error).__mro__
+    status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
+    name = next(kind.__name__ for kind in kinds if not kind.__name__.startswith("_"))
+    return _make_error(status, name, str(error), _HEADERS.get(status))
 
 
 def _answer_late(seconds: float) -> JSONResponse:
@@ -237,10 +237,9 @@ def _answer_late(seconds: float) -> JSONResponse:
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
     """Paths and methods that do not exist."""
-    assert isinstance(error, HTTPException)
-    kind = NotFoundError if error.status_code == 404 else InvalidInputError
-    message = _MESSAGES.get(error.status_code, error.detail)
-    return _make_error(error.status_code, kind.__name__, message, error.headers)
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind, message = _HTTP_ERRORS.get(status, (InvalidInputError, str(error)))
+    return _make_error(status, kind.__name__, message, getattr(error, "headers", None))
 
 
 def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JSONResponse:

@@ -10,13 +10,15 @@ To add one, write its models and its function, and list it in a tuple of endpoin
         titles: list[str]
 
     async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
-        \"""List titles.\"""
+        titles = await call.memory.aio.sources(limit=given.limit)
+        return Shelf(titles=list(titles))
 
     Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
 
 The input is read from the JSON body of POST, and from the parameters of other methods; a function
 without one has ``call`` alone. What the path names is in ``call.path``. Checks of rights and
-input, errors, limits and the OpenAPI description follow from the table.
+input, errors, limits and the OpenAPI description follow from the table; names of models and
+functions and the first lines of their docstrings stand in it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -38,7 +40,7 @@ class Input(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
-    def given(self, *but: str) -> dict[str, Any]:
+    def to_options(self, *but: str) -> dict[str, Any]:
         """The fields that were sent, other than some."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 

@@ -72,14 +72,16 @@ class QueryBody(Input):
     seed_ids: list[str] | None = Field(None, description="Nodes suggested as entries of the walk.")
     boost_tags: list[str] | None = None
     explore: bool | int = False
-    fill: bool = Field(True, description="Exactly k documents; false for confident ones only.")
+    fill: bool = Field(
+        default=True, description="Exactly k documents; false for confident ones only."
+    )
     min_score: float | None = Field(None, description="Least probability, from 0 to 1.")
     one_per_document: bool = False
     max_tokens: int | None = None
     task_type: str | None = None
     session: str | None = None
     candidate_ids: list[str] | None = Field(None, description="The only nodes to rank.")
-    record: bool = Field(True, description="Whether feedback can refer to the turn.")
+    record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
 
 class PathStep(Output):
@@ -153,7 +155,7 @@ def _to_answer(answer: Answer) -> QueryAnswer:
 
 async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     """Find the documents that answer a question, and record the turn."""
-    options: dict[str, Any] = body.given("text")
+    options: dict[str, Any] = body.to_options("text")
     answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
     return _to_answer(answer)
 
@@ -166,7 +168,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
         with suppress(RuntimeError):  # the loop was closed
             loop.call_soon_threadsafe(hops.put_nowait, hop)
 
-    options: dict[str, Any] = body.given("text")
+    options: dict[str, Any] = body.to_options("text")
     options |= {"namespace": call.namespace, "on_hop": pass_on}
     asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
     asked.add_done_callback(lambda _: pass_on(None))
@@ -198,7 +200,7 @@ class DocumentsBody(Input):
     """Documents to add."""
 
     documents: list[GivenDocument]
-    split: bool = Field(True, description="False when the documents are chunks already.")
+    split: bool = Field(default=True, description="False when the documents are chunks already.")
     cleanup: Literal["incremental", "full"] | None = None
 
 
@@ -350,7 +352,9 @@ class FeedbackBody(Input):
         None, description="Recording the same id again changes nothing."
     )
     user: str | None = None
-    strict: bool = Field(True, description="False answers with the receipt of refused feedback.")
+    strict: bool = Field(
+        default=True, description="False answers with the receipt of refused feedback."
+    )
 
 
 class FeedbackReceipt(Output):
@@ -395,7 +399,7 @@ class UndoBody(Input):
 
 async def record_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     """Learn from the outcome of a turn."""
-    fields: dict[str, Any] = body.given("turn_id", "outcome")
+    fields: dict[str, Any] = body.to_options("turn_id", "outcome")
     receipt = await call.memory.aio.record(
         body.turn_id, body.outcome, namespace=call.namespace, **fields
     )
@@ -424,7 +428,7 @@ class NoteBody(Input):
     text: str
     query: str | None = Field(None, description="A question that it answers.")
     title: str = ""
-    related: list[str] = []
+    related: list[str] = Field([])
     id: str | None = Field(None, description="The same id replaces the note.")
     metadata: dict[str, Any] | None = None
 
@@ -470,13 +474,13 @@ class NoteList(Output):
 
 async def teach(call: Call, body: TeachBody) -> NoteId:
     """Add a note to the namespace."""
-    fields: dict[str, Any] = body.given("text")
+    fields: dict[str, Any] = body.to_options("text")
     return NoteId(id=await call.memory.aio.teach(body.text, namespace=call.namespace, **fields))
 
 
 async def correct(call: Call, body: CorrectBody) -> NoteId:
     """Add a note that says what would have been right, and lowers what was wrong."""
-    fields: dict[str, Any] = body.given("text")
+    fields: dict[str, Any] = body.to_options("text")
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 
 
