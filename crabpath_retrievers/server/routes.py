@@ -188,6 +188,32 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
         asked.cancel()
 
 
+class SearchBody(ApiInput):
+    """A question for plain vector search."""
+
+    text: str
+    k: int = Field(4, description="Documents to return.")
+
+
+class SearchAnswer(ApiOutput):
+    """Documents, nearest first; the score of each is the cosine, from -1 to 1."""
+
+    documents: list[FoundDocument]
+
+
+async def search(call: Call, body: SearchBody) -> SearchAnswer:
+    """Find the nearest documents as a plain vector store would; no turn is recorded."""
+    found = await call.memory.aio.similarity_search(body.text, k=body.k)
+    return SearchAnswer(
+        documents=[
+            FoundDocument(
+                **dict(_to_stored(document)), score=cosine, origin="seed", tier=None, path=[]
+            )
+            for document, cosine in found
+        ]
+    )
+
+
 class GivenDocument(ApiInput):
     """A document to add."""
 
@@ -241,6 +267,7 @@ class DocumentsParameters(ApiInput):
     """Which documents to list."""
 
     source: str | None = None
+    q: str | None = Field(None, description="Words of the text or the title; best matches first.")
     limit: Limit = 100
 
 
@@ -280,7 +307,7 @@ def _to_stored(document: Document) -> StoredDocument:
 
 async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
-    found = await call.memory.aio.documents(source=given.source, limit=given.limit)
+    found = await call.memory.aio.documents(source=given.source, words=given.q, limit=given.limit)
     return DocumentList(documents=[_to_stored(document) for document in found])
 
 
@@ -501,15 +528,24 @@ class TurnSummary(ApiOutput):
     feedback_id: str | None = Field(description="The feedback that was learned from it.")
 
 
+class TurnsParameters(ApiInput):
+    """Which turns to list."""
+
+    limit: Limit = 100
+    after: str | None = Field(None, description="The last turn of the page before this one.")
+
+
 class TurnList(ApiOutput):
     """Turns, newest first."""
 
     turns: list[TurnSummary]
 
 
-async def read_turns(call: Call, given: ListParameters) -> TurnList:
+async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
     """List what the namespace asked."""
-    found = await call.memory.aio.turns(namespace=call.namespace, limit=given.limit)
+    found = await call.memory.aio.turns(
+        namespace=call.namespace, before=given.after, limit=given.limit
+    )
     return TurnList(turns=[TurnSummary(**turn._asdict()) for turn in found])
 
 
@@ -518,6 +554,7 @@ ENDPOINTS = (
     Endpoint("GET", "/ready", None, check_readiness),
     Endpoint("GET", "/session", "any", describe_session),
     Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
+    Endpoint("POST", "/search", "read", search),
     Endpoint("GET", "/documents", "read", list_chunks),
     Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
     Endpoint("DELETE", "/documents", "write", delete_source, is_slow=True),
