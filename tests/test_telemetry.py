@@ -1,16 +1,20 @@
 """Spans and metrics of OpenTelemetry, as the SDK of a host receives them."""
 
 import asyncio
+import gc
 import json
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.vectorstores import InMemoryVectorStore
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -18,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from proxy import Proxy
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import LearningSettings
@@ -356,11 +361,16 @@ def test_metrics_count_queries_and_feedback(memory, reader):
     assert "metrics-ann" not in str(after)
 
 
-def test_waiting_feedback_is_counted_when_metrics_are_read(reader, tmp_path):
-    """Of each store once, however many memories are open over it; of closed memories none."""
-    external = Settings(learning=LearningSettings(apply="external"))
-    given = {"embeddings": FAKE, "settings": external}
-    with CrabPath.open(tmp_path / "memory", **given) as memory:
+def open_external(location):
+    """A memory that leaves learning to others."""
+    settings = Settings(learning=LearningSettings(apply="external"), time_limit=5.0)
+    vectors = InMemoryVectorStore(FAKE)
+    return CrabPath.open(location, embeddings=FAKE, vectors=vectors, settings=settings)
+
+
+def test_waiting_feedback_is_counted_when_metrics_are_read(reader, location):
+    """Of closed memories none."""
+    with open_external(location) as memory:
         memory.add_documents(PAGES[:2], split=False)
         turns = [memory.retrieve(f"Page {n}?").turn for n in range(3)]
         for turn in turns:
@@ -369,6 +379,29 @@ def test_waiting_feedback_is_counted_when_metrics_are_read(reader, tmp_path):
         memory.learning.learn_waiting()
         assert read_metrics(reader)[0]["crabpath.waiting",] == 0
     assert ("crabpath.waiting",) not in read_metrics(reader)[0]
+
+
+@pytest.mark.slow
+def test_feedback_of_a_silent_database_is_not_counted(reader, postgres_url):
+    """It is left out in seconds, and the other metrics are read; later it is there again."""
+    url = sa.make_url(postgres_url)
+    proxy = Proxy((url.host, url.port or 5432))
+    far = url.set(port=proxy.port).render_as_string(hide_password=False)
+    with open_external(postgres_url) as near, open_external(far):
+        near.add_documents(PAGES[:2], split=False)
+        near.record(Feedback(near.retrieve("Page 1?").turn.id, 1.0))
+        # The same store under two names.
+        assert read_metrics(reader)[0]["crabpath.waiting",] == 2
+        proxy.silent.set()
+        begun = time.monotonic()
+        found, _ = read_metrics(reader)
+        assert time.monotonic() - begun < 5
+        assert ("crabpath.waiting",) not in found
+        assert ("crabpath.queries",) in found
+        proxy.silent.clear()
+        assert read_metrics(reader)[0]["crabpath.waiting",] == 2
+    proxy.cut()
+    gc.collect()
 
 
 def test_the_page_lists_every_name(memory, take, reader, monkeypatch):

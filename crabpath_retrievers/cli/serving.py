@@ -39,7 +39,7 @@ Tokens = Annotated[
 ]
 
 
-def run_serve(  # noqa: PLR0913, PLR0917  each is an option of the command
+def run_serve(
     store: Served = DEFAULT_STORE,
     host: Host = "127.0.0.1",
     port: Port = _PORT,
@@ -52,7 +52,7 @@ def run_serve(  # noqa: PLR0913, PLR0917  each is an option of the command
     _serve(store, host, port, tokens, vectors, replica, embeddings)
 
 
-def run_explore(  # noqa: PLR0913, PLR0917  as above
+def run_explore(
     store: Served = DEFAULT_STORE,
     host: Host = "127.0.0.1",
     port: Port = 0,
@@ -65,7 +65,7 @@ def run_explore(  # noqa: PLR0913, PLR0917  as above
     _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
 
 
-def _serve(  # noqa: PLR0913, PLR0917  as above
+def _serve(
     store: str,
     host: str,
     port: int,

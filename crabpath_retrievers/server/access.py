@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from ipaddress import ip_address
@@ -111,15 +111,20 @@ class Access:
 
     Make one with :meth:`from_file`, :meth:`from_environment` or :meth:`open_on_loopback`.
 
-    Attributes:
-        needs_token: Whether requests must bear a token. Without, only programs of this machine
-            are answered, and pages only if this server delivered them.
     """
 
-    needs_token: bool
-    _grants: dict[str, Grant] = field(default_factory=dict)
+    _grants: dict[str, Grant] | None
     _file: Path | None = None
     _version: tuple[int, int] = (0, 0)
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether requests must bear a token.
+
+        Without, only programs of this machine are answered, and of pages only those that this
+        server delivered.
+        """
+        return self._grants is not None
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Access":
@@ -130,7 +135,7 @@ class Access:
         """
         file = Path(path).expanduser()
         version, text = _read_private(file)
-        return cls(True, _parse_tokens(text, str(file)), file, version)
+        return cls(_parse_tokens(text, str(file)), file, version)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access | None":
@@ -140,12 +145,12 @@ class Access:
             ConfigurationError: It cannot be used.
         """
         text = environment.get(ENVIRONMENT_VARIABLE)
-        return None if text is None else cls(True, _parse_tokens(text, ENVIRONMENT_VARIABLE))
+        return None if text is None else cls(_parse_tokens(text, ENVIRONMENT_VARIABLE))
 
     @classmethod
     def open_on_loopback(cls) -> "Access":
         """Everything is granted, without a token, to programs of this machine."""
-        return cls(False)
+        return cls(None)
 
     def authorise(self, token: str | None) -> Grant:
         """What the bearer of a token may do.
@@ -156,7 +161,7 @@ class Access:
         Raises:
             TokenError: It is missing, unknown or expired.
         """
-        if not self.needs_token:
+        if self._grants is None:
             return _EVERYTHING
         if token is None:
             msg = "this server needs a token: send the header Authorization: Bearer TOKEN"
@@ -256,8 +261,8 @@ def add_token(
     _parse_tokens(text, "the new token")
     new = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-            opened.write(f"{text}\n")
+        new.touch(mode=0o600, exist_ok=False)
+        new.write_text(f"{text}\n", encoding="utf-8")
         new.replace(file)
     except OSError as error:
         new.unlink(missing_ok=True)

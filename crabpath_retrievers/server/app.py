@@ -32,25 +32,37 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.server import routes
 from crabpath_retrievers.server.access import Access
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
-_RETRY_AFTER = "1"  # seconds
-_STATUSES: dict[type[CrabPathError], int] = {
+
+
+class _TooLargeError(InvalidInputError):
+    """A body is larger than the limit."""
+
+
+class _NotJsonError(InvalidInputError):
+    """A body is of another type than JSON."""
+
+
+_STATUSES: dict[type, int] = {
     TokenError: 401,
     ForbiddenError: 403,
     NotFoundError: 404,
+    _TooLargeError: 413,
+    _NotJsonError: 415,
     InvalidInputError: 400,
     StoreLockedError: 409,
     ConflictError: 409,
     CrabPathError: 503,
 }
-_MESSAGES = {
-    404: "there is nothing at this path: see /openapi.json",
-    405: "this path has no such method: see /openapi.json",
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}  # seconds
+_HTTP_ERRORS: dict[int, tuple[type, str]] = {
+    404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
+    405: (InvalidInputError, "this path has no such method: see /openapi.json"),
 }
 
 
@@ -72,14 +84,6 @@ class Limits:
     slow_seconds: float = 3600.0
     transfer_seconds: float = 30.0
     requests: int = 256
-
-
-class _TooLargeError(InvalidInputError):
-    """A body is larger than the limit."""
-
-
-class _NotJsonError(InvalidInputError):
-    """A body is of another type than JSON."""
 
 
 def create_app(
@@ -171,7 +175,7 @@ class _Resource:
             answer.model_dump_json(), answer.choose_status(), media_type="application/json"
         )
 
-    async def _read_input(self, model: type[Input], request: Request) -> Input:
+    async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
             return _validate(model, dict(request.query_params), strict=False)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -197,7 +201,7 @@ def read_token(headers: Headers) -> str | None:
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
-def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
+def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     if not isinstance(data, dict):
         msg = f"the body must be a JSON object, not {format_value(data)}"
         raise InvalidInputError(msg)
@@ -210,7 +214,7 @@ def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
         raise InvalidInputError(msg) from None
 
 
-async def _write_events(events: AsyncIterator[tuple[str, Output]], seconds: float) -> Any:
+async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
@@ -234,14 +238,10 @@ def answer_error(error: Exception) -> JSONResponse:
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
         return _make_error(500, "CrabPathError", "the server failed: its log says why")
-    status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    kind: type = type(error)
-    if isinstance(error, (_TooLargeError, _NotJsonError)):
-        status, kind = 413 if isinstance(error, _TooLargeError) else 415, InvalidInputError
-    if status == 503:
-        headers = {"Retry-After": _RETRY_AFTER}
-    return _make_error(status, kind.__name__, str(error), headers)
+    kinds = type(error).__mro__
+    status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
+    name = next(kind.__name__ for kind in kinds if not kind.__name__.startswith("_"))
+    return _make_error(status, name, str(error), _HEADERS.get(status))
 
 
 def _answer_late(seconds: float) -> JSONResponse:
@@ -251,10 +251,9 @@ def _answer_late(seconds: float) -> JSONResponse:
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
     """Paths and methods that do not exist."""
-    assert isinstance(error, HTTPException)
-    kind = NotFoundError if error.status_code == 404 else InvalidInputError
-    message = _MESSAGES.get(error.status_code, error.detail)
-    return _make_error(error.status_code, kind.__name__, message, error.headers)
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind, message = _HTTP_ERRORS.get(status, (InvalidInputError, str(error)))
+    return _make_error(status, kind.__name__, message, getattr(error, "headers", None))
 
 
 def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JSONResponse:

@@ -3,20 +3,22 @@
 To add one, write its models and its function, and list it in a tuple of endpoints that
 :func:`crabpath_retrievers.server.app.create_app` gets::
 
-    class ShelfParameters(Input):
+    class ShelfParameters(ApiInput):
         limit: int = 10
 
-    class Shelf(Output):
+    class Shelf(ApiOutput):
         titles: list[str]
 
     async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
-        \"""List titles.\"""
+        titles = await call.memory.aio.sources(limit=given.limit)
+        return Shelf(titles=list(titles))
 
     Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
 
 The input is read from the JSON body of POST, and from the parameters of other methods; a function
 without one has ``call`` alone. What the path names is in ``call.path``. Checks of rights and
-input, errors, limits and the OpenAPI description follow from the table.
+input, errors, limits and the OpenAPI description follow from the table; names of models and
+functions and the first lines of their docstrings stand in it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,17 +35,17 @@ from crabpath_retrievers.server.access import Access, Grant, Right
 Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
 
 
-class Input(BaseModel):
+class ApiInput(BaseModel):
     """A body or parameters."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
-    def given(self, *but: str) -> dict[str, Any]:
+    def to_options(self, *but: str) -> dict[str, Any]:
         """The fields that were sent, other than some."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
-class Output(BaseModel):
+class ApiOutput(BaseModel):
     """An answer."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -70,8 +72,8 @@ class Call:
     path: Mapping[str, str]
 
 
-Answering = Callable[..., Awaitable[Output]]
-Streaming = Callable[..., AsyncIterator[tuple[str, Output]]]
+Answering = Callable[..., Awaitable[ApiOutput]]
+Streaming = Callable[..., AsyncIterator[tuple[str, ApiOutput]]]
 
 
 @dataclass(frozen=True)
@@ -96,15 +98,15 @@ class Endpoint:
     is_slow: bool = False
 
     @cached_property
-    def input(self) -> type[Input] | None:
+    def input(self) -> type[ApiInput] | None:
         """Model of the body or of the parameters."""
         hints = get_type_hints(self.answer)
         return next((h for name, h in hints.items() if name != "return" and h is not Call), None)
 
     @cached_property
-    def output(self) -> type[Output]:
+    def output(self) -> type[ApiOutput]:
         """Model of the answer."""
-        found: type[Output] = get_type_hints(self.answer)["return"]
+        found: type[ApiOutput] = get_type_hints(self.answer)["return"]
         return found
 
     def authorise(self, access: Access, token: str | None) -> Grant:
