@@ -381,6 +381,21 @@ def test_waiting_feedback_is_counted_when_metrics_are_read(reader, location):
     assert ("crabpath.waiting",) not in read_metrics(reader)[0]
 
 
+def test_what_is_learned_in_the_background_is_counted(reader, take, tmp_path):
+    """It has no span of its own: the call that recorded it is over."""
+    settings = Settings(learning=LearningSettings(apply="background"))
+    before, _ = read_metrics(reader)
+    with CrabPath.open(tmp_path / "memory", embeddings=FAKE, settings=settings) as memory:
+        memory.add_documents(PAGES[:2], split=False)
+        turn = memory.retrieve("Page 1?").turn
+        take()
+        assert memory.record(Feedback(turn.id, 1.0)).status == "waiting"
+    (span,) = take()
+    assert span.attributes["crabpath.feedback.status"] == "waiting"
+    learned = ("crabpath.learned",)
+    assert read_metrics(reader)[0][learned] == before.get(learned, 0) + 1
+
+
 @pytest.mark.slow
 def test_feedback_of_a_silent_database_is_not_counted(reader, postgres_url):
     """It is left out in seconds, and the other metrics are read; later it is there again."""

@@ -151,7 +151,9 @@ def _describe_query(span: Span, memory: ObservedMemory, text: str, options: Quer
     k = options.get("k", 4)
     if isinstance(k, int):  # else the query is refused
         span.set_attribute("gen_ai.retrieval.top_k", k)
-    span.set_attribute("crabpath.namespace", str(options.get("namespace", DEFAULT_NAMESPACE)))
+    namespace = options.get("namespace", DEFAULT_NAMESPACE)
+    if isinstance(namespace, str):  # else the query is refused, too
+        span.set_attribute("crabpath.namespace", namespace)
     if captures_content():
         span.set_attribute("gen_ai.retrieval.query.text", str(text))
 
