@@ -19,7 +19,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from proxy import Proxy
@@ -38,17 +38,35 @@ PAGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def exporter():
-    """What the SDK of this process exports; a process sets up one, once."""
-    kept, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
+class Exporter(InMemorySpanExporter):
+    """Keeps spans while it is on: those of other tests would fill the memory."""
+
+    on = False
+
+    def export(self, spans):
+        return super().export(spans) if self.on else SpanExportResult.SUCCESS
+
+
+@pytest.fixture(scope="session")
+def session_exporter():
+    """Of the SDK of this process, which is set up once."""
+    exporter, provider = Exporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    yield kept
+    yield exporter
     provider.shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def exporter(session_exporter):
+    """Keeps the spans that end during a test."""
+    session_exporter.on = True
+    yield session_exporter
+    session_exporter.on = False
+    session_exporter.clear()
+
+
+@pytest.fixture(scope="session")
 def reader():
     """What reads the metrics of this process."""
     reads = InMemoryMetricReader()
@@ -361,6 +379,11 @@ def test_metrics_count_queries_and_feedback(memory, reader):
     assert "metrics-ann" not in str(after)
 
 
+def read_waiting(reader):
+    """The gauge of waiting feedback; 0 where no memory is open."""
+    return read_metrics(reader)[0].get(("crabpath.waiting",), 0)
+
+
 def open_external(location):
     """A memory that leaves learning to others."""
     settings = Settings(learning=LearningSettings(apply="external"), time_limit=5.0)
@@ -369,16 +392,19 @@ def open_external(location):
 
 
 def test_waiting_feedback_is_counted_when_metrics_are_read(reader, location):
-    """Of closed memories none."""
+    """Of closed memories none; other tests may have left memories open."""
+    others = read_waiting(reader)
     with open_external(location) as memory:
         memory.add_documents(PAGES[:2], split=False)
         turns = [memory.retrieve(f"Page {n}?").turn for n in range(3)]
         for turn in turns:
             assert memory.record(Feedback(turn.id, 1.0)).status == "waiting"
-        assert read_metrics(reader)[0]["crabpath.waiting",] == 3
+        assert read_waiting(reader) == others + 3
         memory.learning.learn_waiting()
-        assert read_metrics(reader)[0]["crabpath.waiting",] == 0
-    assert ("crabpath.waiting",) not in read_metrics(reader)[0]
+        assert read_waiting(reader) == others
+        memory.record(Feedback(memory.retrieve("Page 1?").turn.id, 1.0))
+        assert read_waiting(reader) == others + 1
+    assert read_waiting(reader) == others
 
 
 def test_what_is_learned_in_the_background_is_counted(reader, take, tmp_path):
@@ -404,9 +430,9 @@ def test_feedback_of_a_silent_database_is_not_counted(reader, postgres_url):
     far = url.set(port=proxy.port).render_as_string(hide_password=False)
     with open_external(postgres_url) as near, open_external(far):
         near.add_documents(PAGES[:2], split=False)
+        others = read_waiting(reader)
         near.record(Feedback(near.retrieve("Page 1?").turn.id, 1.0))
-        # The same store under two names.
-        assert read_metrics(reader)[0]["crabpath.waiting",] == 2
+        assert read_waiting(reader) == others + 2  # one store under two names
         proxy.silent.set()
         begun = time.monotonic()
         found, _ = read_metrics(reader)
@@ -414,7 +440,7 @@ def test_feedback_of_a_silent_database_is_not_counted(reader, postgres_url):
         assert ("crabpath.waiting",) not in found
         assert ("crabpath.queries",) in found
         proxy.silent.clear()
-        assert read_metrics(reader)[0]["crabpath.waiting",] == 2
+        assert read_waiting(reader) == others + 2
     proxy.cut()
     gc.collect()
 

@@ -1,37 +1,17 @@
 """Metrics for Prometheus at /metrics, over real HTTP."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 import httpx
 import pytest
-import uvicorn
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from prometheus_client.parser import text_string_to_metric_families
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import add_token
-
-
-@contextmanager
-def serving(app):
-    """A client of the application behind a real server."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            thread.join(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join()
+from crabpath_retrievers.server import create_app
 
 
 @pytest.fixture
@@ -44,27 +24,37 @@ def memory(tmp_path):
         yield opened
 
 
-def read_samples(client, **headers):
-    """The samples that Prometheus would read, by name and labels; and the answer."""
-    answer = client.get("/metrics", headers=headers)
+@pytest.fixture
+def connect(serve):
+    """Makes clients of an application behind a real server."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(httpx.Client(base_url=serve(app)))
+
+
+def read_samples(client):
+    """The samples that Prometheus would read, by name and labels; each once."""
+    answer = client.get("/metrics")
     families = text_string_to_metric_families(answer.text)
     samples = [sample for family in families for sample in family.samples]
-    found = {(one.name, *sorted(one.labels.items())): one.value for one in samples}
+    found = {
+        (one.name, *sorted(label for label in one.labels.items() if label[1])): one.value
+        for one in samples
+    }
     assert len(found) == len(samples)
     return found
 
 
-def test_prometheus_reads_what_was_asked_and_said(memory):
+def test_prometheus_reads_what_was_asked_and_said(memory, connect):
     """Requests count as other queries do; what waits is looked up at each reading."""
-    with serving(create_app(memory)) as client:
-        before = read_samples(client)
-        asked = client.post("/query", json={"text": "One?"}).json()
-        client.post("/feedback", json={"turn_id": asked["turn_id"], "outcome": 1.0})
-        memory.retrieve("Two?", namespace="ann-the-customer")
-        after = read_samples(client)
-        answer = client.get("/metrics")
-        memory.learning.learn_waiting()
-        learned = read_samples(client)
+    client = connect(create_app(memory))
+    before = read_samples(client)
+    asked = client.post("/query", json={"text": "One?"}).json()
+    client.post("/feedback", json={"turn_id": asked["turn_id"], "outcome": 1.0})
+    memory.retrieve("Two?", namespace="ann-the-customer")
+    after = read_samples(client)
+    answer = client.get("/metrics")
+    memory.learning.learn_waiting()
+    learned = read_samples(client)
 
     def growth(*key):
         return after.get(key, 0) - before.get(key, 0)
@@ -72,53 +62,48 @@ def test_prometheus_reads_what_was_asked_and_said(memory):
     assert growth("crabpath_queries_total") == 2
     assert growth("crabpath_query_duration_seconds_count") == 2
     assert growth("crabpath_feedback_total", ("crabpath_feedback_status", "waiting")) == 1
-    assert (after["crabpath_waiting",], learned["crabpath_waiting",]) == (1, 0)
+    assert growth("crabpath_waiting") == 1
+    assert learned["crabpath_waiting",] == before["crabpath_waiting",]
     assert learned["crabpath_learned_total",] == before.get(("crabpath_learned_total",), 0) + 1
     assert answer.headers["content-type"].startswith("text/plain")
     assert "ann-the-customer" not in answer.text
 
 
-def test_applications_of_one_process_count_together(memory):
+def test_applications_of_one_process_count_together(memory, connect):
     """Each shows every metric once, also to several readers at a time."""
-    with serving(create_app(memory)) as one, serving(create_app(memory)) as other:
-        memory.retrieve("One?")
-        before = read_samples(other)["crabpath_queries_total",]
-        one.post("/query", json={"text": "One?"})
-        with ThreadPoolExecutor(8) as threads:
-            read = list(threads.map(lambda _: read_samples(other), range(24)))
+    one, other = connect(create_app(memory)), connect(create_app(memory))
+    memory.retrieve("One?")
+    before = read_samples(other)["crabpath_queries_total",]
+    one.post("/query", json={"text": "One?"})
+    with ThreadPoolExecutor(8) as threads:
+        read = list(threads.map(lambda _: read_samples(other), range(24)))
     assert {samples["crabpath_queries_total",] for samples in read} == {before + 1}
 
 
-def test_openmetrics_is_given_where_it_is_asked_for(memory):
-    with serving(create_app(memory)) as client:
-        answer = client.get("/metrics", headers={"Accept": "application/openmetrics-text"})
+def test_openmetrics_is_given_where_it_is_asked_for(client):
+    answer = client.get("/metrics", headers={"Accept": "application/openmetrics-text"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
 
 
-def test_metrics_need_the_right_to_read(memory, tmp_path):
+def test_metrics_need_the_right_to_read(as_bearer):
     """Where the server has tokens."""
-    file = tmp_path / "tokens.json"
-    scraper = add_token(file, ["metrics"], ["read"])
-    voter = add_token(file, ["metrics"], ["feedback"])
-    with serving(create_app(memory, access=Access.from_file(file))) as client:
-        statuses = [
-            client.get("/metrics", headers=headers).status_code
-            for headers in (
-                {},
-                {"Authorization": f"Bearer {voter}"},
-                {"Authorization": f"Bearer {scraper}"},
-            )
-        ]
-    assert statuses == [401, 403, 200]
+    scraper, voter = as_bearer("metrics", rights=["read"]), as_bearer("ann", rights=["feedback"])
+    answers = [
+        scraper.get("/metrics"),
+        voter.get("/metrics"),
+        scraper.get("/metrics", headers={"Authorization": ""}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 403, 401]
 
 
-def test_a_memory_that_cannot_count_leaves_the_rest_readable(memory):
-    """What is closed while it is served has no gauge; counters stay."""
+def test_a_memory_that_cannot_count_leaves_the_rest_readable(memory, client):
+    """What is closed while it is served counts in no gauge; counters stay."""
+    others = read_samples(client)["crabpath_waiting",]
     turn = memory.retrieve("One?").turn
     memory.record(Feedback(turn.id, 1.0))
-    with serving(create_app(memory)) as client:
-        memory.close()
-        samples = read_samples(client)
-    assert ("crabpath_waiting",) not in samples
+    assert read_samples(client)["crabpath_waiting",] == others + 1
+    memory.close()
+    samples = read_samples(client)
+    assert samples.get(("crabpath_waiting",), 0) == others
     assert samples["crabpath_queries_total",] >= 1
