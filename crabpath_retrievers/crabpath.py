@@ -27,6 +27,16 @@ from crabpath_retrievers.core.query import (
     require_list,
     require_splitter,
 )
+from crabpath_retrievers.core.telemetry import (
+    count_records,
+    describe_memory,
+    describe_receipt,
+    describe_turn,
+    name_record,
+    trace_memory,
+    trace_operation,
+    trace_retrieval,
+)
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -39,6 +49,7 @@ from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memo
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     SourcePath,
+    find_similar,
     forget_documents,
     get_documents,
     list_documents,
@@ -266,6 +277,7 @@ class CrabPath(Component):
 
     # Documents.
 
+    @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def add_documents(
         self,
         documents: Iterable[Document],
@@ -322,6 +334,9 @@ class CrabPath(Component):
             checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
         )
 
+    @trace_memory(
+        "upsert_memory", lambda report: count_records(report.chunks.added + report.chunks.updated)
+    )
     def ingest(
         self,
         paths: SourcePath | Iterable[SourcePath],
@@ -365,6 +380,9 @@ class CrabPath(Component):
             self._services, given, chunking, ray=ray, progress=progress, linking=linking
         )
 
+    @trace_memory(
+        "upsert_memory", lambda report: count_records(report.chunks.added + report.chunks.updated)
+    )
     def add_dataset(
         self,
         dataset: "Dataset",
@@ -411,6 +429,7 @@ class CrabPath(Component):
         keys = self.settings.links.metadata_keys
         return Chunking(self.settings.ingest, splitter, split, keys, vectors or {})
 
+    @trace_memory("upsert_memory", lambda plan: count_records(len(plan.sections)))
     def sync(
         self,
         sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
@@ -466,6 +485,7 @@ class CrabPath(Component):
         sync = Sync(services.ingest, services.identity, similarity, progress)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
+    @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
         """Update the memory to what the vector store that it wraps holds now.
 
@@ -519,7 +539,12 @@ class CrabPath(Component):
 
             memory.forget(source="docs/old.md")
         """
-        return forget_documents(self._services, ids, source, namespace)
+        services = self._services
+        operation = "delete_memory" if namespace is None else "delete_memory_store"
+        with trace_operation(operation, services.data_source) as span:
+            count = forget_documents(services, ids, source, namespace)
+            describe_memory(span, services.data_source, namespace, count_records(count))
+            return count
 
     def get_by_ids(
         self, ids: Sequence[str] | str, *, namespace: str = DEFAULT_NAMESPACE
@@ -546,6 +571,7 @@ class CrabPath(Component):
         *,
         source: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
+        words: str | None = None,
         limit: int = 100,
     ) -> list[Document]:
         """List the chunks that queries find, the oldest first.
@@ -555,6 +581,8 @@ class CrabPath(Component):
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
+            words: Only chunks with any of these words in their text or title, those that fit best
+                first; of common words many are left out, and at most 1,000 chunks are found.
             limit: How many at most, at least 1.
 
         Raises:
@@ -564,7 +592,27 @@ class CrabPath(Component):
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, filter, limit)
+        return list_documents(self._services, source, filter, words, limit)
+
+    @apply_time_limit
+    def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
+        """The chunks nearest to a text with their cosines, as a plain vector store finds them.
+
+        Nothing is walked, ranked or recorded: it is there to compare :meth:`retrieve` with.
+
+        Args:
+            text: The question.
+            k: How many, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
+
+        Example::
+
+            [(document, cosine)] = memory.similarity_search("how do I deploy?", k=1)
+        """
+        return find_similar(self._services, text, k)
 
     @apply_time_limit
     def sources(self, *, limit: int = 100) -> dict[str, int]:
@@ -596,19 +644,26 @@ class CrabPath(Component):
         return list_notes(self._services.store, namespace, limit)
 
     @apply_time_limit
-    def turns(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[TurnRecord]:
+    def turns(
+        self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
+    ) -> list[TurnRecord]:
         """List what a namespace asked, newest first; :meth:`explain` takes the ids.
 
         Args:
             namespace: The namespace that asked.
+            before: Only turns older than this one: the last one of the list before.
             limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no turn ``before`` in that namespace.
 
         Example::
 
             for turn in memory.turns(limit=5):
                 print(turn.id, turn.query)
         """
-        return list_turns(self._services.store, namespace, limit)
+        return list_turns(self._services.store, namespace, limit, before=before)
 
     def info(self) -> MemoryInfo:
         """What the memory holds, and where.
@@ -656,7 +711,11 @@ class CrabPath(Component):
             answer = memory.retrieve("how do I deploy?", k=4)
             [item.node.id for item in answer.documents]
         """
-        return run(self._services.retrieval.steps(text, options))
+        services = self._services
+        with trace_retrieval(services, text, options) as span:
+            answer = run(services.retrieval.steps(text, options))
+            describe_turn(span, answer.turn)
+            return answer
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -757,6 +816,7 @@ class CrabPath(Component):
         return services.recorder.record(about)
 
     @apply_time_limit
+    @trace_memory("create_memory", name_record)
     def teach(
         self,
         text: str,
@@ -805,6 +865,7 @@ class CrabPath(Component):
         return save_note(self._services, kind, namespace, said, rank, asked)
 
     @apply_time_limit
+    @trace_memory("create_memory", name_record)
     def correct(
         self,
         text: str,
@@ -857,6 +918,7 @@ class CrabPath(Component):
         return save_note(services, "correction", namespace, said, authority, asked, turn)
 
     @apply_time_limit
+    @trace_memory("update_memory", describe_receipt)
     def undo(
         self,
         feedback_id: str | None = None,
@@ -923,6 +985,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     forget = off_loop(CrabPath.forget)
     get_by_ids = off_loop(CrabPath.get_by_ids)
     documents = off_loop(CrabPath.documents)
+    similarity_search = off_loop(CrabPath.similarity_search)
     sources = off_loop(CrabPath.sources)
     notes = off_loop(CrabPath.notes)
     turns = off_loop(CrabPath.turns)
@@ -960,5 +1023,10 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         services = self._services
-        with limit_waiting(services.settings.time_limit):
-            return await arun(services.retrieval.steps(text, options))
+        with (
+            limit_waiting(services.settings.time_limit),
+            trace_retrieval(services, text, options) as span,
+        ):
+            answer = await arun(services.retrieval.steps(text, options))
+            describe_turn(span, answer.turn)
+            return answer

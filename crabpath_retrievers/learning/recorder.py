@@ -12,6 +12,12 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.telemetry import (
+    count_receipt,
+    describe_memory,
+    describe_receipt,
+    trace_operation,
+)
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import StoreError
@@ -28,6 +34,7 @@ _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
 RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
+_FOREIGN_ID = "another namespace has used this feedback_id: give another one"
 _DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
 
 
@@ -105,6 +112,7 @@ class Recorder:
         """
         self._rank_stated = rank_stated
         self._store, self._apply = store, learner.settings.learning.apply
+        self._data_source = store.name
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._time_limit = learner.settings.time_limit
@@ -119,12 +127,24 @@ class Recorder:
         Raises:
             StoreError: The feedback could not be stored.
         """
+        with trace_operation("update_memory", self._data_source) as span:
+            receipt = self._record(feedback)
+            if span.is_recording():
+                turn = {} if feedback.turn_id is None else {"crabpath.turn": feedback.turn_id}
+                about = {**describe_receipt(receipt), **turn}
+                describe_memory(span, self._data_source, feedback.namespace, about)
+        count_receipt(receipt.status)
+        return receipt
+
+    def _record(self, feedback: Feedback) -> Receipt:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)
         vector, now = self._embed_correction(feedback), time.time()
         (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])
         if sequence is None:  # recorded before
+            if self._belongs_to_another(feedback):
+                return Receipt(feedback.feedback_id, "refused", _FOREIGN_ID)
             stored = self._store.learned.get_feedback(feedback.feedback_id)
         else:
             stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector, added)
@@ -142,6 +162,12 @@ class Recorder:
             self._checked_at = time.monotonic()
             self._worker.wake()  # indexes waiting episodes and notes, if they are enough
         return receipt
+
+    def _belongs_to_another(self, feedback: Feedback) -> bool:
+        """Whether another namespace has recorded feedback with this id."""
+        state = self._store.history.get_feedback_state(feedback.feedback_id)
+        owner = None if state is None else state.namespace
+        return None not in (owner, feedback.namespace) and owner != feedback.namespace
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
