@@ -154,6 +154,11 @@ def check_query(it):
     assert len(it.budget) < 3
 
 
+def check_rest(it):
+    assert it.answer["documents"][0]["text"] == "Deploy with make ship."
+    assert it.receipt["status"] == "applied"
+
+
 def check_look_inside(it):
     assert [document.metadata["title"] for document in it.ops] == ["Hydra", "Help"]
     assert it.again == it.ops[:1]
@@ -213,6 +218,7 @@ CHECKS = {
     "how-to/move-and-replay": check_migration,
     "how-to/one-database": check_one_database,
     "how-to/query": check_query,
+    "how-to/rest": check_rest,
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,
     "how-to/wrap-your-store": check_wrapping,
