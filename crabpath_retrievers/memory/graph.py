@@ -50,7 +50,7 @@ from crabpath_retrievers.typed_search.search import (
     validate_weights,
 )
 from crabpath_retrievers.typed_search.view import (
-    TYPED_KINDS_BY_NAME,
+    SETTABLE_KINDS_BY_NAME,
     WALKED_KINDS,
     NamespaceView,
     parse_direction,
@@ -101,17 +101,20 @@ class MemoryGraph(Component):
         namespace: str = DEFAULT_NAMESPACE,
         edge_id: str | None = None,
     ) -> Receipt:
-        """Set the weight of a typed edge; learning goes on from there, and it decays as usual.
+        """Set the weight of an edge; learning goes on from there, and it decays as usual.
 
-        Only types that come from outcomes can be set: edges of the text are read from the text,
-        and ``inhibits`` and ``co_used`` are left to learning.
+        Queries follow a ``taught`` edge, and an ``inhibits`` edge lowers its target where they find
+        the source; edges of types that come from outcomes are for the searches of this component.
+        Edges of the text are read from the text, and ``co_used`` is left to learning.
 
         Args:
             source: Id of the document or note where the edge begins.
             target: Id of the one where it ends.
-            edge_type: ``caused_success``, ``caused_failure``, ``irrelevant``, ``temporal``,
-                ``same_action``, ``region_transition`` or ``granger_causal``.
-            weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge.
+            edge_type: ``taught``, ``inhibits``, ``caused_success``, ``caused_failure``,
+                ``irrelevant``, ``temporal``, ``same_action``, ``region_transition`` or
+                ``granger_causal``.
+            weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge. That of an
+                ``inhibits`` edge is at most 0.
             namespace: The namespace that learns it.
             edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
 
@@ -123,8 +126,9 @@ class MemoryGraph(Component):
                 itself.
             NotFoundError: There is no such node in the namespace.
         """
-        kind = parse_edge_kind(edge_type, TYPED_KINDS_BY_NAME)
-        value = validate_number("weight", weight, -1.0, 1.0)
+        kind = parse_edge_kind(edge_type, SETTABLE_KINDS_BY_NAME)
+        most = 0.0 if kind is EdgeKind.INHIBITS else 1.0
+        value = validate_number("weight", weight, -1.0, most)
         scope = self._services.scope(namespace)
         edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
@@ -199,7 +203,11 @@ class MemoryGraph(Component):
         kinds = WALKED_KINDS if edge_type is None else parse_edge_kinds(edge_type)
         least = validate_number("min_weight", min_weight, 0.0, 1.0)
         wanted = EdgeSelection(
-            kinds, parse_tier(tier), least, parse_direction(direction), validate_count("limit", limit)
+            kinds,
+            parse_tier(tier),
+            least,
+            parse_direction(direction),
+            validate_count("limit", limit),
         )
         skipped = 0 if offset == 0 else validate_count("offset", offset, MAX_OFFSET)
         services = self._services
@@ -249,13 +257,11 @@ class MemoryGraph(Component):
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = services.scope(namespace)
-            ends = [
-                None if node is None else scope.key(text_of(name, node))
-                for name, node in (("source", source), ("target", target))
-            ]
+            first = None if source is None else scope.key(text_of("source", source))
+            last = None if target is None else scope.key(text_of("target", target))
             if not scope.clock.key:
                 return []
-            wanted = MoveFilter(*ends, kind, cause)
+            wanted = MoveFilter(first, last, kind, cause)
             return services.store.history.find_moves(scope.clock, wanted, most)
 
     def traverse(

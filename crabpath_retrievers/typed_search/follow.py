@@ -115,21 +115,22 @@ def page_edges(
     """Return a page of the edges of a node, strongest first."""
     key = scope.key(node)
     bounds = (-1.0, 1.0) if wanted.tier is None else tiers.get_range(wanted.tier)
-    weights, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
-    found, total = scope.strongest_edges(key, wanted.kinds, weights, wanted.direction, end)
+    bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
+    found, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, end)
     page = found[offset:]
     facts = scope.store.edges.describe_nodes({key, *(edge.key for edge in page)}, scope.clock.key)
     edges = []
     for edge in page:
         if edge.key in facts:  # else it was removed meanwhile
             other = facts[edge.key]
-            ends = (node, other.id) if wanted.direction == "out" else (other.id, node)
+            source, target = (node, other.id) if wanted.direction == "out" else (other.id, node)
             tier = tiers.tier_of(edge.weight).value
-            known = (other.title, edge.kind.label, edge.weight, edge.prior, tier)
-            edges.append(WeighedEdge(*ends, *known))
-    *names, authority = facts[key]
-    own = GraphNode(*names, Authority(authority).name.lower())
-    return EdgePage(own, tuple(edges), total, end if end < total else None)
+            weights = (edge.weight, edge.prior)
+            edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
+    own = facts[key]
+    authority = Authority(own.authority).name.lower()
+    about = GraphNode(own.id, own.title, own.source, authority)
+    return EdgePage(about, tuple(edges), total, end if end < total else None)
 
 
 def list_neighbours(

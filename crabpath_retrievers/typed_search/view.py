@@ -146,8 +146,10 @@ EDGE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {
 }
 """Edge kinds that can be searched, by name."""
 
-TYPED_KINDS_BY_NAME: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
-"""Edge kinds learned from outcomes, which a user may set, by name."""
+SETTABLE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {
+    kind.label: kind for kind in (EdgeKind.TAUGHT, EdgeKind.INHIBITS, *TYPED_KINDS)
+}
+"""Edge kinds that a user may set, by name: those that queries follow, and those of outcomes."""
 
 WALKED_KINDS: tuple[EdgeKind, ...] = tuple(
     kind for kind in EDGE_KINDS_BY_NAME.values() if kind not in TYPED_KINDS

@@ -347,7 +347,10 @@ class LearnedQueries(Queries):
         )
         query = query.where(n.name > after).order_by(n.name).limit(limit)
         rows = self._rows(query) if names is None else self._rows_in(query, n.name, names)
-        return [NamespaceRecord(*row[:-1], bool(row.frozen)) for row in rows][:limit]
+        return [
+            NamespaceRecord(name, turns, lessons, given, notes, bool(frozen))
+            for name, turns, lessons, given, notes, frozen in rows
+        ][:limit]
 
     def episodes(
         self, namespace: int, ids: Sequence[str], *, queued: bool = False
