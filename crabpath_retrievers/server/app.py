@@ -32,7 +32,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.server import routes
 from crabpath_retrievers.server.access import Access
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class _Resource:
             answer.model_dump_json(), answer.choose_status(), media_type="application/json"
         )
 
-    async def _read_input(self, model: type[Input], request: Request) -> Input:
+    async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
             return _validate(model, dict(request.query_params), strict=False)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -187,7 +187,7 @@ def read_token(headers: Headers) -> str | None:
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
-def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
+def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     if not isinstance(data, dict):
         msg = f"the body must be a JSON object, not {format_value(data)}"
         raise InvalidInputError(msg)
@@ -200,7 +200,7 @@ def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
         raise InvalidInputError(msg) from None
 
 
-async def _write_events(events: AsyncIterator[tuple[str, Output]], seconds: float) -> Any:
+async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
