@@ -11,7 +11,7 @@ from pydantic import Field
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Limit, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
 from crabpath_retrievers.server.routes import FeedbackEntry, FeedbackReceipt
 from crabpath_retrievers.storage.read.history import FeedbackRecord, WeightMove
 
@@ -23,7 +23,7 @@ _OUTCOMES, _BUCKETS = 500, 20
 _REPORTS = 200
 
 
-class EdgeChange(Output):
+class EdgeChange(ApiOutput):
     """A change of the weight of an edge."""
 
     source: str
@@ -42,7 +42,7 @@ class EdgeChange(Output):
         return cls(**{**fields, "at": fields.pop("created")})
 
 
-class TurnExplanation(Output):
+class TurnExplanation(ApiOutput):
     """Why each document of a turn was returned, and what was learned from it."""
 
     turn: dict[str, Any] = Field(description="The record of the turn.")
@@ -52,7 +52,7 @@ class TurnExplanation(Output):
     changes: list[EdgeChange] = Field(description="What that feedback changed, newest first.")
 
 
-async def explain_turn(call: Call) -> TurnExplanation:
+async def read_turn(call: Call) -> TurnExplanation:
     """Explain a turn, with its feedback and the weights that this has changed."""
     memory, turn_id = call.memory.aio, call.path["id"]
     explained = await memory.explain(turn_id, namespace=call.namespace)
@@ -74,7 +74,7 @@ async def explain_turn(call: Call) -> TurnExplanation:
     )
 
 
-class NamespaceEntry(Output):
+class NamespaceEntry(ApiOutput):
     """A namespace that has asked or learned something."""
 
     name: str
@@ -85,27 +85,27 @@ class NamespaceEntry(Output):
     frozen: bool
 
 
-class NamespaceList(Output):
+class NamespaceList(ApiOutput):
     """Namespaces that are granted, in the order of their names."""
 
     namespaces: list[NamespaceEntry]
 
 
-class NamespaceParameters(Input):
+class NamespaceParameters(ApiInput):
     """Which part of the list."""
 
     after: str = Field("", description="Only names behind this one.")
     limit: Limit = 100
 
 
-async def list_namespaces(call: Call, given: NamespaceParameters) -> NamespaceList:
+async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceList:
     """List the granted namespaces that exist."""
     names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
     found = await call.memory.aio.namespaces.records(names, after=given.after, limit=given.limit)
     return NamespaceList(namespaces=[NamespaceEntry.model_validate(record) for record in found])
 
 
-class GraphNodeEntry(Output):
+class GraphNodeEntry(ApiOutput):
     """A chunk or note in the graph."""
 
     id: str
@@ -114,7 +114,7 @@ class GraphNodeEntry(Output):
     authority: AuthorityName
 
 
-class EdgeEntry(Output):
+class EdgeEntry(ApiOutput):
     """An edge as the namespace sees it now."""
 
     source: str
@@ -126,7 +126,7 @@ class EdgeEntry(Output):
     tier: TierName
 
 
-class EdgeListPage(Output):
+class EdgeListPage(ApiOutput):
     """Edges of one node, strongest first."""
 
     node: GraphNodeEntry
@@ -135,7 +135,7 @@ class EdgeListPage(Output):
     next_offset: int | None
 
 
-class NeighborParameters(Input):
+class NeighborParameters(ApiInput):
     """Which edges of which node."""
 
     node: str = Field(description="Id of a chunk or note.")
@@ -162,7 +162,7 @@ async def list_neighbors(call: Call, given: NeighborParameters) -> EdgeListPage:
     return EdgeListPage.model_validate(page)
 
 
-class ChangeParameters(Input):
+class ChangeParameters(ApiInput):
     """Changes of which edges; at least one end."""
 
     source: str | None = None
@@ -171,7 +171,7 @@ class ChangeParameters(Input):
     limit: Limit = 100
 
 
-class ChangeList(Output):
+class ChangeList(ApiOutput):
     """Changes of weights, newest first."""
 
     changes: list[EdgeChange]
@@ -189,7 +189,7 @@ async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
     return ChangeList(changes=[EdgeChange.of(move) for move in found])
 
 
-class EdgeBody(Input):
+class EdgeBody(ApiInput):
     """An edge and its weight."""
 
     source: str
@@ -215,26 +215,26 @@ async def set_edge(call: Call, body: EdgeBody) -> FeedbackReceipt:
     return FeedbackReceipt.model_validate(receipt)
 
 
-class AuthorityBody(Input):
+class AuthorityBody(ApiInput):
     """Nodes and their new authority."""
 
     ids: list[str] = Field(description="Ids of chunks, notes or whole documents.")
     authority: AuthorityName = "constitutional"
 
 
-class NodeCount(Output):
+class NodeCount(ApiOutput):
     """How many nodes were set."""
 
     nodes: int
 
 
-async def set_authority(call: Call, body: AuthorityBody) -> NodeCount:
+async def anchor_nodes(call: Call, body: AuthorityBody) -> NodeCount:
     """Set how slowly weights of edges that lead to nodes decay."""
     anchor = call.memory.aio.learning.anchor
     return NodeCount(nodes=await anchor(body.ids, body.authority, namespace=call.namespace))
 
 
-class SuccessBucket(Output):
+class SuccessBucket(ApiOutput):
     """Feedback that was given one after the other."""
 
     since: float = Field(description="Time of the first, in seconds since the epoch.")
@@ -244,7 +244,7 @@ class SuccessBucket(Output):
     success: float = Field(description="Share with an outcome above 0.")
 
 
-class TierCounts(Output):
+class TierCounts(ApiOutput):
     """Edges by tier when the health of the namespace was measured."""
 
     at: float = Field(description="Seconds since the epoch.")
@@ -252,7 +252,7 @@ class TierCounts(Output):
     edges: dict[TierName, int]
 
 
-class HealthMetric(Output):
+class HealthMetric(ApiOutput):
     """One metric of health."""
 
     name: str
@@ -264,7 +264,7 @@ class HealthMetric(Output):
     note: str
 
 
-class DocumentUsage(Output):
+class DocumentUsage(ApiOutput):
     """How often a chunk or note was used when it was returned."""
 
     id: str
@@ -274,7 +274,7 @@ class DocumentUsage(Output):
     usefulness: float = Field(description="Share of uses, from 0 to 1, drawn towards a half.")
 
 
-class LearningReport(Output):
+class LearningReport(ApiOutput):
     """How a namespace learns."""
 
     success: list[SuccessBucket] = Field(description="Of the newest 500 feedback, oldest first.")
@@ -330,7 +330,7 @@ def _add_tiers(edges: Any) -> dict[TierName, int]:
     return total
 
 
-class StepEntry(Output):
+class StepEntry(ApiOutput):
     """What one step of maintenance did, or would do."""
 
     step: str
@@ -340,7 +340,7 @@ class StepEntry(Output):
     detail: dict[str, int]
 
 
-class MaintenanceResult(Output):
+class MaintenanceResult(ApiOutput):
     """What a run of maintenance did, or would do."""
 
     run: str = Field(description="Id of the run; empty for a dry run.")
@@ -348,7 +348,7 @@ class MaintenanceResult(Output):
     steps: list[StepEntry]
 
 
-class MaintenanceBody(Input):
+class MaintenanceBody(ApiInput):
     """Which steps to run."""
 
     steps: list[str] = Field(list(MAINTENANCE_STEPS))
@@ -360,12 +360,12 @@ async def plan_maintenance(call: Call) -> MaintenanceResult:
     return MaintenanceResult.model_validate(report)
 
 
-async def run_maintenance(call: Call, body: MaintenanceBody) -> MaintenanceResult:
+async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceResult:
     """Run maintenance in all namespaces."""
     return MaintenanceResult.model_validate(await call.memory.aio.maintenance.run(body.steps))
 
 
-class ActionEntry(Output):
+class ActionEntry(ApiOutput):
     """Success of one kind of step in a region."""
 
     action: str
@@ -374,14 +374,14 @@ class ActionEntry(Output):
     trials: float
 
 
-class NextRegionEntry(Output):
+class NextRegionEntry(ApiOutput):
     """A region that others lead to."""
 
     region: str
     share: float
 
 
-class RegionEntry(Output):
+class RegionEntry(ApiOutput):
     """A region on the map."""
 
     region: str = Field(description="Id of its hub.")
@@ -395,13 +395,13 @@ class RegionEntry(Output):
     next_regions: list[NextRegionEntry]
 
 
-class RegionParameters(Input):
+class RegionParameters(ApiInput):
     """Which level."""
 
     level: int | None = Field(None, ge=1, le=64, description="Null: the finest one.")
 
 
-class RegionList(Output):
+class RegionList(ApiOutput):
     """Regions of one level; none in a very small memory."""
 
     level: int | None
@@ -418,26 +418,26 @@ async def draw_regions(call: Call, given: RegionParameters) -> RegionList:
     return RegionList.model_validate(found)
 
 
-class FrozenState(Output):
+class FrozenState(ApiOutput):
     """Whether a namespace learns."""
 
     namespace: str
     frozen: bool
 
 
-async def freeze_namespace(call: Call) -> FrozenState:
+async def freeze(call: Call) -> FrozenState:
     """Stop the namespace from learning."""
     await call.memory.aio.namespaces.freeze(call.namespace)
     return FrozenState(namespace=call.namespace, frozen=True)
 
 
-async def unfreeze_namespace(call: Call) -> FrozenState:
+async def unfreeze(call: Call) -> FrozenState:
     """Let the namespace learn again."""
     await call.memory.aio.namespaces.unfreeze(call.namespace)
     return FrozenState(namespace=call.namespace, frozen=False)
 
 
-class SnapshotEntry(Output):
+class SnapshotEntry(ApiOutput):
     """A snapshot of what the namespace had learned."""
 
     id: str
@@ -447,31 +447,31 @@ class SnapshotEntry(Output):
     size: int = Field(description="In bytes.")
 
 
-class SnapshotList(Output):
+class SnapshotList(ApiOutput):
     """Snapshots of the namespace, newest first."""
 
     snapshots: list[SnapshotEntry]
 
 
-class SnapshotBody(Input):
+class SnapshotBody(ApiInput):
     """A name for the snapshot."""
 
     name: str | None = Field(None, description="Unique within the namespace.")
 
 
-class RestoreBody(Input):
+class RestoreBody(ApiInput):
     """Which snapshot."""
 
     snapshot: str = Field(description="Its id or name.")
 
 
-async def list_snapshots(call: Call) -> SnapshotList:
+async def read_snapshots(call: Call) -> SnapshotList:
     """List the snapshots of the namespace."""
     found = await call.memory.aio.namespaces.snapshots(call.namespace)
     return SnapshotList(snapshots=[SnapshotEntry.model_validate(one) for one in found])
 
 
-async def take_snapshot(call: Call, body: SnapshotBody) -> SnapshotEntry:
+async def save_snapshot(call: Call, body: SnapshotBody) -> SnapshotEntry:
     """Save all that the namespace has learned up to now."""
     spaces = call.memory.aio.namespaces
     name = await spaces.snapshot(call.namespace, body.name)
@@ -482,26 +482,26 @@ async def take_snapshot(call: Call, body: SnapshotBody) -> SnapshotEntry:
     raise NotFoundError(msg)
 
 
-async def restore_snapshot(call: Call, body: RestoreBody) -> SnapshotEntry:
+async def reset_to_snapshot(call: Call, body: RestoreBody) -> SnapshotEntry:
     """Reset what the namespace has learned to what it was at a snapshot."""
     restored = await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)
     return SnapshotEntry.model_validate(restored)
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/turns/{id:path}", "read", explain_turn),
-    Endpoint("GET", "/namespaces", "read", list_namespaces),
+    Endpoint("GET", "/turns/{id:path}", "read", read_turn),
+    Endpoint("GET", "/namespaces", "read", read_namespaces),
     Endpoint("GET", "/graph/neighbors", "read", list_neighbors),
     Endpoint("GET", "/graph/changes", "read", list_changes),
     Endpoint("POST", "/graph/edges", "write", set_edge),
-    Endpoint("POST", "/graph/authority", "write", set_authority),
+    Endpoint("POST", "/graph/authority", "write", anchor_nodes),
     Endpoint("GET", "/learning", "read", report_learning),
     Endpoint("GET", "/maintenance", "admin", plan_maintenance, is_slow=True),
-    Endpoint("POST", "/maintenance", "admin", run_maintenance, is_slow=True),
+    Endpoint("POST", "/maintenance", "admin", maintain, is_slow=True),
     Endpoint("GET", "/regions", "read", draw_regions),
-    Endpoint("POST", "/namespaces/freeze", "admin", freeze_namespace),
-    Endpoint("POST", "/namespaces/unfreeze", "admin", unfreeze_namespace),
-    Endpoint("GET", "/snapshots", "admin", list_snapshots),
-    Endpoint("POST", "/snapshots", "admin", take_snapshot, is_slow=True),
-    Endpoint("POST", "/snapshots/restore", "admin", restore_snapshot, is_slow=True),
+    Endpoint("POST", "/namespaces/freeze", "admin", freeze),
+    Endpoint("POST", "/namespaces/unfreeze", "admin", unfreeze),
+    Endpoint("GET", "/snapshots", "admin", read_snapshots),
+    Endpoint("POST", "/snapshots", "admin", save_snapshot, is_slow=True),
+    Endpoint("POST", "/snapshots/restore", "admin", reset_to_snapshot, is_slow=True),
 )

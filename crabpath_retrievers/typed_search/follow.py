@@ -45,7 +45,7 @@ class ReachedNode(NamedTuple):
     weight: float
 
 
-class GraphNode(NamedTuple):
+class NodeInfo(NamedTuple):
     """A chunk or note in the graph.
 
     Attributes:
@@ -93,7 +93,7 @@ class EdgePage(NamedTuple):
         next_offset: Offset of the next page; None on the last one.
     """
 
-    node: GraphNode
+    node: NodeInfo
     edges: tuple[WeighedEdge, ...]
     total: int
     next_offset: int | None
@@ -129,7 +129,7 @@ def page_edges(
             edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
     own = facts[key]
     authority = Authority(own.authority).name.lower()
-    about = GraphNode(own.id, own.title, own.source, authority)
+    about = NodeInfo(own.id, own.title, own.source, authority)
     return EdgePage(about, tuple(edges), total, end if end < total else None)
 
 

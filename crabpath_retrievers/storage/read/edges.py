@@ -136,7 +136,7 @@ class EdgeQueries(Queries):
         other, end = nodes.alias("other"), nodes.alias("end")
         seen = other.c.owner.in_((0, clock.key)) & (notes.c.node.is_(None) | IS_CURRENT)
 
-        def read(table: sa.Table, joined: Any, columns: tuple[Any, ...], *conditions: Any) -> None:
+        def add(table: sa.Table, joined: Any, columns: tuple[Any, ...], *conditions: Any) -> None:
             near, far = _get_ends(table, direction)
             both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
             query = sa.select(far, table.c.kind, *columns, end.c.authority, seen)
@@ -153,10 +153,10 @@ class EdgeQueries(Queries):
         if clock.weights:
             learned = (overlay.c.weight, overlay.c.decay_at, *of_text)
             joined = overlay.outerjoin(edges, _SAME)
-            read(overlay, joined, learned, overlay.c.namespace == clock.key)
+            add(overlay, joined, learned, overlay.c.namespace == clock.key)
         if clock.exponent:
             fades = (edges.c.prior != edges.c.floor, edges.c.decay_at < clock.exponent)
-            read(edges, edges, (edges.c.prior, edges.c.decay_at, *of_text), *fades)
+            add(edges, edges, (edges.c.prior, edges.c.decay_at, *of_text), *fades)
         return found
 
 
