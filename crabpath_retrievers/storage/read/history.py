@@ -305,7 +305,7 @@ class HistoryQueries(Queries):
         c = weight_changes.c
         edge = (c.source, c.target, c.kind)
         columns = (c.sequence, *edge, c.delta, c.decay_at)
-        own = c.namespace == clock.key
+        own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
         newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
         with self._store.open_reader():
             found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
