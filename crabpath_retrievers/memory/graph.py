@@ -215,7 +215,7 @@ class MemoryGraph(Component):
             parse_direction(direction),
             validate_count("limit", limit),
         )
-        skipped = 0 if offset == 0 else validate_count("offset", offset, MAX_OFFSET)
+        skipped = validate_count("offset", offset, least=0, most=MAX_OFFSET)
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = services.scope(namespace)

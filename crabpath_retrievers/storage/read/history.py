@@ -12,6 +12,7 @@ from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
 from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind
 from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
@@ -60,7 +61,7 @@ class FeedbackFilter(NamedTuple):
             InvalidInputError: A user or namespace is no valid name, or the source is unknown.
         """
         if source is not None and source not in get_args(RewardSource):
-            msg = f"unknown source {source!r}: use one of {', '.join(get_args(RewardSource))}"
+            msg = f"unknown source {format_value(source)}: use one of {', '.join(get_args(RewardSource))}"
             raise InvalidInputError(msg)
         return cls(
             None if user is None else validate_user(user),
