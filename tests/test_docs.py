@@ -129,6 +129,10 @@ def check_health(it):
     assert "orphan_nodes" not in it.ill
 
 
+def check_tracing(it):
+    assert len(it.found) == 2
+
+
 def check_maintenance(it):
     assert (it.report.dry_run, it.report.run) == (True, "")
     assert it.memory.info()["nodes"] == 1
@@ -221,6 +225,7 @@ CHECKS = {
     "how-to/rest": check_rest,
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,
+    "how-to/trace": check_tracing,
     "how-to/wrap-your-store": check_wrapping,
 }
 PRINTING = {  # pages that show what their code prints, in a block of text below it
