@@ -61,7 +61,8 @@ class FeedbackFilter(NamedTuple):
             InvalidInputError: A user or namespace is no valid name, or the source is unknown.
         """
         if source is not None and source not in get_args(RewardSource):
-            msg = f"unknown source {format_value(source)}: use one of {', '.join(get_args(RewardSource))}"
+            known = ", ".join(get_args(RewardSource))
+            msg = f"unknown source {format_value(source)}: use one of {known}"
             raise InvalidInputError(msg)
         return cls(
             None if user is None else validate_user(user),
