@@ -223,6 +223,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def read_token(headers: Mapping[str, str]) -> str | None:
+    """The token that a request bears; None without one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
 def hash_token(token: str) -> str:
     """The form in which a token is kept."""
     return sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -31,8 +31,9 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server import routes
-from crabpath_retrievers.server.access import Access
+from crabpath_retrievers.server.access import Access, read_token
 from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Output
+from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
@@ -114,8 +115,15 @@ def create_app(
         Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
+    mcp = McpEndpoint(memory, access)
     app = Starlette(
-        routes=[*resources, Route("/openapi.json", lambda _: description), *more],
+        routes=[
+            *resources,
+            Route("/openapi.json", lambda _: description),
+            Route("/mcp", mcp, methods=["POST"]),
+            *more,
+        ],
+        lifespan=lambda _: mcp.run(),
         middleware=[Middleware(_Gate, access=access, limits=limits)],
         exception_handlers={HTTPException: _answer_http_exception},
     )
@@ -179,12 +187,6 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
-
-
-def read_token(headers: Headers) -> str | None:
-    """The token that a request bears; None without one."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def _validate(model: type[Input], data: object, *, strict: bool) -> Input:

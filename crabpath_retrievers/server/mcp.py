@@ -5,9 +5,11 @@ the caller, never an argument. A tool that needs a right which the caller lacks 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from inspect import getdoc
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from langchain_core.documents import Document
@@ -18,7 +20,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import (
+from mcp.types import (
     CallToolResult,
     InputRequiredResult,
     ListResourcesResult,
@@ -26,23 +28,31 @@ from mcp_types import (
     ListToolsResult,
     ToolAnnotations,
 )
-from mcp_types import Resource as ListedResource
+from mcp.types import Resource as ListedResource
 from pydantic import AnyUrl, BaseModel, Field, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import CrabPathError, ForbiddenError, NotFoundError
-from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right
+from crabpath_retrievers.errors import CrabPathError, NotFoundError, ServiceError
+from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
+from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 DEFAULT_RESULTS = 8
 """Documents of an answer: a model reads their titles, and fetches what it needs."""
 
-NAMESPACE_HEADER = "CrabPath-Namespace"
-
 _LISTED = 100
+_LOCAL_HOSTS = [
+    f"{host}{port}" for host in ("127.0.0.1", "localhost", "[::1]") for port in ("", ":*")
+]
 _INSTRUCTIONS = """\
 A memory of documents that learns from outcomes. Search it with the whole question, fetch what looks
 useful, and once you know how the answer went, call record_outcome with the turn_id of the search
@@ -148,14 +158,30 @@ def create_mcp_server(
     return server
 
 
-def create_local_server(memory: CrabPath, namespace: str) -> MCPServer:
-    """A server for the user of this machine, who may do everything in one namespace."""
-    caller = Caller(Grant((namespace,), frozenset(RIGHTS)), namespace)
-    return create_mcp_server(memory, lambda _request: caller)
+def create_local_server(
+    memory: CrabPath, namespace: str = DEFAULT_NAMESPACE, *, k: int = DEFAULT_RESULTS
+) -> MCPServer:
+    """A server for the user of this machine, who may do everything in one namespace.
+
+    Args:
+        memory: The memory.
+        namespace: The namespace.
+        k: As for :func:`create_mcp_server`.
+
+    Raises:
+        InvalidInputError: ``namespace`` is no name of one.
+
+    Example::
+
+        create_local_server(memory, "ann").run("stdio")
+    """
+    name = namespace_of(namespace)
+    caller = Caller(Grant((name,), frozenset(RIGHTS)), name)
+    return create_mcp_server(memory, lambda _request: caller, k=k)
 
 
 class McpEndpoint:
-    """MCP over streamable HTTP, as an application of ASGI. ``run`` must be entered before.
+    """MCP over streamable HTTP, an application of ASGI that answers while :meth:`run` is entered.
 
     It keeps no sessions: every request bears its token, and any worker may answer it.
     """
@@ -163,19 +189,27 @@ class McpEndpoint:
     def __init__(self, memory: CrabPath, access: Access) -> None:
         """Serve ``memory`` to those whom ``access`` grants something."""
         self._find_caller = partial(_read_caller, access)
-        server = create_mcp_server(memory, self._find_caller)
-        # Where there are tokens, they protect from pages of other origins; the names under which
-        # such a server is reached are not known to it.
-        security = TransportSecuritySettings(
+        self._server = create_mcp_server(memory, self._find_caller)
+        self._manager: StreamableHTTPSessionManager | None = None
+        # Where there are tokens, they keep pages of other origins out; the names under which such
+        # a server is reached are not known to it.
+        self._security = TransportSecuritySettings(
             enable_dns_rebinding_protection=not access.needs_token,
-            allowed_hosts=[f"{host}{port}" for host in _LOOPBACK for port in ("", ":*")],
-            allowed_origins=[f"http://{host}{port}" for host in _LOOPBACK for port in ("", ":*")],
+            allowed_hosts=_LOCAL_HOSTS,
+            allowed_origins=[f"http://{host}" for host in _LOCAL_HOSTS],
         )
-        server.streamable_http_app(
-            json_response=True, stateless_http=True, transport_security=security
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Answer requests until this is left; may be entered again afterwards."""
+        self._server.streamable_http_app(
+            json_response=True, stateless_http=True, transport_security=self._security
         )
-        self._manager = server.session_manager
-        self.run = self._manager.run
+        manager = self._server.session_manager
+        async with manager.run():
+            self._manager = manager
+            yield
+        self._manager = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -183,22 +217,20 @@ class McpEndpoint:
         Raises:
             TokenError: The token is missing, unknown or expired.
             ForbiddenError: It does not grant the namespace of the request.
+            ServiceError: It was not started.
         """
         self._find_caller(Request(scope))
+        if self._manager is None:
+            msg = "MCP was not started: the host of this application must run its lifespan"
+            raise ServiceError(msg)
         await self._manager.handle_request(scope, receive, send)
 
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-
-
 def _read_caller(access: Access, request: Request | None) -> Caller:
-    """The caller by the headers of a request."""
-    if request is None:
-        msg = "a request of MCP over HTTP must have headers"
-        raise ForbiddenError(msg)
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    grant = access.authorise(token.strip() if scheme.lower() == "bearer" else None)
-    return Caller(grant, grant.choose_namespace(request.headers.get(NAMESPACE_HEADER)))
+    """The caller by the headers of a request; there always is one over HTTP."""
+    headers = Headers() if request is None else request.headers
+    grant = access.authorise(read_token(headers))
+    return Caller(grant, grant.choose_namespace(headers.get(NAMESPACE_HEADER)))
 
 
 class _Tools:
@@ -261,7 +293,7 @@ class _Tools:
             raise NotFoundError(msg)
         return found
 
-    async def record_outcome(  # noqa: PLR0913, PLR0917  each is an argument of the tool
+    async def record_outcome(
         self,
         turn_id: TurnId,
         outcome: Annotated[
@@ -365,15 +397,15 @@ class _Tools:
         return "\n\n".join(document.page_content for document in found)
 
     async def hide_forbidden(
-        self, context: ServerRequestContext[Any, Any], call_next: CallNext
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Leave out of lists what the caller may not use."""
-        result = await call_next(context)
+        result = await call_next(ctx)
         if not isinstance(
             result, (ListToolsResult, ListResourcesResult, ListResourceTemplatesResult)
         ):
             return result
-        rights = self.find_caller(context.request).grant.rights
+        rights = self.find_caller(ctx.request).grant.rights
         if isinstance(result, ListToolsResult):
             tools = [tool for tool in result.tools if _TOOLS[tool.name][0] in rights]
             return result.model_copy(update={"tools": tools})
@@ -416,7 +448,8 @@ class _MemoryServer(MCPServer):
         )
         self._memory = tools.memory
         for name, (_, title, annotations) in _TOOLS.items():
-            self.add_tool(getattr(tools, name), title=title, annotations=annotations)
+            tool = getattr(tools, name)
+            self.add_tool(tool, title=title, description=getdoc(tool), annotations=annotations)
         self.resource(
             "crabpath://documents/{id}",
             name="document",
