@@ -32,7 +32,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.server import routes
 from crabpath_retrievers.server.access import Access, read_token
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
@@ -169,7 +169,7 @@ class _Resource:
             answer.model_dump_json(), answer.choose_status(), media_type="application/json"
         )
 
-    async def _read_input(self, model: type[Input], request: Request) -> Input:
+    async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
             return _validate(model, dict(request.query_params), strict=False)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -189,7 +189,7 @@ class _Resource:
         return _validate(model, data, strict=True)
 
 
-def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
+def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     if not isinstance(data, dict):
         msg = f"the body must be a JSON object, not {format_value(data)}"
         raise InvalidInputError(msg)
@@ -202,7 +202,7 @@ def _validate(model: type[Input], data: object, *, strict: bool) -> Input:
         raise InvalidInputError(msg) from None
 
 
-async def _write_events(events: AsyncIterator[tuple[str, Output]], seconds: float) -> Any:
+async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:

@@ -3,10 +3,10 @@
 To add one, write its models and its function, and list it in a tuple of endpoints that
 :func:`crabpath_retrievers.server.app.create_app` gets::
 
-    class ShelfParameters(Input):
+    class ShelfParameters(ApiInput):
         limit: int = 10
 
-    class Shelf(Output):
+    class Shelf(ApiOutput):
         titles: list[str]
 
     async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
@@ -35,7 +35,7 @@ from crabpath_retrievers.server.access import Access, Grant, Right
 Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
 
 
-class Input(BaseModel):
+class ApiInput(BaseModel):
     """A body or parameters."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
@@ -45,7 +45,7 @@ class Input(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
-class Output(BaseModel):
+class ApiOutput(BaseModel):
     """An answer."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -72,8 +72,8 @@ class Call:
     path: Mapping[str, str]
 
 
-Answering = Callable[..., Awaitable[Output]]
-Streaming = Callable[..., AsyncIterator[tuple[str, Output]]]
+Answering = Callable[..., Awaitable[ApiOutput]]
+Streaming = Callable[..., AsyncIterator[tuple[str, ApiOutput]]]
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ class Endpoint:
     is_slow: bool = False
 
     @cached_property
-    def input(self) -> type[Input] | None:
+    def input(self) -> type[ApiInput] | None:
         """Model of the body or of the parameters."""
         hints = get_type_hints(self.answer)
         return next((h for name, h in hints.items() if name != "return" and h is not Call), None)
 
     @cached_property
-    def output(self) -> type[Output]:
+    def output(self) -> type[ApiOutput]:
         """Model of the answer."""
-        found: type[Output] = get_type_hints(self.answer)["return"]
+        found: type[ApiOutput] = get_type_hints(self.answer)["return"]
         return found
 
     def authorise(self, access: Access, token: str | None) -> Grant:

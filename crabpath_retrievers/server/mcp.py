@@ -23,13 +23,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
     CallToolResult,
     InputRequiredResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
     ToolAnnotations,
 )
 from mcp.types import Resource as ListedResource
 from pydantic import AnyUrl, BaseModel, Field, ValidationError
+from pydantic_core import to_jsonable_python
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -311,13 +309,15 @@ class _Tools:
     ) -> OutcomeReceipt:
         """Say how well the answer went that was based on a search, so that the memory learns.
 
-        Call it once per search, when you know the outcome: the user said so, or a test passed or
-        failed. The first outcome of a search counts; what the user says replaces your own view.
+        Only the first outcome of a search counts: call it once, when the user said how the answer
+        was, or a test passed or failed.
         """
         namespace = self.authorise(context, "feedback")
         receipt = await self.memory.aio.record(
-            turn_id, outcome, namespace=namespace, used=used, source=source
+            turn_id, outcome, strict=False, namespace=namespace, used=used, source=source
         )
+        if receipt.status == "refused":
+            raise ToolError(receipt.note)
         return OutcomeReceipt(**receipt._asdict())
 
     async def teach(
@@ -400,21 +400,24 @@ class _Tools:
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Leave out of lists what the caller may not use."""
-        result = await call_next(ctx)
-        if not isinstance(
-            result, (ListToolsResult, ListResourcesResult, ListResourceTemplatesResult)
-        ):
+        result, kind = await call_next(ctx), _LISTS.get(ctx.method)
+        if kind is None:
             return result
         rights = self.find_caller(ctx.request).grant.rights
-        if isinstance(result, ListToolsResult):
-            tools = [tool for tool in result.tools if _TOOLS[tool.name][0] in rights]
-            return result.model_copy(update={"tools": tools})
-        if "read" in rights:
-            return result
-        name = "resources" if isinstance(result, ListResourcesResult) else "resource_templates"
-        return result.model_copy(update={name: []})
+        data: dict[str, Any] = to_jsonable_python(result, by_alias=True, exclude_none=True)
+        data[kind] = [
+            item
+            for item in data[kind]
+            if (_TOOLS[item["name"]][0] if kind == "tools" else "read") in rights
+        ]
+        return data
 
 
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -500,7 +503,7 @@ class _MemoryServer(MCPServer):
 def _explain(error: Exception) -> str | None:
     """Our sentence about what failed; None if it is no error of ours or of the arguments."""
     cause = error.__cause__
-    if isinstance(cause, CrabPathError):
+    if isinstance(cause, (CrabPathError, ToolError)):
         return str(cause)
     if isinstance(cause, ValidationError):
         first = cause.errors(include_url=False, include_input=False)[0]

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.server.endpoints import Endpoint, Input, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Endpoint
 
 NAMESPACE_HEADER = "CrabPath-Namespace"
 
@@ -27,14 +27,14 @@ STATUSES = {
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 
-class ErrorDetail(Output):
+class ErrorDetail(ApiOutput):
     """What went wrong."""
 
     type: str
     message: str
 
 
-class ErrorAnswer(Output):
+class ErrorAnswer(ApiOutput):
     """The answer to a request that failed."""
 
     error: ErrorDetail
@@ -111,7 +111,7 @@ def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     return parameters
 
 
-def _describe_query(model: type[Input]) -> list[dict[str, Any]]:
+def _describe_query(model: type[ApiInput]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     needed = schema.get("required", ())
     return [
@@ -147,5 +147,5 @@ def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, 
     return answers
 
 
-def _first_line(model: type[Output]) -> str:
+def _first_line(model: type[ApiOutput]) -> str:
     return (model.__doc__ or "").split("\n")[0]

@@ -12,16 +12,16 @@ from crabpath_retrievers import __version__
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
-from crabpath_retrievers.server.endpoints import Call, Endpoint, Input, Limit, Output
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
 
 
-class Health(Output):
+class Health(ApiOutput):
     """The server answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Session(Output):
+class Session(ApiOutput):
     """What the sender may do."""
 
     namespace: str = Field(description="The namespace of this request.")
@@ -30,7 +30,7 @@ class Session(Output):
     version: str = Field(description="Of CrabPath.")
 
 
-class Readiness(Output):
+class ReadinessAnswer(ApiOutput):
     """Whether the database and the vector store answer."""
 
     ready: bool
@@ -46,9 +46,9 @@ async def check_health(_call: Call) -> Health:
     return Health()
 
 
-async def check_readiness(call: Call) -> Readiness:
+async def check_readiness(call: Call) -> ReadinessAnswer:
     """Ask the database and the vector store; 503 where one does not answer."""
-    return Readiness.model_validate(await call.memory.aio.ready())
+    return ReadinessAnswer.model_validate(await call.memory.aio.ready())
 
 
 async def describe_session(call: Call) -> Session:
@@ -61,7 +61,7 @@ async def describe_session(call: Call) -> Session:
     )
 
 
-class QueryBody(Input):
+class QueryBody(ApiInput):
     """A question and its options."""
 
     text: str
@@ -84,7 +84,7 @@ class QueryBody(Input):
     record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
 
-class PathStep(Output):
+class PathStep(ApiOutput):
     """An edge on the way to a document."""
 
     source: str
@@ -95,7 +95,7 @@ class PathStep(Output):
     probability: float
 
 
-class FoundDocument(Output):
+class FoundDocument(ApiOutput):
     """A document of an answer."""
 
     id: str
@@ -108,7 +108,7 @@ class FoundDocument(Output):
     path: list[PathStep] = Field(description="The way of the walk to it; empty for a search hit.")
 
 
-class QueryAnswer(Output):
+class QueryAnswer(ApiOutput):
     """Documents, best first."""
 
     turn_id: str
@@ -117,7 +117,7 @@ class QueryAnswer(Output):
     latency_ms: dict[str, float]
 
 
-class HopEvent(Output):
+class HopEvent(ApiOutput):
     """One hop of a walk, while it goes on."""
 
     number: int
@@ -160,7 +160,7 @@ async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     return _to_answer(answer)
 
 
-async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, Output]]:
+async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, ApiOutput]]:
     """As :func:`ask`; each hop of the walk is an event ``hop``, and the answer the last event."""
     loop, hops = asyncio.get_running_loop(), asyncio.Queue[Hop | None]()
 
@@ -188,7 +188,33 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
         asked.cancel()
 
 
-class GivenDocument(Input):
+class SearchBody(ApiInput):
+    """A question for plain vector search."""
+
+    text: str
+    k: int = Field(4, description="Documents to return.")
+
+
+class SearchAnswer(ApiOutput):
+    """Documents, nearest first; the score of each is the cosine, from -1 to 1."""
+
+    documents: list[FoundDocument]
+
+
+async def search(call: Call, body: SearchBody) -> SearchAnswer:
+    """Find the nearest documents as a plain vector store would; no turn is recorded."""
+    found = await call.memory.aio.similarity_search(body.text, k=body.k)
+    return SearchAnswer(
+        documents=[
+            FoundDocument(
+                **dict(_to_stored(document)), score=cosine, origin="seed", tier=None, path=[]
+            )
+            for document, cosine in found
+        ]
+    )
+
+
+class GivenDocument(ApiInput):
     """A document to add."""
 
     text: str
@@ -196,7 +222,7 @@ class GivenDocument(Input):
     metadata: dict[str, Any] = Field({}, description="Such as title and source.")
 
 
-class DocumentsBody(Input):
+class DocumentsBody(ApiInput):
     """Documents to add."""
 
     documents: list[GivenDocument]
@@ -204,7 +230,7 @@ class DocumentsBody(Input):
     cleanup: Literal["incremental", "full"] | None = None
 
 
-class IngestCounts(Output):
+class IngestCounts(ApiOutput):
     """What was added, in chunks."""
 
     added: int
@@ -216,7 +242,7 @@ class IngestCounts(Output):
     ids: list[str]
 
 
-class StoredDocument(Output):
+class StoredDocument(ApiOutput):
     """A chunk or note of the memory."""
 
     id: str
@@ -225,7 +251,7 @@ class StoredDocument(Output):
     metadata: dict[str, Any]
 
 
-class DocumentList(Output):
+class DocumentList(ApiOutput):
     """Chunks of the memory."""
 
     documents: list[StoredDocument]
@@ -237,32 +263,33 @@ class WholeDocument(StoredDocument):
     chunks: list[StoredDocument]
 
 
-class DocumentsParameters(Input):
+class DocumentsParameters(ApiInput):
     """Which documents to list."""
 
     source: str | None = None
+    q: str | None = Field(None, description="Words of the text or the title; best matches first.")
     limit: Limit = 100
 
 
-class SourceParameters(Input):
+class SourceParameters(ApiInput):
     """Which source to delete."""
 
     source: str
 
 
-class ListParameters(Input):
+class ListParameters(ApiInput):
     """How many to list."""
 
     limit: Limit = 100
 
 
-class Deleted(Output):
+class Deleted(ApiOutput):
     """How many chunks and notes were deleted."""
 
     deleted: int
 
 
-class SourceCounts(Output):
+class SourceCounts(ApiOutput):
     """Sources by name, each with the number of its chunks."""
 
     sources: dict[str, int]
@@ -278,9 +305,9 @@ def _to_stored(document: Document) -> StoredDocument:
     )
 
 
-async def list_documents(call: Call, given: DocumentsParameters) -> DocumentList:
+async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
-    found = await call.memory.aio.documents(source=given.source, limit=given.limit)
+    found = await call.memory.aio.documents(source=given.source, words=given.q, limit=given.limit)
     return DocumentList(documents=[_to_stored(document) for document in found])
 
 
@@ -296,7 +323,7 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
     return IngestCounts.model_validate(report)
 
 
-async def _read_document(call: Call) -> list[Document]:
+async def _find_chunks(call: Call) -> list[Document]:
     name = call.path["id"]
     found = await call.memory.aio.get_by_ids([name], namespace=call.namespace)
     if not found:
@@ -305,9 +332,9 @@ async def _read_document(call: Call) -> list[Document]:
     return found
 
 
-async def get_document(call: Call) -> WholeDocument:
+async def read_document(call: Call) -> WholeDocument:
     """Read a document with all its chunks, or one chunk or note."""
-    chunks = [_to_stored(document) for document in await _read_document(call)]
+    chunks = [_to_stored(document) for document in await _find_chunks(call)]
     return WholeDocument(
         id=call.path["id"],
         text="\n\n".join(chunk.text for chunk in chunks),
@@ -320,7 +347,7 @@ async def get_document(call: Call) -> WholeDocument:
 async def delete_document(call: Call) -> Deleted:
     """Delete a document with all its chunks, or one chunk or note."""
     # By the ids of what this namespace sees: a note of another one may have the same name.
-    names = [str(document.id) for document in await _read_document(call)]
+    names = [str(document.id) for document in await _find_chunks(call)]
     return Deleted(deleted=await call.memory.aio.forget(names))
 
 
@@ -329,12 +356,12 @@ async def delete_source(call: Call, given: SourceParameters) -> Deleted:
     return Deleted(deleted=await call.memory.aio.forget(source=given.source))
 
 
-async def count_sources(call: Call, given: ListParameters) -> SourceCounts:
+async def list_sources(call: Call, given: ListParameters) -> SourceCounts:
     """List the sources."""
     return SourceCounts(sources=await call.memory.aio.sources(limit=given.limit))
 
 
-class FeedbackBody(Input):
+class FeedbackBody(ApiInput):
     """How a turn went."""
 
     turn_id: str | None = Field(description="The turn; null for the last turns of the namespace.")
@@ -357,7 +384,7 @@ class FeedbackBody(Input):
     )
 
 
-class FeedbackReceipt(Output):
+class FeedbackReceipt(ApiOutput):
     """Status of recorded feedback."""
 
     feedback_id: str
@@ -365,7 +392,7 @@ class FeedbackReceipt(Output):
     note: str | None
 
 
-class FeedbackParameters(Input):
+class FeedbackParameters(ApiInput):
     """Which feedback to list."""
 
     turn_id: str | None = None
@@ -384,20 +411,20 @@ class FeedbackEntry(FeedbackReceipt):
     correction: str | None
 
 
-class FeedbackList(Output):
+class FeedbackList(ApiOutput):
     """Feedback, newest first."""
 
     feedback: list[FeedbackEntry]
 
 
-class UndoBody(Input):
+class UndoBody(ApiInput):
     """Exactly one of both."""
 
     feedback_id: str | None = None
     turn_id: str | None = None
 
 
-async def record_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
+async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     """Learn from the outcome of a turn."""
     fields: dict[str, Any] = body.to_options("turn_id", "outcome")
     receipt = await call.memory.aio.record(
@@ -406,7 +433,7 @@ async def record_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     return FeedbackReceipt.model_validate(receipt)
 
 
-async def list_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
+async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
     """List the feedback of the namespace."""
     found = await call.memory.aio.learning.feedback(namespace=call.namespace, limit=given.limit)
     if given.turn_id is not None:
@@ -414,7 +441,7 @@ async def list_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
     return FeedbackList(feedback=[FeedbackEntry.model_validate(record) for record in found])
 
 
-async def undo_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
+async def retract_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
     """Undo all that was learned from one feedback."""
     receipt = await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
@@ -422,7 +449,7 @@ async def undo_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
     return FeedbackReceipt.model_validate(receipt)
 
 
-class NoteBody(Input):
+class NoteBody(ApiInput):
     """A note."""
 
     text: str
@@ -448,7 +475,7 @@ class CorrectBody(NoteBody):
     authority: Literal["overlay", "canonical", "constitutional"] = "overlay"
 
 
-class NoteId(Output):
+class NoteId(ApiOutput):
     """Id of a note."""
 
     id: str
@@ -466,7 +493,7 @@ class Note(NoteId):
     uses: int
 
 
-class NoteList(Output):
+class NoteList(ApiOutput):
     """Notes, newest first."""
 
     notes: list[Note]
@@ -484,13 +511,13 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 
 
-async def list_notes(call: Call, given: ListParameters) -> NoteList:
+async def read_notes(call: Call, given: ListParameters) -> NoteList:
     """List the notes of the namespace."""
     found = await call.memory.aio.notes(namespace=call.namespace, limit=given.limit)
     return NoteList(notes=[Note.model_validate(note) for note in found])
 
 
-class TurnSummary(Output):
+class TurnSummary(ApiOutput):
     """A recorded turn."""
 
     id: str
@@ -501,15 +528,24 @@ class TurnSummary(Output):
     feedback_id: str | None = Field(description="The feedback that was learned from it.")
 
 
-class TurnList(Output):
+class TurnsParameters(ApiInput):
+    """Which turns to list."""
+
+    limit: Limit = 100
+    after: str | None = Field(None, description="The last turn of the page before this one.")
+
+
+class TurnList(ApiOutput):
     """Turns, newest first."""
 
     turns: list[TurnSummary]
 
 
-async def list_turns(call: Call, given: ListParameters) -> TurnList:
+async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
     """List what the namespace asked."""
-    found = await call.memory.aio.turns(namespace=call.namespace, limit=given.limit)
+    found = await call.memory.aio.turns(
+        namespace=call.namespace, before=given.after, limit=given.limit
+    )
     return TurnList(turns=[TurnSummary(**turn._asdict()) for turn in found])
 
 
@@ -518,17 +554,18 @@ ENDPOINTS = (
     Endpoint("GET", "/ready", None, check_readiness),
     Endpoint("GET", "/session", "any", describe_session),
     Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
-    Endpoint("GET", "/documents", "read", list_documents),
+    Endpoint("POST", "/search", "read", search),
+    Endpoint("GET", "/documents", "read", list_chunks),
     Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
     Endpoint("DELETE", "/documents", "write", delete_source, is_slow=True),
-    Endpoint("GET", "/documents/{id:path}", "read", get_document),
+    Endpoint("GET", "/documents/{id:path}", "read", read_document),
     Endpoint("DELETE", "/documents/{id:path}", "write", delete_document, is_slow=True),
-    Endpoint("GET", "/sources", "read", count_sources),
-    Endpoint("POST", "/feedback", "feedback", record_feedback),
-    Endpoint("GET", "/feedback", "read", list_feedback),
-    Endpoint("POST", "/undo", "feedback", undo_feedback),
+    Endpoint("GET", "/sources", "read", list_sources),
+    Endpoint("POST", "/feedback", "feedback", give_feedback),
+    Endpoint("GET", "/feedback", "read", read_feedback),
+    Endpoint("POST", "/undo", "feedback", retract_feedback),
     Endpoint("POST", "/teach", "write", teach),
     Endpoint("POST", "/correct", "feedback", correct),
-    Endpoint("GET", "/notes", "read", list_notes),
-    Endpoint("GET", "/turns", "read", list_turns),
+    Endpoint("GET", "/notes", "read", read_notes),
+    Endpoint("GET", "/turns", "read", read_turns),
 )
