@@ -11,10 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_openai import ChatOpenAI
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -38,7 +36,8 @@ PAGES = [
         metadata={"title": '"}]}\x1b[2J', "url": "javascript:alert(1)"},
     ),
 ]
-STDIO = str(Path(__file__).parents[1] / "stubs" / "served_stdio.py")
+STUBS = Path(__file__).parents[1] / "stubs"
+ADAPTERS = os.environ.get("CRABPATH_MCP_ADAPTERS", "")
 READS = {"search", "fetch", "explain"}
 FEEDBACK = {"record_outcome", "correct"}
 WRITES = {"teach", "forget"}
@@ -235,11 +234,12 @@ def test_the_logging_of_the_host_stays(memory):
     assert (root.level, root.handlers) == before
 
 
+@pytest.mark.slow
 async def test_over_standard_input_and_output(tmp_path):
     embeddings = DeterministicFakeEmbedding(size=16)
     with CrabPath.open(tmp_path / "m", embeddings=embeddings) as memory:
         memory.add_documents(PAGES, split=False)
-    program = [STDIO, str(tmp_path / "m"), "--namespace", "ann"]
+    program = [str(STUBS / "served_stdio.py"), str(tmp_path / "m"), "--namespace", "ann"]
     server = StdioServerParameters(command=sys.executable, args=program, env=dict(os.environ))
     async with Client(server) as client:
         found = await call(lambda: nullcontext(client), "search", query="Which fruit is red?")
@@ -304,7 +304,7 @@ async def test_a_token_sees_its_namespaces_alone(memory, tokens):
         assert (await call(named, "fetch", id=note))["text"] == "Pears are green."
 
 
-async def test_without_a_token_that_counts_nothing_is_answered(memory, tokens):
+def test_without_a_token_that_counts_nothing_is_answered(memory, tokens):
     yesterday = datetime.now(timezone.utc) - timedelta(days=1)
     expired, good = tokens("read", expires=yesterday.isoformat()), tokens("read")
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -333,7 +333,7 @@ async def test_without_a_token_that_counts_nothing_is_answered(memory, tokens):
         ({"Origin": "null"}, 403),
     ],
 )
-async def test_without_tokens_pages_of_other_origins_are_refused(memory, headers, status):
+def test_without_tokens_pages_of_other_origins_are_refused(memory, headers, status):
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     wanted = {"Accept": "application/json, text/event-stream"}
     with serve(memory) as url:
@@ -341,34 +341,35 @@ async def test_without_tokens_pages_of_other_origins_are_refused(memory, headers
         assert answer.status_code == status
 
 
-async def test_an_agent_of_langgraph_searches_and_records(memory, tokens, chat_server):
-    token = tokens("read", "feedback")
+@pytest.mark.slow
+@pytest.mark.skipif(not ADAPTERS, reason="needs CRABPATH_MCP_ADAPTERS, see the Makefile")
+def test_an_agent_of_langgraph_searches_and_records(memory, tokens, chat_server):
+    """By a client of release 1 of mcp, which speaks an older version of the protocol."""
 
     def act(body):
-        """Search, say what was found to be good, and answer."""
+        """Search, say that the first result was good, and answer."""
         last = body["messages"][-1]
         if last["role"] == "user":
             return {"tool": "search", "query": last["content"]}
         said = last["content"] if isinstance(last["content"], str) else last["content"][0]["text"]
-        results = json.loads(said).get("results")
-        if results is None:
+        if "results" not in said:
             return "Apples."
-        first = results[0]
-        used = {"outcome": 1, "used": [first["id"]], "source": "human"}
-        return {"tool": "record_outcome", "turn_id": first["turn_id"], **used}
+        first = json.loads(said)["results"][0]
+        given = {"turn_id": first["turn_id"], "outcome": 1, "used": [first["id"]]}
+        return {"tool": "record_outcome", **given, "source": "human"}
 
-    chat_server.says = act
+    chat_server.says, token = act, tokens("read", "feedback")
     with serve(memory, access=Access.from_file(tokens.file)) as url:
-        connection = {
-            "transport": "http",
-            "url": f"{url}/mcp",
-            "headers": {"Authorization": f"Bearer {token}"},
-        }
-        tools = await MultiServerMCPClient({"memory": connection}).get_tools()
-        assert {tool.name for tool in tools} == READS | FEEDBACK
-        model = ChatOpenAI(model="m", base_url=chat_server.url, api_key="x", max_retries=0)
-        agent = create_agent(model, tools)
-        state = await agent.ainvoke({"messages": [("user", "Which fruit is red?")]})
-    assert state["messages"][-1].content == "Apples."
+        asked = [f"{url}/mcp", token, chat_server.url, "Which fruit is red?"]
+        found = subprocess.run(
+            [sys.executable, STUBS / "mcp_agent.py", *asked],
+            env={**os.environ, "PYTHONPATH": ADAPTERS},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    names, answer = json.loads(found.stdout)
+    assert set(names) == READS | FEEDBACK
+    assert answer == "Apples."
     (record,) = memory.learning.feedback(namespace="ann")
     assert (record.outcome, record.status, record.source) == (1, "applied", "human")
