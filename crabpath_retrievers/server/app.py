@@ -44,6 +44,10 @@ class _TooLargeError(InvalidInputError):
     """A body is larger than the limit."""
 
 
+class _LateBodyError(InvalidInputError):
+    """A body does not come in."""
+
+
 class _NotJsonError(InvalidInputError):
     """A body is of another type than JSON."""
 
@@ -52,6 +56,7 @@ _STATUSES: dict[type, int] = {
     TokenError: 401,
     ForbiddenError: 403,
     NotFoundError: 404,
+    _LateBodyError: 408,
     _TooLargeError: 413,
     _NotJsonError: 415,
     InvalidInputError: 400,
@@ -59,7 +64,12 @@ _STATUSES: dict[type, int] = {
     ConflictError: 409,
     CrabPathError: 503,
 }
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}  # seconds
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},  # the rest of the body is not read
+    413: {"Connection": "close"},
+    503: {"Retry-After": "1"},  # seconds
+}
 _HTTP_ERRORS: dict[int, tuple[type, str]] = {
     404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
     405: (InvalidInputError, "this path has no such method: see /openapi.json"),
@@ -180,7 +190,7 @@ class _Resource:
             body = await asyncio.wait_for(request.body(), self._limits.transfer_seconds)
         except asyncio.TimeoutError:
             msg = f"the body did not come within {self._limits.transfer_seconds:g} s: send it again"
-            raise InvalidInputError(msg) from None
+            raise _LateBodyError(msg) from None
         try:
             data = from_json(body, allow_inf_nan=False)
         except ValueError as error:
