@@ -16,10 +16,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from served import serve
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access
+from crabpath_retrievers.server import Access, create_app
 from crabpath_retrievers.server.access import add_token
 from crabpath_retrievers.server.mcp import create_local_server
 
@@ -261,65 +260,65 @@ async def test_over_standard_input_and_output(tmp_path):
         (["admin"], set()),
     ],
 )
-async def test_a_token_shows_the_tools_that_it_grants(memory, tokens, rights, tools):
+async def test_a_token_shows_the_tools_that_it_grants(memory, serve, tokens, rights, tools):
     token = tokens(*rights)
-    with serve(memory, access=Access.from_file(tokens.file)) as url:
-        client = connect(url, token)
-        assert set(await list_tools(client)) == tools
-        listed = bool((await ask(client, "list_resources")).resources)
-        templates = bool((await ask(client, "list_resource_templates")).resource_templates)
-        assert listed == templates == ("read" in rights)
-        arguments = {
-            "search": {"query": "red"},
-            "record_outcome": {"turn_id": "t", "outcome": 1},
-            "teach": {"text": "Pears are green."},
-            "forget": {"ids": ["../sky"]},
-        }
-        for tool in arguments.keys() - tools:
-            assert "does not grant" in await fail(client, tool, **arguments[tool])
-        if "read" not in rights:
-            with pytest.raises(MCPError, match="does not grant"):
-                await ask(client, "read_resource", "crabpath://documents/hostile")
+    url = serve(create_app(memory, access=Access.from_file(tokens.file)))
+    client = connect(url, token)
+    assert set(await list_tools(client)) == tools
+    listed = bool((await ask(client, "list_resources")).resources)
+    templates = bool((await ask(client, "list_resource_templates")).resource_templates)
+    assert listed == templates == ("read" in rights)
+    arguments = {
+        "search": {"query": "red"},
+        "record_outcome": {"turn_id": "t", "outcome": 1},
+        "teach": {"text": "Pears are green."},
+        "forget": {"ids": ["../sky"]},
+    }
+    for tool in arguments.keys() - tools:
+        assert "does not grant" in await fail(client, tool, **arguments[tool])
+    if "read" not in rights:
+        with pytest.raises(MCPError, match="does not grant"):
+            await ask(client, "read_resource", "crabpath://documents/hostile")
     assert memory.info()["nodes"] == 3
 
 
-async def test_a_token_sees_its_namespaces_alone(memory, tokens):
+async def test_a_token_sees_its_namespaces_alone(memory, serve, tokens):
     two = tokens("read", "write", namespaces=["ann", "eve"])
     other = tokens("read", "feedback", "write", namespaces=["bob"])
-    with serve(memory, access=Access.from_file(tokens.file)) as url:
-        ann, bob = connect(url, two), connect(url, other)
-        note = (await call(ann, "teach", text="Pears are green."))["id"]
-        turn = (await call(ann, "search", query="Which fruit?"))["results"][0]["turn_id"]
-        for tool, given in (("fetch", {"id": note}), ("forget", {"ids": [note]})):
-            assert "no document" in await fail(bob, tool, **given)
-        about = {"explain": {}, "record_outcome": {"outcome": -1}, "correct": {"text": "No."}}
-        for tool, given in about.items():
-            assert "no turn" in await fail(bob, tool, turn_id=turn, **given)
-        with pytest.raises(MCPError, match="no document"):
-            await ask(bob, "read_resource", f"crabpath://documents/{note}")
-        eve = connect(url, two, **{"CrabPath-Namespace": "eve"})
-        assert "no turn" in await fail(eve, "explain", turn_id=turn)
-        named = connect(url, two, **{"CrabPath-Namespace": "ann"})
-        assert (await call(named, "explain", turn_id=turn))["query"] == "Which fruit?"
-        assert (await call(named, "fetch", id=note))["text"] == "Pears are green."
+    url = serve(create_app(memory, access=Access.from_file(tokens.file)))
+    ann, bob = connect(url, two), connect(url, other)
+    note = (await call(ann, "teach", text="Pears are green."))["id"]
+    turn = (await call(ann, "search", query="Which fruit?"))["results"][0]["turn_id"]
+    for tool, given in (("fetch", {"id": note}), ("forget", {"ids": [note]})):
+        assert "no document" in await fail(bob, tool, **given)
+    about = {"explain": {}, "record_outcome": {"outcome": -1}, "correct": {"text": "No."}}
+    for tool, given in about.items():
+        assert "no turn" in await fail(bob, tool, turn_id=turn, **given)
+    with pytest.raises(MCPError, match="no document"):
+        await ask(bob, "read_resource", f"crabpath://documents/{note}")
+    eve = connect(url, two, **{"CrabPath-Namespace": "eve"})
+    assert "no turn" in await fail(eve, "explain", turn_id=turn)
+    named = connect(url, two, **{"CrabPath-Namespace": "ann"})
+    assert (await call(named, "explain", turn_id=turn))["query"] == "Which fruit?"
+    assert (await call(named, "fetch", id=note))["text"] == "Pears are green."
 
 
-def test_without_a_token_that_counts_nothing_is_answered(memory, tokens):
+def test_without_a_token_that_counts_nothing_is_answered(memory, serve, tokens):
     yesterday = datetime.now(timezone.utc) - timedelta(days=1)
     expired, good = tokens("read", expires=yesterday.isoformat()), tokens("read")
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     wanted = {"Accept": "application/json, text/event-stream"}
-    with serve(memory, access=Access.from_file(tokens.file)) as url:
-        for token in (None, "wrong", expired, f"{good}x"):
-            sent = wanted if token is None else {**wanted, "Authorization": f"Bearer {token}"}
-            answer = httpx.post(f"{url}/mcp", json=body, headers=sent)
-            assert answer.status_code == 401
-            assert answer.headers["www-authenticate"] == "Bearer"
-        sent = {**wanted, "Authorization": f"Bearer {good}"}
-        other = {**sent, "CrabPath-Namespace": "bob"}
-        assert httpx.post(f"{url}/mcp", json=body, headers=other).status_code == 403
-        assert httpx.post(f"{url}/mcp", json=body, headers=sent).status_code == 200
-        assert httpx.get(f"{url}/mcp", headers=sent).status_code == 405
+    url = serve(create_app(memory, access=Access.from_file(tokens.file)))
+    for token in (None, "wrong", expired, f"{good}x"):
+        sent = wanted if token is None else {**wanted, "Authorization": f"Bearer {token}"}
+        answer = httpx.post(f"{url}/mcp", json=body, headers=sent)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+    sent = {**wanted, "Authorization": f"Bearer {good}"}
+    other = {**sent, "CrabPath-Namespace": "bob"}
+    assert httpx.post(f"{url}/mcp", json=body, headers=other).status_code == 403
+    assert httpx.post(f"{url}/mcp", json=body, headers=sent).status_code == 200
+    assert httpx.get(f"{url}/mcp", headers=sent).status_code == 405
 
 
 @pytest.mark.parametrize(
@@ -333,17 +332,17 @@ def test_without_a_token_that_counts_nothing_is_answered(memory, tokens):
         ({"Origin": "null"}, 403),
     ],
 )
-def test_without_tokens_pages_of_other_origins_are_refused(memory, headers, status):
+def test_without_tokens_pages_of_other_origins_are_refused(memory, serve, headers, status):
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     wanted = {"Accept": "application/json, text/event-stream"}
-    with serve(memory) as url:
-        answer = httpx.post(f"{url}/mcp", json=body, headers={**wanted, **headers})
-        assert answer.status_code == status
+    url = serve(create_app(memory))
+    answer = httpx.post(f"{url}/mcp", json=body, headers={**wanted, **headers})
+    assert answer.status_code == status
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ADAPTERS, reason="needs CRABPATH_MCP_ADAPTERS, see the Makefile")
-def test_an_agent_of_langgraph_searches_and_records(memory, tokens, chat_server):
+def test_an_agent_of_langgraph_searches_and_records(memory, serve, tokens, chat_server):
     """By a client of release 1 of mcp, which speaks an older version of the protocol."""
 
     def act(body):
@@ -359,15 +358,15 @@ def test_an_agent_of_langgraph_searches_and_records(memory, tokens, chat_server)
         return {"tool": "record_outcome", **given, "source": "human"}
 
     chat_server.says, token = act, tokens("read", "feedback")
-    with serve(memory, access=Access.from_file(tokens.file)) as url:
-        asked = [f"{url}/mcp", token, chat_server.url, "Which fruit is red?"]
-        found = subprocess.run(
-            [sys.executable, STUBS / "mcp_agent.py", *asked],
-            env={**os.environ, "PYTHONPATH": ADAPTERS},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    url = serve(create_app(memory, access=Access.from_file(tokens.file)))
+    asked = [f"{url}/mcp", token, chat_server.url, "Which fruit is red?"]
+    found = subprocess.run(
+        [sys.executable, STUBS / "mcp_agent.py", *asked],
+        env={**os.environ, "PYTHONPATH": ADAPTERS},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     names, answer = json.loads(found.stdout)
     assert set(names) == READS | FEEDBACK
     assert answer == "Apples."
