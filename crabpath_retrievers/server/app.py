@@ -5,8 +5,10 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from socket import socket
 from typing import Any
 
+import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
@@ -38,6 +40,7 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
 class _TooLargeError(InvalidInputError):
@@ -139,6 +142,23 @@ def create_app(
     )
     app.router.redirect_slashes = False
     return app
+
+
+def run_app(app: ASGIApp, listening: socket) -> None:
+    """Answer what comes to a listening socket, until SIGTERM or SIGINT.
+
+    Args:
+        app: The application.
+        listening: The socket, bound and listening.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_FAREWELL,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 class _Resource:
