@@ -39,6 +39,7 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
 from crabpath_retrievers.learning.supersede import record_superseding
+from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 OnReceipt = Callable[[Feedback, Receipt], object]
@@ -160,8 +161,9 @@ class ChainListener:
         )
 
     def _find_stored_turn(self, name: str) -> ChainRun | None:
-        """Find a turn in the store by its id or its retriever run."""
-        logged = self.memory.store.turns.find(to_storable(name))
+        """Find a turn in the store, unless a server has it, by its id or its retriever run."""
+        store: GraphStore | None = self.memory.store
+        logged = None if store is None else store.turns.find(to_storable(name))
         if logged is None:
             return None
         turn = logged.turn
