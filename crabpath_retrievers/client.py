@@ -9,9 +9,10 @@ It is used as the retriever over a memory of this process: all but the line that
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
 from langchain_core.documents import Document
@@ -31,7 +32,7 @@ from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.query import Query, QueryOptions, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, is_blank
-from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, Turn
+from crabpath_retrievers.core.turn import Hop, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConflictError,
@@ -66,7 +67,7 @@ __all__ = ["CrabPathRetriever", "ServedMemory"]
 _BODY_BYTES = 4 << 20  # half of what a server takes
 _KNOWN_TURNS = 10_000
 _ATTEMPTS = 3
-_LOCAL = {"callbacks", "on_hop", "vector", "existing_ids"}  # options that cannot be sent
+_LOCAL = {"vector", "existing_ids"}  # options that cannot be sent
 _ABSENT = {  # parts of a memory that need its stores
     "namespaces",
     "regions",
@@ -137,7 +138,7 @@ class ServedMemory(CrabPath):
             ForbiddenError: The namespace is not granted.
             StoreUnavailableError: No server answers there.
         """
-        if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             msg = f"the address must begin with http:// or https://, not {format_value(url)}"
             raise InvalidInputError(msg)
         self.url = url.rstrip("/")
@@ -321,8 +322,8 @@ class ServedMemory(CrabPath):
         """As :meth:`CrabPath.retrieve`; the turn has no steps, which stay with the server.
 
         Raises:
-            InvalidInputError: As there; or an option is given that cannot be sent: ``on_hop``,
-                ``vector``, ``existing_ids``, or a filter that is no mapping.
+            InvalidInputError: As there; or an option is given that cannot be sent: ``vector``,
+                ``existing_ids``, or a filter that is no mapping.
         """
         asked = Query.from_options(text, **options)
         given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
@@ -338,7 +339,9 @@ class ServedMemory(CrabPath):
         namespace = given.pop("namespace", None)
         if asked.run_id is not None:
             given["run_id"] = asked.run_id
-        found = self._send("/query", namespace, {"text": text, **given}, repeat=not asked.record)
+        on_hop, repeat = given.pop("on_hop", None), not asked.record
+        body = {"text": text, **given}
+        found = self._send("/query", namespace, body, repeat=repeat, on_hop=on_hop)
         answer = _to_answer(asked, found)
         self._remember(answer.turn)
         return answer
@@ -440,7 +443,13 @@ class ServedMemory(CrabPath):
         return self._request("GET", path, namespace, params=given, repeat=True)
 
     def _send(
-        self, path: str, namespace: str | None, body: Mapping[str, Any], *, repeat: bool = False
+        self,
+        path: str,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        repeat: bool = False,
+        on_hop: Callable[[Hop], object] | None = None,
     ) -> dict[str, Any]:
         """What POST answers; ``repeat`` where a second time changes nothing."""
         given = {name: value for name, value in body.items() if value is not None}
@@ -449,12 +458,14 @@ class ServedMemory(CrabPath):
         except (TypeError, ValueError) as error:
             message = f"this cannot be sent as JSON ({error}): pass plain values"
             raise InvalidInputError(message) from error
-        return self._request("POST", path, namespace, content=content, repeat=repeat)
+        return self._request("POST", path, namespace, content=content, repeat=repeat, on_hop=on_hop)
 
     def _request(
         self, method: str, path: str, namespace: str | None, *, repeat: bool = False, **options: Any
     ) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"} if "content" in options else {}
+        if options.get("on_hop") is not None:
+            headers["Accept"] = "text/event-stream"
         name = getattr(self, "namespace", None) if is_blank(namespace) else namespace
         if name is not None:
             headers["CrabPath-Namespace"] = quote(str(name))
@@ -472,9 +483,33 @@ class ServedMemory(CrabPath):
             raise StoreUnavailableError(str(error)) from error.__cause__
         return found
 
-    def _request_once(self, method: str, address: str, **options: Any) -> dict[str, Any]:
+    def _request_once(
+        self,
+        method: str,
+        address: str,
+        *,
+        on_hop: Callable[[Hop], object] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        with self._report_failures(), self._http.stream(method, address, **options) as response:
+            if not response.is_success:
+                response.read()
+                raise _read_error(response)
+            if on_hop is not None:
+                return _read_events(response, on_hop)
+            response.read()
+            try:
+                found: dict[str, Any] = response.json()
+            except ValueError as error:
+                message = f"{self.url} is no server of CrabPath: check the address"
+                raise ServiceError(message) from error
+            return found
+
+    @contextmanager
+    def _report_failures(self) -> Iterator[None]:
+        """Failures of the connection as our errors."""
         try:
-            response = self._http.request(method, address, **options)
+            yield
         except httpx.TimeoutException as error:
             message = f"{self.url} did not answer in time: ask again, or give a longer timeout"
             raise StoreUnavailableError(message) from error
@@ -484,17 +519,11 @@ class ServedMemory(CrabPath):
         except httpx.HTTPError as error:
             message = f"{self.url} cannot be reached: {error}"
             raise _BusyError(message) from error
-        except RuntimeError as error:  # the client was closed
+        except RuntimeError as error:
+            if not self._http.is_closed:
+                raise
             message = "this connection was closed: connect again"
             raise StoreUnavailableError(message) from error
-        if response.is_success:
-            try:
-                found: dict[str, Any] = response.json()
-            except ValueError as error:
-                message = f"{self.url} is no server of CrabPath: check the address"
-                raise ServiceError(message) from error
-            return found
-        raise _read_error(response)
 
 
 class AsyncServedMemory(AsyncView[ServedMemory]):
@@ -589,12 +618,39 @@ def _read_error(response: httpx.Response) -> CrabPathError:
         name, message = str(said["type"]), str(said["message"])
     except (ValueError, KeyError, TypeError):
         name, message = "", f"{response.url} answered with status {response.status_code}"
-    if response.status_code in (429, 503):
+    if response.status_code in {429, 503}:
         return _BusyError(message)
+    return _make_error(name, message, response.status_code)
+
+
+def _make_error(name: str, message: str, status: int) -> CrabPathError:
+    """An error by the name of its class, else by the status of HTTP."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, CrabPathError):
         return kind(message)
-    return _STATUSES.get(response.status_code, ServiceError)(message)
+    return _STATUSES.get(status, ServiceError)(message)
+
+
+def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> dict[str, Any]:
+    """The answer among server-sent events; each hop is passed on as it comes.
+
+    Raises:
+        CrabPathError: The server failed while it answered.
+    """
+    name = ""
+    for line in response.iter_lines():
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data: dict[str, Any] = json.loads(value)
+            if name == "answer":
+                return data
+            if name == "error":
+                raise _make_error(data["error"]["type"], data["error"]["message"], 503)
+            on_hop(_to_hop(data))
+    message = f"{response.url} ended before it answered: ask again"
+    raise StoreUnavailableError(message)
 
 
 def _make_path(name: str) -> str:
@@ -664,6 +720,11 @@ def _to_answer(asked: Query, found: Mapping[str, Any]) -> Answer:
         arm=asked.arm,
     )
     return Answer(documents, turn)
+
+
+def _to_hop(data: Mapping[str, Any]) -> Hop:
+    followed = tuple(PathEdge(**edge) for edge in data["followed"])
+    return Hop(**{**data, "frontier": tuple(data["frontier"]), "followed": followed})
 
 
 def _to_retrieved(item: Mapping[str, Any]) -> RetrievedDocument:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -39,7 +39,9 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
 from crabpath_retrievers.learning.supersede import record_superseding
-from crabpath_retrievers.storage import GraphStore
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 OnReceipt = Callable[[Feedback, Receipt], object]
