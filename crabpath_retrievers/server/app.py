@@ -12,6 +12,7 @@ import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -32,10 +33,11 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.server import routes
+from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access, read_token
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.mcp import McpEndpoint
+from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
@@ -99,12 +101,16 @@ class Limits:
     requests: int = 256
 
 
+ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
+"""All that a server answers."""
+
+
 def create_app(
     memory: CrabPath,
     *,
     access: Access | None = None,
     limits: Limits | None = None,
-    endpoints: Sequence[Endpoint] = routes.ENDPOINTS,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The application that serves a memory, which stays open until the caller closes it.
@@ -125,14 +131,24 @@ def create_app(
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
     resources = [
-        Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
     mcp = McpEndpoint(memory, access)
+    start_metrics()
+
+    async def answer_metrics(request: Request) -> Response:
+        access.authorise(read_token(request.headers)).require("read")
+        accept = request.headers.get("accept", "")
+        text, kind = await asyncio.to_thread(write_metrics, accept)
+        return Response(text, headers={"Content-Type": kind})
+
     app = Starlette(
         routes=[
             *resources,
             Route("/openapi.json", lambda _: description),
+            Route("/metrics", answer_metrics),
             Route("/mcp", mcp, methods=["POST"]),
             *more,
         ],
@@ -159,6 +175,21 @@ def run_app(app: ASGIApp, listening: socket) -> None:
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class _AnyText(Convertor[str]):
+    """Any text in a path: that of Starlette stops at the end of a line."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    to_string = convert
+
+
+register_url_convertor("text", _AnyText())
 
 
 class _Resource:
