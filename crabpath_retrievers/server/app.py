@@ -135,7 +135,6 @@ def create_app(
         for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
-    mcp = McpEndpoint(memory, access)
     start_metrics()
 
     async def answer_metrics(request: Request) -> Response:
@@ -149,10 +148,9 @@ def create_app(
             *resources,
             Route("/openapi.json", lambda _: description),
             Route("/metrics", answer_metrics),
-            Route("/mcp", mcp, methods=["POST"]),
+            Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
             *more,
         ],
-        lifespan=lambda _: mcp.run(),
         middleware=[Middleware(_Gate, access=access, limits=limits)],
         exception_handlers={HTTPException: _answer_http_exception},
     )

@@ -5,11 +5,10 @@ the caller, never an argument. A tool that needs a right which the caller lacks 
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from langchain_core.documents import Document
@@ -37,12 +36,9 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import CrabPathError, NotFoundError, ServiceError
+from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
-
-if TYPE_CHECKING:
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 DEFAULT_RESULTS = 8
 """Documents of an answer: a model reads their titles, and fetches what it needs."""
@@ -179,7 +175,7 @@ def create_local_server(
 
 
 class McpEndpoint:
-    """MCP over streamable HTTP, an application of ASGI that answers while :meth:`run` is entered.
+    """MCP over streamable HTTP, as an application of ASGI.
 
     It keeps no sessions: every request bears its token, and any worker may answer it.
     """
@@ -188,7 +184,6 @@ class McpEndpoint:
         """Serve ``memory`` to those whom ``access`` grants something."""
         self._find_caller = partial(_read_caller, access)
         self._server = create_mcp_server(memory, self._find_caller)
-        self._manager: StreamableHTTPSessionManager | None = None
         # Where there are tokens, they keep pages of other origins out; the names under which such
         # a server is reached are not known to it.
         self._security = TransportSecuritySettings(
@@ -196,18 +191,9 @@ class McpEndpoint:
             allowed_hosts=_LOCAL_HOSTS,
             allowed_origins=[f"http://{host}" for host in _LOCAL_HOSTS],
         )
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Answer requests until this is left; may be entered again afterwards."""
-        self._server.streamable_http_app(
-            json_response=True, stateless_http=True, transport_security=self._security
-        )
-        manager = self._server.session_manager
-        async with manager.run():
-            self._manager = manager
-            yield
-        self._manager = None
+        # A manager tells that it starts and ends, and each request has one of its own: so nothing
+        # depends on a host that runs the lifespan of what it mounts.
+        logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -215,13 +201,19 @@ class McpEndpoint:
         Raises:
             TokenError: The token is missing, unknown or expired.
             ForbiddenError: It does not grant the namespace of the request.
-            ServiceError: It was not started.
         """
         self._find_caller(Request(scope))
-        if self._manager is None:
-            msg = "MCP was not started: the host of this application must run its lifespan"
-            raise ServiceError(msg)
-        await self._manager.handle_request(scope, receive, send)
+        self._server.streamable_http_app(
+            json_response=True, stateless_http=True, transport_security=self._security
+        )
+        manager, failed = self._server.session_manager, None
+        async with manager.run():
+            try:
+                await manager.handle_request(scope, receive, send)
+            except Exception as error:
+                failed = error  # not through the group of tasks, which would wrap it
+        if failed is not None:
+            raise failed
 
 
 def _read_caller(access: Access, request: Request | None) -> Caller:
