@@ -7,6 +7,10 @@ STAMP := $(VENV)/.complete
 # One more worker than cores: a third of the time tests wait for disks and servers.
 WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
+# langchain-mcp-adapters needs release 1 of mcp, and the server release 2: a test runs it apart.
+MCP_ADAPTERS := $(CURDIR)/$(VENV)/mcp-adapters
+test-all: export CRABPATH_MCP_ADAPTERS = $(MCP_ADAPTERS)
+
 # Compiled modules are kept, so that each worker and child process need not compile them again.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 
@@ -82,6 +86,8 @@ $(STAMP): pyproject.toml adapters/llama_index/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" -e adapters/llama_index --group dev
+	rm -rf $(MCP_ADAPTERS)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(MCP_ADAPTERS) mcp==1.30.0 langchain-mcp-adapters==0.3.2
 	touch $@
 
 clean:
