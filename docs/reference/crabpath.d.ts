@@ -852,6 +852,18 @@ export interface components {
             tier: string | null;
             /** @description The way of the walk to it; empty for a search hit. */
             path: components["schemas"]["PathStep"][];
+            /**
+             * @description Where its text comes from.
+             * @default
+             */
+            source: string;
+            /**
+             * @description Inputs of the ranker by name.
+             * @default {}
+             */
+            features: {
+                [key: string]: number;
+            };
         };
         /**
          * FrozenState
@@ -1110,6 +1122,16 @@ export interface components {
             task_type: string | null;
             /** @default null */
             session: string | null;
+            /**
+             * @description Arm of an A/B trial, as trial:arm.
+             * @default null
+             */
+            arm: string | null;
+            /**
+             * @description Run of the host, which names the turn as well.
+             * @default null
+             */
+            run_id: string | null;
             /**
              * @description The only nodes to rank.
              * @default null

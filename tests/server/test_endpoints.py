@@ -92,6 +92,8 @@ def test_options_of_a_question(client):
     assert ids(candidate_ids=["pipeline"]) == ["pipeline"]
     assert len(ids(k=1, seed_ids=["deploy"], boost_tags=["x"], task_type="t", session="s")) == 1
     assert ids(min_score=1.0, fill=False) == []
+    headers = client.get("/turns").headers
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
     before = len(ok(client.get("/turns"))["turns"])
     ids(record=False)
     assert len(ok(client.get("/turns"))["turns"]) == before
@@ -169,6 +171,13 @@ def test_health_readiness_and_session(client, memory):
     closed = client.get("/ready")
     assert (closed.status_code, closed.json()["ready"]) == (503, False)
     assert ok(client.get("/health")) == {"status": "ok"}
+    for method, path, body in (
+        ("POST", "/query", {"text": "sky"}),
+        ("GET", "/turns", None),
+        ("POST", "/teach", {"text": "x"}),
+        ("GET", "/documents/sky", None),
+    ):
+        assert client.request(method, path, json=body).status_code in {400, 503}, path
 
 
 def test_each_endpoint_needs_its_right(memory, as_bearer):
