@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,6 +58,11 @@ bench-sync: $(STAMP)  ## learned weights kept when documents are edited and sync
 
 bench-serve: $(STAMP)  ## what HTTP adds to a question; 64 clients with tokens of theirs for MINUTES
 	$(BIN)/python -m benchmarks serve $(if $(MINUTES),--minutes $(MINUTES))
+
+openapi: $(STAMP)  ## the description of the server in docs/reference, and the types of TypeScript made from it
+	$(BIN)/python -c "import json; from crabpath_retrievers.server.app import ENDPOINTS, describe_api; \
+		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
+	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
 
 fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
 	CRABPATH_FUZZ=$(or $(EXAMPLES),900) $(BIN)/pytest -s tests/server/test_fuzz.py

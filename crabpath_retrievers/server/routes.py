@@ -559,7 +559,7 @@ ENDPOINTS = (
     Endpoint("GET", "/health", None, check_health),
     Endpoint("GET", "/ready", None, check_readiness),
     Endpoint("GET", "/session", "any", describe_session),
-    Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
+    Endpoint("POST", "/query", "read", ask, ask_with_hops, HopEvent),
     Endpoint("POST", "/search", "read", search),
     Endpoint("GET", "/documents", "read", list_chunks),
     Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
