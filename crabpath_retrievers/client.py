@@ -50,6 +50,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.memory.notes import NoteFields
+from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
 from crabpath_retrievers.retriever import RetrieverFields
@@ -347,6 +348,12 @@ class ServedMemory(CrabPath):
         self._remember(answer.turn)
         return answer
 
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+        """As :meth:`CrabPath.explain`, within one namespace."""
+        name = namespace or self._namespaces.get(str(turn_id))
+        found = self._read(f"/turns/{quote(str(turn_id), safe='')}", name)
+        return Explanation.from_dict(found)
+
     # Feedback.
 
     def record(  # type: ignore[override]
@@ -540,6 +547,7 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     turns = off_loop(ServedMemory.turns)
     ready = off_loop(ServedMemory.ready)
     retrieve = off_loop(ServedMemory.retrieve)
+    explain = off_loop(ServedMemory.explain)
     record = off_loop(ServedMemory.record)
     teach = off_loop(ServedMemory.teach)
     correct = off_loop(ServedMemory.correct)
