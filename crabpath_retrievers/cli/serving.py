@@ -1,9 +1,10 @@
-"""Commands that serve: ``serve``, ``explore`` and ``token``."""
+"""Commands that serve: ``serve``, ``explore``, ``mcp`` and ``token``."""
 
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,19 +15,20 @@ from rich.markup import escape
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     EmbedderName,
+    Namespace,
     Output,
     Replica,
     Vectors,
     errors,
 )
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError, ServiceError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
 
 if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
 
 _PORT = 8765
-_FAREWELL = 10  # seconds for requests that are answered when the server is told to end
 
 Served = Annotated[
     str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
@@ -65,6 +67,23 @@ def run_explore(
     _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
 
 
+def run_mcp(
+    store: Served = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
+    vectors: Vectors = None,
+    replica: Replica = None,
+    embeddings: EmbedderName = None,
+) -> None:
+    """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
+    from crabpath_retrievers.server.mcp import create_local_server
+
+    with CrabPath.open(
+        store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
+    ) as memory:
+        create_local_server(memory, namespace, k=k).run("stdio")
+
+
 def _serve(
     store: str,
     host: str,
@@ -75,9 +94,7 @@ def _serve(
     embeddings: str | None,
     then: Callable[[str], object] | None = None,
 ) -> None:
-    import uvicorn
-
-    from crabpath_retrievers.server import create_app
+    from crabpath_retrievers.server.app import create_app, run_app
 
     access = _find_access(tokens, host)
     with (
@@ -86,20 +103,20 @@ def _serve(
             store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
         ) as memory,
     ):
-        config = uvicorn.Config(
-            create_app(memory, access=access),
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=_FAREWELL,
-            ws="none",
-        )
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
         if then is not None:
             threading.Thread(target=then, args=(url,), daemon=True).start()
-        uvicorn.Server(config).run(sockets=[listening])
+        run_app(create_app(memory, access=access), listening)
+
+
+def _warm_up(memory: CrabPath) -> None:
+    """Load the embedder, so that the first question need not wait for it."""
+    with suppress(CrabPathError):
+        memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":

@@ -5,12 +5,15 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from socket import socket
 from typing import Any
 
+import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -30,14 +33,16 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.server import routes
-from crabpath_retrievers.server.access import Access
+from crabpath_retrievers.server import insight, routes
+from crabpath_retrievers.server.access import Access, read_token
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
 class _TooLargeError(InvalidInputError):
@@ -96,12 +101,16 @@ class Limits:
     requests: int = 256
 
 
+ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
+"""All that a server answers."""
+
+
 def create_app(
     memory: CrabPath,
     *,
     access: Access | None = None,
     limits: Limits | None = None,
-    endpoints: Sequence[Endpoint] = routes.ENDPOINTS,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The application that serves a memory, which stays open until the caller closes it.
@@ -122,7 +131,8 @@ def create_app(
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
     resources = [
-        Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
     start_metrics()
@@ -138,6 +148,7 @@ def create_app(
             *resources,
             Route("/openapi.json", lambda _: description),
             Route("/metrics", answer_metrics),
+            Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],
@@ -145,6 +156,38 @@ def create_app(
     )
     app.router.redirect_slashes = False
     return app
+
+
+def run_app(app: ASGIApp, listening: socket) -> None:
+    """Answer what comes to a listening socket, until SIGTERM or SIGINT.
+
+    Args:
+        app: The application.
+        listening: The socket, bound and listening.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_FAREWELL,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+class _AnyText(Convertor[str]):
+    """Any text in a path: that of Starlette stops at the end of a line."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    to_string = convert
+
+
+register_url_convertor("text", _AnyText())
 
 
 class _Resource:
@@ -182,7 +225,10 @@ class _Resource:
         except asyncio.TimeoutError:
             return _answer_late(seconds)
         return Response(
-            answer.model_dump_json(), answer.choose_status(), media_type="application/json"
+            answer.model_dump_json(),
+            answer.choose_status(),
+            {"Cache-Control": "no-store"},
+            "application/json",
         )
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
@@ -203,12 +249,6 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
-
-
-def read_token(headers: Headers) -> str | None:
-    """The token that a request bears; None without one."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
@@ -285,6 +325,8 @@ class _Gate:
 
         async def send_in_time(message: Message) -> None:
             nonlocal started
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             started = True
             await asyncio.wait_for(send(message), self._limits.transfer_seconds)
 
