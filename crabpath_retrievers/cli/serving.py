@@ -4,6 +4,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,7 @@ from crabpath_retrievers.cli.options import (
     errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError, ServiceError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
 
 if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
@@ -87,9 +88,16 @@ def _serve(
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
         if then is not None:
             threading.Thread(target=then, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
+
+
+def _warm_up(memory: CrabPath) -> None:
+    """Load the embedder, so that the first question need not wait for it."""
+    with suppress(CrabPathError):
+        memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":
