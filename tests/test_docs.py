@@ -202,6 +202,10 @@ def check_router(it):
     assert (turn.llm_failures, turn.llm_calls) in {(0, 0), (0, 1)}
 
 
+def check_mcp(it):
+    assert it.answer == ("deploy", "applied")
+
+
 def check_one_database(it):
     assert len(it.found) == 2
     assert all(document.metadata["number"] >= 60 for document in it.found)
@@ -218,6 +222,7 @@ CHECKS = {
     "how-to/llm-router": check_router,
     "how-to/look-inside": check_look_inside,
     "how-to/maintain": check_maintenance,
+    "how-to/mcp": check_mcp,
     "how-to/monitor": check_health,
     "how-to/move-and-replay": check_migration,
     "how-to/one-database": check_one_database,

@@ -1,4 +1,4 @@
-"""Commands that serve: ``serve``, ``explore`` and ``token``."""
+"""Commands that serve: ``serve``, ``explore``, ``mcp`` and ``token``."""
 
 import socket
 import threading
@@ -15,11 +15,13 @@ from rich.markup import escape
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     EmbedderName,
+    Namespace,
     Output,
     Replica,
     Vectors,
     errors,
 )
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
 
@@ -63,6 +65,23 @@ def run_explore(
 ) -> None:
     """Serve a memory, and open its page in the browser."""
     _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+
+
+def run_mcp(
+    store: Served = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
+    vectors: Vectors = None,
+    replica: Replica = None,
+    embeddings: EmbedderName = None,
+) -> None:
+    """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
+    from crabpath_retrievers.server.mcp import create_local_server
+
+    with CrabPath.open(
+        store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
+    ) as memory:
+        create_local_server(memory, namespace, k=k).run("stdio")
 
 
 def _serve(

@@ -12,6 +12,7 @@ import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,8 +34,9 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server import insight, routes
-from crabpath_retrievers.server.access import Access
+from crabpath_retrievers.server.access import Access, read_token
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
@@ -129,7 +131,8 @@ def create_app(
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
     resources = [
-        Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
     start_metrics()
@@ -145,6 +148,7 @@ def create_app(
             *resources,
             Route("/openapi.json", lambda _: description),
             Route("/metrics", answer_metrics),
+            Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],
@@ -169,6 +173,21 @@ def run_app(app: ASGIApp, listening: socket) -> None:
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class _AnyText(Convertor[str]):
+    """Any text in a path: that of Starlette stops at the end of a line."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    to_string = convert
+
+
+register_url_convertor("text", _AnyText())
 
 
 class _Resource:
@@ -227,12 +246,6 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
-
-
-def read_token(headers: Headers) -> str | None:
-    """The token that a request bears; None without one."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:

@@ -80,6 +80,8 @@ class QueryBody(ApiInput):
     max_tokens: int | None = None
     task_type: str | None = None
     session: str | None = None
+    arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
+    run_id: str | None = Field(None, description="Run of the host, which names the turn as well.")
     candidate_ids: list[str] | None = Field(None, description="The only nodes to rank.")
     record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
@@ -106,6 +108,8 @@ class FoundDocument(ApiOutput):
     origin: Literal["seed", "walk"]
     tier: str | None = Field(description="Tier of the strongest edge to it; null without one.")
     path: list[PathStep] = Field(description="The way of the walk to it; empty for a search hit.")
+    source: str = Field("", description="Where its text comes from.")
+    features: dict[str, float] = Field({}, description="Inputs of the ranker by name.")
 
 
 class QueryAnswer(ApiOutput):
@@ -141,6 +145,8 @@ def _to_found(item: RetrievedDocument) -> FoundDocument:
         origin=returned.origin,
         tier=None if returned.support is None else returned.support.tier,
         path=_to_path(returned.path),
+        source=node.source,
+        features=returned.features,
     )
 
 
@@ -553,7 +559,7 @@ ENDPOINTS = (
     Endpoint("GET", "/health", None, check_health),
     Endpoint("GET", "/ready", None, check_readiness),
     Endpoint("GET", "/session", "any", describe_session),
-    Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
+    Endpoint("POST", "/query", "read", ask, ask_with_hops, HopEvent),
     Endpoint("POST", "/search", "read", search),
     Endpoint("GET", "/documents", "read", list_chunks),
     Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
