@@ -60,9 +60,9 @@ class FeedbackFilter(NamedTuple):
         Raises:
             InvalidInputError: A user or namespace is no valid name, or the source is unknown.
         """
-        if source is not None and source not in get_args(RewardSource):
-            known = ", ".join(get_args(RewardSource))
-            msg = f"unknown source {format_value(source)}: use one of {known}"
+        known = get_args(RewardSource)
+        if source is not None and not (isinstance(source, str) and source in known):
+            msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
         return cls(
             None if user is None else validate_user(user),
