@@ -26,6 +26,7 @@ from crabpath_retrievers.core.query import (
     require_flags,
     require_list,
     require_splitter,
+    text_of,
 )
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
@@ -545,6 +546,7 @@ class CrabPath(Component):
         self,
         *,
         source: str | None = None,
+        under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         limit: int = 100,
     ) -> list[Document]:
@@ -552,6 +554,7 @@ class CrabPath(Component):
 
         Args:
             source: Only chunks of this source, in the order of its text.
+            under: Only chunks whose source begins with this text, such as ``"docs/"``, by source.
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
@@ -564,13 +567,14 @@ class CrabPath(Component):
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, filter, limit)
+        return list_documents(self._services, source, under, filter, limit)
 
     @apply_time_limit
-    def sources(self, *, limit: int = 100) -> dict[str, int]:
+    def sources(self, *, under: str | None = None, limit: int = 100) -> dict[str, int]:
         """The sources by name, each with the number of its chunks.
 
         Args:
+            under: Only sources that begin with this text, such as ``"docs/"``.
             limit: How many at most, at least 1.
 
         Example::
@@ -578,7 +582,8 @@ class CrabPath(Component):
             memory.sources(limit=10)
         """
         require_count("limit", limit)
-        return self._services.store.catalog.count_by_source(limit)
+        start = None if under is None else text_of("under", under)
+        return self._services.store.catalog.count_by_source(limit, under=start)
 
     @apply_time_limit
     def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:

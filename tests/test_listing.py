@@ -113,6 +113,8 @@ def test_listing_reads_as_much_as_it_returns(memory, monkeypatch):
 
     memory.documents()
     memory.documents(source="a.pdf")
+    memory.documents(under="a")
+    memory.sources(under="a")
     memory.turns()
     memory.notes()
     sa.event.remove(engine, "before_cursor_execute", explain)

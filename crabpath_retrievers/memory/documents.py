@@ -64,12 +64,17 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
 
 
 def list_documents(
-    services: Services, source: str | None, wanted: Mapping[str, object] | None, limit: int
+    services: Services,
+    source: str | None,
+    under: str | None,
+    wanted: Mapping[str, object] | None,
+    limit: int,
 ) -> list[Document]:
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
     require_count("limit", limit)
     name, matches = None if source is None else text_of("source", source), _make_test(wanted)
-    nodes = services.store.catalog.list_nodes(limit, source=name, matches=matches)
+    start = None if under is None else text_of("under", under)
+    nodes = services.store.catalog.list_nodes(limit, source=name, under=start, matches=matches)
     return [_to_document(node) for node in nodes]
 
 
