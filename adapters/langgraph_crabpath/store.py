@@ -72,7 +72,7 @@ class CrabPathSearchItem(SearchItem):
         *("turn_id", "turn_namespace"),
     )
 
-    def __init__(  # noqa: PLR0913  one more than those of an item
+    def __init__(
         self,
         namespace: Labels,
         key: str,
@@ -177,17 +177,17 @@ class CrabPathStore(BaseStore):
         about: Any,
         outcome: Outcome,
         *,
-        namespace: Labels | None = None,
+        prefix: Labels | None = None,
         **fields: Unpack[FeedbackFields],
     ) -> list[Receipt]:
         """Learn from the outcome of searches: which items come first in the next ones.
 
         Args:
             about: Items of a search; what holds some, such as the state of an agent whose tool
-                returned them as artifact; a turn id; or None for the last searches of
-                ``namespace``.
+                returned them as artifact; a turn id; or None for the last searches under
+                ``prefix``.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 to 1.
-            namespace: With None: the namespace prefix that was searched.
+            prefix: With None: the namespace prefix that was searched.
             fields: As for :meth:`CrabPath.record`; ``used``, ``unused``, ``relevant`` and
                 ``irrelevant`` also take items. To correct an item, put it again.
 
@@ -204,18 +204,18 @@ class CrabPathStore(BaseStore):
             found = store.search(("memories", "ann"), query="Which tea?")
             store.record(found, True, used=found[:1])
         """
-        return run(self._record_steps(about, outcome, namespace, fields))
+        return run(self._record_steps(about, outcome, prefix, fields))
 
     async def arecord(
         self,
         about: Any,
         outcome: Outcome,
         *,
-        namespace: Labels | None = None,
+        prefix: Labels | None = None,
         **fields: Unpack[FeedbackFields],
     ) -> list[Receipt]:
         """As :meth:`record`, without blocking the event loop."""
-        return await arun(self._record_steps(about, outcome, namespace, fields))
+        return await arun(self._record_steps(about, outcome, prefix, fields))
 
     def find_turn_namespace(self, prefix: Labels) -> str:
         """The namespace of the memory in which searches under a namespace prefix learn."""
@@ -228,18 +228,18 @@ class CrabPathStore(BaseStore):
         self,
         about: Any,
         outcome: Outcome,
-        namespace: Labels | None,
-        fields: FeedbackFields,
+        prefix: Labels | None,
+        fields: Mapping[str, Any],
     ) -> Operations[list[Receipt]]:
-        if (about is None) != (namespace is not None):
-            msg = "pass what it is about; or None, and namespace= with the prefix that was searched"
+        if (about is None) != (prefix is not None):
+            msg = "pass what it is about; or None, and prefix= with the namespace that was searched"
             raise InvalidInputError(msg)
         if "correction" in fields:
             msg = "a store keeps items, not corrections: put the corrected item"
             raise InvalidInputError(msg)
         given: dict[str, Any] = dict(fields)
-        if namespace is not None:
-            given["namespace"] = self.find_turn_namespace(tuple(namespace))
+        if prefix is not None:
+            given["namespace"] = self.find_turn_namespace(tuple(prefix))
         receipts = yield from perform(
             lambda: self._memory.record(about, outcome, **given)  # any kind of what it is about
         )
@@ -299,11 +299,12 @@ class CrabPathStore(BaseStore):
             for item in answer.documents
         )
         turn = answer.turn
-        return [
+        items: list[SearchItem] = [
             item.to_search_item(scores[item.id], turn.id, turn.namespace)
             for item in found
             if item.is_under(prefix)
-        ][max(0, op.offset) : end]
+        ]
+        return items[max(0, op.offset) : end]
 
     def _retrieve(
         self, prefix: Labels, query: str, wanted: Mapping[str, Any] | None, limit: int
@@ -343,10 +344,9 @@ class CrabPathStore(BaseStore):
     def _list_namespaces(self, op: ListNamespacesOp) -> list[Labels]:
         conditions = [*(op.match_conditions or ())]
         starts = [tuple(c.path) for c in conditions if c.match_type == "prefix"]
-        known = [path for path in starts if "*" not in path]
-        sources = self._memory.sources(
-            under=_make_place(max(known, key=len, default=())), limit=_MOST
-        )
+        # One without wildcards narrows what is read.
+        known = next((path for path in starts if "*" not in path), ())
+        sources = self._memory.sources(under=_make_place(known), limit=_MOST)
         found = {
             labels[: op.max_depth]
             for labels in map(_read_place, sources)
