@@ -570,11 +570,14 @@ class CrabPath(Component):
         return list_documents(self._services, source, under, filter, limit)
 
     @apply_time_limit
-    def sources(self, *, under: str | None = None, limit: int = 100) -> dict[str, int]:
+    def sources(
+        self, *, under: str | None = None, after: str | None = None, limit: int = 100
+    ) -> dict[str, int]:
         """The sources by name, each with the number of its chunks.
 
         Args:
             under: Only sources that begin with this text, such as ``"docs/"``.
+            after: Only sources that stand after this one, for the next page of a list.
             limit: How many at most, at least 1.
 
         Example::
@@ -582,8 +585,9 @@ class CrabPath(Component):
             memory.sources(limit=10)
         """
         require_count("limit", limit)
-        start = None if under is None else text_of("under", under)
-        return self._services.store.catalog.count_by_source(limit, under=start)
+        texts = {"under": under, "after": after}
+        given = {name: text_of(name, text) for name, text in texts.items() if text is not None}
+        return self._services.store.catalog.count_by_source(limit, **given)
 
     @apply_time_limit
     def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:

@@ -1,5 +1,6 @@
 """A store of LangGraph over a memory: long-term memories of agents, searched as it has learned."""
 
+import builtins
 import json
 import re
 import threading
@@ -44,10 +45,11 @@ Labels: TypeAlias = tuple[str, ...]
 
 _ROOT = "store:"
 _ITEM = "item"  # key of the metadata under which an item is; no vector index filters by it
-_LONGEST_PLACE = 500  # characters of a namespace and a key together
+_LONGEST_ID = 500  # characters of a namespace and a key together
 _LONGEST_TEXT = 500  # characters of a field of a value by which a vector index filters
-_UNSAFE = re.compile(r"[%/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_ESCAPED = re.compile(r"%([0-9A-F]{4})")
+_UNSAFE = re.compile(r"^:|[%/\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]")
+_ESCAPED = re.compile(r"%([0-9A-F]{6})")
+_PAGE = 1000  # items read at once where namespaces are listed
 _MOST = 1_000_000  # documents that a memory lists at once
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": lambda own, wanted: own > wanted,
@@ -66,17 +68,13 @@ class CrabPathSearchItem(SearchItem):
         turn_namespace: Namespace of the memory that the turn belongs to.
     """
 
-    # All of them: checkpoints keep what the slots of the class name.
-    __slots__ = (
-        *("namespace", "key", "value", "created_at", "updated_at", "score"),
-        *("turn_id", "turn_namespace"),
-    )
+    __slots__ = ("turn_id", "turn_namespace")
 
     def __init__(
         self,
         namespace: Labels,
         key: str,
-        value: dict[str, Any],
+        value: builtins.dict[str, Any],
         created_at: datetime,
         updated_at: datetime,
         score: float | None = None,
@@ -87,13 +85,20 @@ class CrabPathSearchItem(SearchItem):
         super().__init__(namespace, key, value, created_at, updated_at, score)
         self.turn_id, self.turn_namespace = turn_id, turn_namespace
 
+    def dict(self) -> builtins.dict[str, Any]:
+        """The item as plain values, as checkpoints and servers keep it; with its turn, if any."""
+        plain: builtins.dict[str, Any] = super().dict()
+        if self.turn_id is not None:
+            plain |= {"turn_id": self.turn_id, "turn_namespace": self.turn_namespace}
+        return plain
+
     @property
     def id(self) -> str:
         """Id of its document in the memory."""
-        return _make_place(self.namespace) + _escape(self.key)
+        return _make_id(self.namespace, self.key)
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> builtins.dict[str, Any]:
         """The turn, as every document that CrabPath returns has it; empty without one."""
         if self.turn_id is None:
             return {}
@@ -346,13 +351,20 @@ class CrabPathStore(BaseStore):
         starts = [tuple(c.path) for c in conditions if c.match_type == "prefix"]
         # One without wildcards narrows what is read.
         known = next((path for path in starts if "*" not in path), ())
-        sources = self._memory.sources(under=_make_place(known), limit=_MOST)
         found = {
             labels[: op.max_depth]
-            for labels in map(_read_place, sources)
+            for labels in self._iterate_namespaces(_make_place(known))
             if all(_matches(condition, labels) for condition in conditions)
         }
         return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _iterate_namespaces(self, place: str) -> Iterator[Labels]:
+        """The namespaces of the items whose ids begin with a text; some of them repeatedly."""
+        after: str | None = None
+        while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
+            yield from (_read_id(name)[0] for name in names)
+            # The rest of the last one's namespace says nothing new.
+            after = f"{_make_place(_read_id(names[-1])[0])}:\U0010ffff"
 
 
 class _StoredItem(NamedTuple):
@@ -398,16 +410,16 @@ class _Put(NamedTuple):
 
     def to_document(self, created_at: datetime, updated_at: datetime) -> Document:
         assert self.value is not None, "a deletion has no document"  # noqa: S101
-        place = _make_place(self.namespace)
+        name = _make_id(self.namespace, self.key)
         item = {
             # As text: the value comes back exactly, with the order of its keys.
             "value": json.dumps(self.value),
             "created_at": created_at.isoformat(),
             "updated_at": updated_at.isoformat(),
         }
-        metadata: dict[str, Any] = {"source": place, _ITEM: item}
+        metadata: dict[str, Any] = {"source": name, _ITEM: item}
         if not self.text:
-            return Document(page_content=f"{place}{self.key}", metadata=metadata)
+            return Document(page_content=name, metadata=metadata)
         if isinstance(title := self.value.get("title"), str) and title in self.text:
             metadata["title"] = title
         metadata |= {
@@ -426,13 +438,11 @@ def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
     """The items among documents."""
     found: list[_StoredItem] = []
     for document in documents:
-        place, item = document.metadata.get("source"), document.metadata.get(_ITEM)
-        if isinstance(place, str) and place.startswith(_ROOT) and isinstance(item, dict):
-            name = str(document.id)
+        name, item = str(document.id), document.metadata.get(_ITEM)
+        if name.startswith(f"{_ROOT}/") and isinstance(item, dict):
             value = json.loads(item["value"])
             times = [datetime.fromisoformat(item[key]) for key in ("created_at", "updated_at")]
-            key = _unescape(name.removeprefix(place))
-            found.append(_StoredItem(name, _read_place(place), key, value, *times))
+            found.append(_StoredItem(name, *_read_id(name), value, *times))
     return found
 
 
@@ -506,7 +516,7 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _escape(label: str) -> str:
     """A label without what separates labels, and without what databases do not store."""
-    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):04X}", label) or "%"
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):06X}", label) or "%"
 
 
 def _unescape(text: str) -> str:
@@ -514,29 +524,30 @@ def _unescape(text: str) -> str:
 
 
 def _make_place(labels: Iterable[str]) -> str:
-    """The source of the items of a namespace; that of a prefix begins those of all below it."""
+    """What the ids of all items under a namespace prefix begin with, and no other ones."""
     return f"{_ROOT}/" + "".join(f"{_escape(label)}/" for label in labels)
 
 
-def _read_place(source: str) -> Labels:
-    """The namespace whose items have a source."""
-    return tuple(map(_unescape, source.removeprefix(f"{_ROOT}/").split("/")[:-1]))
-
-
 def _make_id(namespace: Iterable[str], key: str) -> str:
-    """Id of the document of an item.
+    """Id and source of the document of an item; the colon sets items apart from lower namespaces.
 
     Raises:
         InvalidInputError: Namespace and key are too long together.
     """
-    name = _make_place(namespace) + _escape(key)
-    if len(name) > _LONGEST_PLACE:
+    name = f"{_make_place(namespace)}:{_escape(key)}"
+    if len(name) > _LONGEST_ID:
         msg = (
             f"the namespace and key {name[:60]!r}… have {len(name)} characters together: "
-            f"use at most {_LONGEST_PLACE}"
+            f"use at most {_LONGEST_ID}"
         )
         raise InvalidInputError(msg)
     return name
+
+
+def _read_id(name: str) -> tuple[Labels, str]:
+    """Namespace and key of the item with an id."""
+    *labels, key = name.removeprefix(f"{_ROOT}/").split("/")
+    return tuple(map(_unescape, labels)), _unescape(key[1:])
 
 
 def _matches(condition: MatchCondition, labels: Labels) -> bool:

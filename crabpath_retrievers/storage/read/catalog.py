@@ -168,12 +168,15 @@ class Catalog(Queries):
             return found
         return sorted(found, key=lambda node: (node.document, node.position))
 
-    def count_by_source(self, limit: int, *, under: str | None = None) -> dict[str, int]:
+    def count_by_source(
+        self, limit: int, *, under: str | None = None, after: str | None = None
+    ) -> dict[str, int]:
         """Number of visible chunks of each source, in the order of their names.
 
         Args:
             limit: How many sources at most.
             under: Only sources that begin with this text.
+            after: Only sources that stand after this text.
         """
         query = (
             sa.select(contents.c.source, sa.func.count())
@@ -184,6 +187,8 @@ class Catalog(Queries):
         )
         if under is not None:
             query = query.where(_begins_with(under))
+        if after is not None:
+            query = query.where(contents.c.source > after)
         return {source: count for source, count in self._rows(query.limit(limit))}
 
     def sample(self) -> list[dict[str, Any]]:

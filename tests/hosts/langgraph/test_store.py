@@ -19,7 +19,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers import CrabPath
 from langgraph_crabpath import CrabPathStore
 
 NAMESPACES = [
