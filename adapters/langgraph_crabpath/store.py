@@ -254,7 +254,7 @@ class CrabPathStore(BaseStore):
         puts = _collect_puts(ops, self._fields)
         results: list[Result] = [None] * len(ops)
         gets = [op for op in ops if isinstance(op, GetOp)]
-        items = (yield from perform(lambda: self._read(gets))) if gets else {}
+        items = (yield from perform(lambda: self._read_existing(gets))) if gets else {}
         for number, op in enumerate(ops):
             if isinstance(op, GetOp):
                 results[number] = items.get(_make_id(op.namespace, op.key))
@@ -266,7 +266,7 @@ class CrabPathStore(BaseStore):
             yield from perform(lambda: self._write(puts))
         return results
 
-    def _read(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:
+    def _read_existing(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:
         ids = [_make_id(op.namespace, op.key) for op in ops]
         found = _read_items(self._memory.get_by_ids(list(dict.fromkeys(ids))))
         return {item.id: item.to_item() for item in found}
@@ -277,7 +277,7 @@ class CrabPathStore(BaseStore):
         gone = [name for name, put in puts.items() if put.value is None]
         if added:
             with self._writing:  # of two threads neither takes the other's item for a new one
-                known, now = self._read(added.values()), datetime.now(timezone.utc)
+                known, now = self._read_existing(added.values()), datetime.now(timezone.utc)
                 documents = [
                     put.to_document(known[name].created_at if name in known else now, now)
                     for name, put in added.items()
