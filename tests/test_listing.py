@@ -171,3 +171,23 @@ def test_an_explanation_is_short_as_text_and_data_as_html():
     assert cells.tags == {"table", "caption", "tr", "th", "td"}
     assert "<script>alert('x')</script>\ufffd[2J & Page 2" in cells.texts
     assert "Query: <b>Page 1</b>?" in cells.texts
+
+
+def test_sources_and_documents_are_listed_by_how_a_source_begins(memory):
+    memory.add_documents(
+        [
+            Document(f"Text {n}", metadata={"source": source})
+            for n, source in enumerate(
+                ["docs/b", "docs/a", "docs/a/c", "docsx", "Docs/a", "docs/%"]
+            )
+        ]
+    )
+    under = ["docs/%", "docs/a", "docs/a/c", "docs/b"]
+    assert list(memory.sources(under="docs/")) == under
+    assert list(memory.sources(under="docs/", after="docs/a", limit=1)) == ["docs/a/c"]
+    assert list(memory.sources(after="docs/b")) == ["docsx"]
+    listed = [one.metadata["source"] for one in memory.documents(under="docs/")]
+    assert listed == under
+    assert len(memory.documents(under="docs/", limit=2)) == 2
+    assert memory.sources(under="docs/z") == {}
+    assert memory.documents(under="docs/a", source="docs/b") == []

@@ -41,9 +41,13 @@ with CrabPath.open(sys.argv[1], embeddings=vectors, vectors="pgvector") as memor
 """
 
 
-@pytest.fixture
-def memory(embeddings, tmp_path):
-    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def memory(request, embeddings, tmp_path):
+    """A memory with Chroma in a directory, or with pgvector in PostgreSQL."""
+    given = {"path": tmp_path / "memory"}
+    if request.param == "postgresql":
+        given = {"path": request.getfixturevalue("pgvector_url"), "vectors": "pgvector"}
+    with CrabPath.open(**given, embeddings=embeddings) as opened:
         yield opened
 
 
@@ -209,6 +213,15 @@ def test_documents_of_the_memory_are_no_items(store, memory):
     assert set(keys(store.search((), query="Green tea", limit=10))) == set(TEAS)
     assert set(keys(store.search(()))) == set(TEAS)
     assert store.list_namespaces() == [ANN]
+
+
+def test_a_few_items_are_found_among_many_of_others(store):
+    """Those of others are nearer to the question, and more than any search looks at."""
+    many = {f"{n}": {"content": f"Green tea number {n} before noon"} for n in range(400)}
+    fill(store, many, BOB)
+    fill(store, {"river": TEAS["none"], "mint": TEAS["mint"]})
+    found = store.search(ANN, query="Green tea number 7 before noon", limit=10)
+    assert sorted(keys(found)) == ["mint", "river"]
 
 
 # Values.
