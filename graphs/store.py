@@ -1,8 +1,8 @@
 """What agents remember of their users: a store over a memory of its own, which learns.
 
 Switch it on by a line in ``langgraph.json``: ``"store": {"path": "./store.py:store"}``. The memory
-is ``CRABPATH_ITEMS``: a directory, by default ``items``, or the URL of a memory that exists. Who may
-name which namespace is for ``@auth.on.store`` to decide.
+is ``CRABPATH_ITEMS``: a directory, by default ``items``, or the URL of a memory that exists.
+``@auth.on.store`` decides who may name which namespace.
 """
 
 import os

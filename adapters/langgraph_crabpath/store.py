@@ -48,6 +48,7 @@ _ITEM = "item"  # key of the metadata under which an item is; no vector index fi
 _LONGEST_ID = 500  # characters of a namespace and a key together
 _LONGEST_TEXT = 500  # characters of a field of a value by which a vector index filters
 _UNSAFE = re.compile(r"^:|[%/\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]")
+_UNSTORED = re.compile(r"[\x00\ud800-\udfff]")  # not kept of a text that is filtered by
 _ESCAPED = re.compile(r"%([0-9A-F]{6})")
 _PAGE = 1000  # items read at once where namespaces are listed
 _MOST = 1_000_000  # documents that a memory lists at once
@@ -307,7 +308,7 @@ class CrabPathStore(BaseStore):
         items: list[SearchItem] = [
             item.to_search_item(scores[item.id], turn.id, turn.namespace)
             for item in found
-            if item.is_under(prefix)
+            if item.is_under(prefix) and _passes(item.value, op.filter)
         ]
         return items[max(0, op.offset) : end]
 
@@ -460,7 +461,7 @@ def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
                 puts[name] = _Put(namespace, op.key, None, "")
                 continue
             value = _require_value(op.value)
-            paths = fields if op.index is None else op.index or ()
+            paths = fields if op.index is None else _require_fields(op.index or ())
             puts[name] = _Put(namespace, op.key, value, _make_text(value, paths))
         elif not isinstance(op, (GetOp, SearchOp, ListNamespacesOp)):
             msg = f"a batch takes the operations of LangGraph's store, not {type(op).__name__}"
@@ -481,8 +482,9 @@ def _require_value(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(fields, str) or not all(isinstance(path, str) for path in fields):
-        msg = f"fields must be a list of paths such as ['text'], not {fields!r}"
+    listed = isinstance(fields, (list, tuple))
+    if not listed or not all(isinstance(path, str) for path in fields):
+        msg = f"the fields to search must be a list of paths such as ['text'], not {fields!r}"
         raise InvalidInputError(msg)
     return tuple(fields)
 
@@ -576,7 +578,7 @@ def _require_filter(wanted: Mapping[str, Any] | None) -> None:
 def _is_filterable(value: object) -> bool:
     """Whether vector indexes filter by a value of this kind."""
     if isinstance(value, str):
-        return len(value) <= _LONGEST_TEXT
+        return len(value) <= _LONGEST_TEXT and not _UNSTORED.search(value)
     return isinstance(value, bool)
 
 

@@ -247,6 +247,7 @@ def test_a_value_comes_back_as_it_was(store):
         (lambda store: store.put(ANN, "1", {"at": float("nan")}), "must be JSON"),
         (lambda store: store.put(ANN, "1", ["a"]), "must be a dict"),
         (lambda store: store.put(ANN, "k" * 600, {"a": 1}), "at most 500"),
+        (lambda store: store.put(ANN, "1", {"a": "b"}, index="a"), "list of paths"),
         (lambda store: store.search(ANN, filter={"a": {"$near": 1}}), r"\$near"),
         (lambda store: store.batch([PutOp(ANN, "1", {"a": 1}), "get"]), "not str"),
         (lambda store: CrabPathStore("./memory"), "open CrabPath memory"),
@@ -264,6 +265,13 @@ def test_texts_are_compared_with_texts_and_numbers_with_numbers(store):
     fill(store, {"a": {"name": "apple"}, "b": {"name": "banana"}, "c": {"name": 3}, "d": {}})
     assert keys(store.search(ANN, filter={"name": {"$gt": "apple"}})) == ["b"]
     assert keys(store.search(ANN, query="fruit", filter={"name": {"$lt": 4}})) == ["c"]
+
+
+@pytest.mark.parametrize("text", ["a", "a\x00", "a\ud800", "a" * 600, "$a", "' OR 1=1", "ü"])
+def test_a_filter_tells_any_texts_apart(store, text):
+    fill(store, {"one": {"name": text}, "other": {"name": text + "?"}, "near": {"name": "a "}})
+    assert keys(store.search(ANN, filter={"name": text})) == ["one"]
+    assert keys(store.search(ANN, query="a name", filter={"name": text})) == ["one"]
 
 
 def test_a_search_reads_only_under_its_prefix(store, memory, monkeypatch):
