@@ -75,6 +75,40 @@ class Transaction:
         elif rows:
             self.run(table.insert(), rows)
 
+    def add_nodes(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """Insert nodes, whose keys are in the order of the rows; returns their keys by id."""
+        if not rows:
+            return {}
+        if self._is_many(s.nodes, rows):
+            self._insert_many(s.nodes, rows)
+            return self.get_node_keys([row["id"] for row in rows])
+        added = self.run(s.nodes.insert().returning(s.nodes.c.id, s.nodes.c.key), rows)
+        return {node: key for node, key in added}
+
+    def add_together(self, rows: Mapping[sa.Table, Sequence[Mapping[str, Any]]]) -> None:
+        """Insert rows of several tables; few of them in one statement on PostgreSQL.
+
+        The tables do not refer to each other, and the rows of one have the same columns.
+        """
+        given = {table: some for table, some in rows.items() if some}
+        few = sum(map(len, given.values())) < _MANY
+        if not (few and self.connection.dialect.driver == "psycopg"):
+            for table, some in given.items():
+                self.add(table, some)
+            return
+        values: list[Any] = []
+        inserts: list[str] = []
+        for table, some in given.items():
+            names = ", ".join(map(self._quote, some[0]))
+            places = ", ".join(["(" + ", ".join(["%s"] * len(some[0])) + ")"] * len(some))
+            inserts.append(f"INSERT INTO {self._quote(table.name)} ({names}) VALUES {places}")
+            values += [value for row in some for value in row.values()]
+        if inserts:
+            named = [f"i{place} AS ({insert})" for place, insert in enumerate(inserts[:-1])]
+            first = f"WITH {', '.join(named)} " if named else ""
+            with open_driver_cursor(self.connection) as cursor:
+                cursor.execute(first + inserts[-1], values)
+
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert those rows that conflict with no other row."""
         if self._is_many(table, rows):
