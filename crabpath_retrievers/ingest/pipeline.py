@@ -13,7 +13,7 @@ text is recognised by document and digest, not by its id alone.
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -167,7 +167,7 @@ class Ingest:
                 else:
                     for part in self._make_batches(plan):
                         if self.index.removal:
-                            self._publish_at_once(self._embed(part))
+                            self._publish_at_once(self._embed(part), plan.known)
                         else:
                             self.publish(part)
                         advance(len(part.nodes))
@@ -468,8 +468,13 @@ class Ingest:
         self.store.apply([self._embed(part)])
         self._finish()
 
-    def _publish_at_once(self, part: StageNodes) -> None:
-        """Publish and link a batch in one transaction, which also writes its vectors."""
+    def _publish_at_once(self, part: StageNodes, stored: Collection[str]) -> None:
+        """Publish and link a batch in one transaction, which also writes its vectors.
+
+        Args:
+            part: Nodes with their vectors, and ids to remove.
+            stored: Ids of the nodes that were visible before.
+        """
         words = tuple(IndexedWords.from_text(node.title, node.content) for node in part.nodes)
         published = PublishNodes(part.nodes, words, part.removed, indexed=True, queued=False)
         vectors = self._prepare_vectors(part.nodes)  # creates their table
@@ -479,7 +484,9 @@ class Ingest:
             by_id = {node.id: node for node in part.nodes}
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
             links = PublishedLinks(self.store, self.store.fulltext, known)
-            self._link_nodes(links.nodes([*ids]), links, queued=False)
+            old = {key for key, node in ids.items() if node in stored or node not in by_id}
+            edges, touched = self._find_edges(links.nodes([*ids]), links)
+            self.store.apply([PutEdges(edges, resorted=tuple(old | touched))])
 
     def _embed(self, part: StageNodes) -> StageNodes:
         """Embed the nodes of a batch that have no vector."""
@@ -512,19 +519,17 @@ class Ingest:
             self.bulk.link()
         keys = self.store.catalog.get_unlinked_keys()
         if keys:
-            self._link_nodes(self.store.links.nodes(keys), self.store.links)
+            edges, beside = self._find_edges(self.store.links.nodes(keys), self.store.links)
+            self.store.apply([PutEdges(edges, tuple(keys), tuple({*keys, *beside}))])
 
-    def _link_nodes(
-        self, nodes: Sequence[LinkNode], links: LinkQueries, *, queued: bool = True
-    ) -> None:
-        edges: list[Edge] = []
-        for linker in self.linkers:
-            edges += linker.link(nodes, links)
-        # A node with a new neighbour may have lost an old one.
-        waiting = {node.key for node in nodes}
-        beside = {e.target for e in edges if e.kind is EdgeKind.SIBLING and e.source in waiting}
-        linked = tuple(waiting) if queued else ()
-        self.store.apply([PutEdges(tuple(edges), linked, tuple(waiting | beside))])
+    def _find_edges(
+        self, nodes: Sequence[LinkNode], links: LinkQueries
+    ) -> tuple[tuple[Edge, ...], set[int]]:
+        """Edges of nodes, and keys of their neighbours, which may have lost old ones."""
+        edges = tuple(edge for linker in self.linkers for edge in linker.link(nodes, links))
+        own = {node.key for node in nodes}
+        siblings = (edge for edge in edges if edge.kind is EdgeKind.SIBLING)
+        return edges, {edge.target for edge in siblings if edge.source in own}
 
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.schema import (
@@ -61,6 +61,15 @@ _NODES = CompiledSelect(
     sa.select(*_COLUMNS)
     .join(contents, contents.c.node == nodes.c.key)
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
+)
+
+_BACK = sa.select(sa.func.count()).where(
+    edges.c.source == nodes.c.key, edges.c.kind == EdgeKind.MENTIONED_BY.value
+)
+_MENTIONS = CompiledSelect(
+    sa.select(nodes.c.key, nodes.c.mentions, _BACK.scalar_subquery()).where(
+        nodes.c.key.in_(sa.bindparam("values", expanding=True))
+    )
 )
 
 _FEW = 256  # values
@@ -143,9 +152,9 @@ class LinkQueries(Queries):
         """Document by key of the node."""
         return dict(self._pairs(contents.c.node, contents.c.document, keys))
 
-    def count_mentions(self, keys: Sequence[int]) -> dict[int, int]:
-        """How many nodes mention each of these nodes."""
-        return dict(self._pairs(nodes.c.key, nodes.c.mentions, keys))
+    def count_mentions(self, keys: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """How many nodes mention each of these nodes, and to how many an edge leads back."""
+        return {key: (count, back) for key, count, back in self._lookup(_MENTIONS, keys)}
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes with these names, by name."""
