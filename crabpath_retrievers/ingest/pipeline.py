@@ -1,9 +1,9 @@
 """Publishes documents so that a crash at any point neither loses nor duplicates anything.
 
-A batch passes through four states, each one transaction: staged (invisible) → vectors indexed →
-published (visible, without edges) → linked. Vectors in the database of the graph are indexed in the
-transaction that publishes. :meth:`Ingest.recover` finishes what a crash left; every open and every
-ingest runs it first.
+Where the vectors are in the database of the graph, added documents are published with their vectors
+and edges in one transaction. Elsewhere, and in a sync, a batch passes through four states, each one
+transaction: staged (invisible) → vectors indexed → published (visible, without edges) → linked.
+:meth:`Ingest.recover` finishes what a crash left; every open and every ingest runs it first.
 
 A new chunk gets an id derived from its document and text, or also from its metadata where the
 document repeats the text. A sync keeps that id when the text is edited or moved, so an unchanged

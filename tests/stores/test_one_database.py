@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from corpora import make_linked_corpus, read_graph
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
@@ -189,6 +190,34 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
         memory.add_documents(pages(6))
         assert len(held(memory)) == 6
         assert memory.info()["edges"]["mention"] == 5
+
+
+def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):
+    """Documents that are added one by one, changed, and removed with others have the same edges."""
+    linked = make_linked_corpus(40)
+    named = [
+        Document(page.page_content, id=f"d{n}", metadata=page.metadata)
+        for n, page in enumerate(linked)
+    ]
+    changed = [
+        Document(page.page_content.partition("##")[0], id=page.id, metadata=page.metadata)
+        for page in named[6:12]
+    ]
+    changed += [Document(linked[n].page_content, id=f"d{n + 1}") for n in (20, 33)]
+    graphs = []
+    for place in ({"path": pgvector_url, "vectors": "pgvector"}, {"path": tmp_path / "m"}):
+        with CrabPath.open(**place, embeddings=EMBEDDINGS) as memory:
+            for page in named:
+                memory.add_documents([page])
+            memory.add_documents(changed)
+            memory.add_documents([named[2]], cleanup="incremental")
+            graphs.append(read_graph(memory))
+            assert len(held(memory)) == len(graphs[-1].nodes)
+            memory.add_documents(named[3:9], cleanup="full")
+            graphs.append(read_graph(memory))
+            held(memory)
+    assert graphs[:2] == graphs[2:]
+    assert len(graphs[1].nodes) < len(graphs[0].nodes)
 
 
 @pytest.mark.slow
