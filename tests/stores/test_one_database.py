@@ -11,7 +11,7 @@ from langchain_postgres import Column, PGEngine, PGVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
 from crabpath_retrievers.core.changes import PublishNodes, PublishStaged, PutEdges, StageNodes
-from crabpath_retrievers.errors import ConfigurationError
+from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage.write.apply import WRITERS
 
@@ -190,6 +190,23 @@ def test_documents_vectors_and_edges_are_written_in_one_transaction(
         memory.add_documents(pages(6))
         assert len(held(memory)) == 6
         assert memory.info()["edges"]["mention"] == 5
+
+
+@pytest.mark.parametrize("table", ["crabpath_names", "crabpath_terms", "crabpath_edges"])
+def test_what_the_database_refuses_leaves_nothing(pgvector_url, table):
+    """Also where statements are sent together; afterwards the memory works as before."""
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        memory.add_documents(pages(3))
+        refuse = f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK (false) NOT VALID"
+        with memory.store.open_reader() as connection:
+            connection.exec_driver_sql(refuse)
+        with pytest.raises(StoreError, match="refused"):
+            memory.add_documents(pages(6))
+        assert len(held(memory)) == 3
+        with memory.store.open_reader() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT refused")
+        memory.add_documents(pages(6))
+        assert len(held(memory)) == 6
 
 
 def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):

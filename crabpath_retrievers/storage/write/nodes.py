@@ -123,23 +123,20 @@ def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str,
         update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
         tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
     keys = {**existing, **added}
-    _insert_contents(tx, [(keys[node.id], node) for node in given])
-    _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
+    with tx.send_together(len(given)):
+        _insert_contents(tx, [(keys[node.id], node) for node in given])
+        _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
     return keys, siblings
 
 
 def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> None:
-    rows: dict[sa.Table, list[dict[str, Any]]] = {}
     lists = ((s.names, "name", "names"), (s.addresses, "address", "addresses"))
     for table, column, field in (*lists, (s.references, "address", "references")):
         values = ((key, v) for key, node in given for v in dict.fromkeys(node.payload[field]))
-        rows[table] = [{column: value, "node": key} for key, value in values]
+        tx.add(table, [{column: value, "node": key} for key, value in values])
     texts = [(key, node.words.tokens.split()) for key, node in given]
-    rows[s.contents] = [
-        build_content_row(key, node.payload, len(text))
-        for (key, node), (_, text) in zip(given, texts, strict=True)
-    ]
-    tx.add_together(rows)
+    rows = zip(given, texts, strict=True)
+    tx.add(s.contents, [build_content_row(key, n.payload, len(t)) for (key, n), (_, t) in rows])
     _index_texts(tx, texts)
 
 
@@ -342,9 +339,10 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
     if change.resorted:
         _remove_edges(tx, change.resorted, [EdgeKind.SIBLING.value])
     rows = build_edge_rows(tx, change.edges)
-    tx.upsert(s.edges, rows, ("prior", "floor"))
-    mention = EdgeKind.MENTION.value
-    recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
+    with tx.send_together(len(rows)):
+        tx.upsert(s.edges, rows, ("prior", "floor"))
+        mention = EdgeKind.MENTION.value
+        recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
     for part in split_batches(change.linked):
         linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
         tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))

@@ -1,6 +1,7 @@
 """An open transaction, with short forms of the statements that writers need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +38,7 @@ class Transaction:
         """Write on ``connection``."""
         self.connection, self.fulltext = connection, fulltext
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+        self._copies = True
         self._keys: dict[str, int] = {}
         self._locked: dict[str, tuple[int, float]] = {}
 
@@ -85,29 +87,23 @@ class Transaction:
         added = self.run(s.nodes.insert().returning(s.nodes.c.id, s.nodes.c.key), rows)
         return {node: key for node, key in added}
 
-    def add_together(self, rows: Mapping[sa.Table, Sequence[Mapping[str, Any]]]) -> None:
-        """Insert rows of several tables; few of them in one statement on PostgreSQL.
+    @contextmanager
+    def send_together(self, rows: int) -> Iterator[None]:
+        """Send the writes within without waiting for each, if they are of few rows.
 
-        The tables do not refer to each other, and the rows of one have the same columns.
+        Within nothing can be read, and no changed rows be counted.
         """
-        given = {table: some for table, some in rows.items() if some}
-        few = sum(map(len, given.values())) < _MANY
-        if not (few and self.connection.dialect.driver == "psycopg"):
-            for table, some in given.items():
-                self.add(table, some)
+        if rows >= _MANY or self.connection.dialect.driver != "psycopg":
+            yield
             return
-        values: list[Any] = []
-        inserts: list[str] = []
-        for table, some in given.items():
-            names = ", ".join(map(self._quote, some[0]))
-            places = ", ".join(["(" + ", ".join(["%s"] * len(some[0])) + ")"] * len(some))
-            inserts.append(f"INSERT INTO {self._quote(table.name)} ({names}) VALUES {places}")
-            values += [value for row in some for value in row.values()]
-        if inserts:
-            named = [f"i{place} AS ({insert})" for place, insert in enumerate(inserts[:-1])]
-            first = f"WITH {', '.join(named)} " if named else ""
-            with open_driver_cursor(self.connection) as cursor:
-                cursor.execute(first + inserts[-1], values)
+        driver: Any = self.connection.connection.driver_connection
+        # The cursor translates errors of statements that were sent before.
+        with open_driver_cursor(self.connection), driver.pipeline():
+            self._copies = False
+            try:
+                yield
+            finally:
+                self._copies = True
 
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert those rows that conflict with no other row."""
@@ -144,7 +140,7 @@ class Transaction:
 
     def _is_many(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether rows are inserted past SQLAlchemy, which takes longer than the database."""
-        if len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
+        if not self._copies or len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
             return False
         converted = any(isinstance(column.type, sa.TypeDecorator) for column in table.c)
         defaults = {column.name for column in table.c if column.default is not None}
