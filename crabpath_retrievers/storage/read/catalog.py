@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -95,6 +96,20 @@ _SAMPLE = CompiledSelect(
 _KNOWN = sa.select(
     nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
 ).join(contents, contents.c.node == nodes.c.key)
+_OF_PLAN = CompiledSelect(
+    sa.union_all(
+        *(
+            _KNOWN.add_columns(nodes.c.owner).where(
+                column.in_(sa.bindparam(name, expanding=True)), condition
+            )
+            for column, name, condition in (
+                (nodes.c.id, "ids", nodes.c.owner >= 0),
+                (contents.c.document, "documents", nodes.c.owner == 0),
+                (contents.c.source, "sources", nodes.c.owner == 0),
+            )
+        )
+    )
+)
 _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
@@ -227,6 +242,28 @@ class Catalog(Queries):
             found |= {row.id: StoredChunk(*row) for row in self._rows_in(query, column, values)}
         return list(found.values())
 
+    def find_replaced(
+        self, ids: Iterable[str], documents: Iterable[str], sources: Iterable[str]
+    ) -> tuple[dict[str, StoredChunk], list[str]]:
+        """What an ingest may replace.
+
+        Returns:
+            Visible chunks with these ids, of these documents or from these sources, by id; and
+            those of the ids that belong to notes.
+        """
+        chunks: dict[str, StoredChunk] = {}
+        of_notes: list[str] = []
+        parts = (split_batches(values) for values in (ids, documents, sources))
+        for some in zip_longest(*parts, fillvalue=()):
+            names = zip(("ids", "documents", "sources"), map(list, some), strict=True)
+            for *facts, owner in self._run(_OF_PLAN, **dict(names)):
+                chunk = StoredChunk(*facts)
+                if owner:
+                    of_notes.append(chunk.id)
+                else:
+                    chunks[chunk.id] = chunk
+        return chunks, of_notes
+
     def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
         """Visible chunks of these documents that have one of these digests."""
         query = _KNOWN.where(nodes.c.owner == 0)
@@ -342,6 +379,13 @@ class Catalog(Queries):
         """Whether an interrupted ingest left work in a queue."""
         queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
         return bool(self._scalar(sa.select(sa.or_(*queues))))
+
+    def find_unfinished_work(self, fact: str) -> tuple[bool, str]:
+        """The same, and the value of a fact of the store; empty without it."""
+        queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
+        value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
+        ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
+        return bool(unfinished), found or ""
 
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""
