@@ -1116,6 +1116,11 @@ export interface components {
             min_score: number | null;
             /** @default false */
             one_per_document: boolean;
+            /**
+             * @description Walk only where the filter allows.
+             * @default false
+             */
+            confined: boolean;
             /** @default null */
             max_tokens: number | null;
             /** @default null */
@@ -1604,7 +1609,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1639,7 +1644,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1679,7 +1684,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1718,11 +1723,12 @@ export interface operations {
         parameters: {
             query?: {
                 source?: string;
+                under?: string;
                 q?: string;
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1757,7 +1763,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1798,7 +1804,7 @@ export interface operations {
                 source: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1833,7 +1839,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1871,7 +1877,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1908,10 +1914,12 @@ export interface operations {
     list_sources: {
         parameters: {
             query?: {
+                under?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1949,7 +1957,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1984,7 +1992,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2023,7 +2031,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2062,7 +2070,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2101,7 +2109,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2142,7 +2150,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2180,7 +2188,7 @@ export interface operations {
                 after?: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2215,7 +2223,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -2256,7 +2264,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2299,7 +2307,7 @@ export interface operations {
                 offset?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2339,7 +2347,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2374,7 +2382,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2413,7 +2421,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2452,7 +2460,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2487,7 +2495,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2522,7 +2530,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2563,7 +2571,7 @@ export interface operations {
                 level?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2598,7 +2606,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2633,7 +2641,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2668,7 +2676,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2703,7 +2711,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2742,7 +2750,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
