@@ -16,7 +16,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,6 +55,10 @@ class _LateBodyError(InvalidInputError):
 
 class _NotJsonError(InvalidInputError):
     """A body is of another type than JSON."""
+
+
+class _DeafClientError(Exception):
+    """A client does not read its answer."""
 
 
 _STATUSES: dict[type, int] = {
@@ -328,15 +332,20 @@ class _Gate:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             started = True
-            await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+            try:
+                await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+            except asyncio.TimeoutError:
+                raise _DeafClientError from None
 
         self._running += 1
         try:
             self._require_place()
             self._require_local(scope)
             await self._app(scope, self._bound_body(scope, receive), send_in_time)
-        except asyncio.TimeoutError:
+        except _DeafClientError:
             _log.warning("a client that does not read was dropped")
+        except ClientDisconnect:
+            _log.debug("a client left before it had sent its body")
         except Exception as error:
             if started:
                 raise
