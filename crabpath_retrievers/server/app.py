@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
+import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from socket import socket
 from typing import Any
 
 import uvicorn
@@ -42,6 +42,7 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_SILENCE = 60  # seconds until the connection to a client that takes nothing is cut
 _FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
@@ -162,13 +163,16 @@ def create_app(
     return app
 
 
-def run_app(app: ASGIApp, listening: socket) -> None:
+def run_app(app: ASGIApp, listening: socket.socket) -> None:
     """Answer what comes to a listening socket, until SIGTERM or SIGINT.
 
     Args:
         app: The application.
         listening: The socket, bound and listening.
     """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: else what a client does not read stays here
+        milliseconds = int(_SILENCE * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
         app,
         log_level="warning",
