@@ -193,7 +193,7 @@ class ServedMemory(CrabPath):
 
     def as_retriever(self, **fields: Unpack[RetrieverFields]) -> "CrabPathRetriever":
         """A LangChain retriever over this memory, as :meth:`CrabPath.as_retriever`."""
-        return CrabPathRetriever(memory=self, **{"namespace": self.namespace, **fields})
+        return CrabPathRetriever(memory=self, **fields)
 
     # Documents.
 
@@ -565,6 +565,12 @@ class CrabPathRetriever(EmbeddedRetriever):
     LangChain, LangGraph and the adapters take it as they take that one.
     """
 
+    def __init__(self, *, memory: CrabPath, **fields: Unpack[RetrieverFields]) -> None:
+        """Search a :class:`ServedMemory`, by default in its namespace."""
+        if isinstance(memory, ServedMemory) and is_blank(fields.get("namespace")):
+            fields["namespace"] = memory.namespace
+        super().__init__(memory=memory, **fields)
+
     @classmethod
     def connect(
         cls,
@@ -597,7 +603,7 @@ class CrabPathRetriever(EmbeddedRetriever):
         name = None if is_blank(chosen) else chosen
         memory = ServedMemory(url, token=token, namespace=name, timeout=timeout)
         try:
-            return cls(memory=memory, **{**fields, "namespace": memory.namespace})
+            return cls(memory=memory, **fields)
         except BaseException:
             memory.close()
             raise

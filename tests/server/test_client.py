@@ -223,7 +223,7 @@ def bearer(memory, serve, token_file):
 def test_a_token_chooses_the_namespace(bearer, memory):
     url, make = bearer
     with CrabPathRetriever.connect(url, token=make("ann", "eve", rights=["read"])) as retriever:
-        assert retriever.namespace == "ann"
+        assert retriever.namespace == retriever.memory.as_retriever().namespace == "ann"
         retriever.invoke(QUESTION)
         retriever.invoke(QUESTION, namespace="eve")
         with pytest.raises(ForbiddenError, match="does not grant the namespace 'bob'"):
