@@ -257,6 +257,7 @@ class ServedMemory(CrabPath):
         *,
         source: str | None = None,
         namespace: str | None = None,
+        notes_of: str | None = None,
     ) -> int:
         """As :meth:`CrabPath.forget`, for documents and notes of this namespace."""
         if namespace is not None:
@@ -270,7 +271,7 @@ class ServedMemory(CrabPath):
         count = 0
         for name in texts_of(ids or ()):
             try:
-                count += self._request("DELETE", _make_path(name), None)["deleted"]
+                count += self._request("DELETE", _make_path(name), notes_of)["deleted"]
             except NotFoundError:
                 continue
         return count
