@@ -15,6 +15,7 @@ from crabpath_retrievers import (
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
+    ServiceError,
     StoreUnavailableError,
     TokenError,
 )
@@ -223,7 +224,7 @@ def bearer(memory, serve, token_file):
 def test_a_token_chooses_the_namespace(bearer, memory):
     url, make = bearer
     with CrabPathRetriever.connect(url, token=make("ann", "eve", rights=["read"])) as retriever:
-        assert retriever.namespace == "ann"
+        assert retriever.namespace == retriever.memory.as_retriever().namespace == "ann"
         retriever.invoke(QUESTION)
         retriever.invoke(QUESTION, namespace="eve")
         with pytest.raises(ForbiddenError, match="does not grant the namespace 'bob'"):
@@ -231,7 +232,7 @@ def test_a_token_chooses_the_namespace(bearer, memory):
         with pytest.raises(ForbiddenError, match="'write'"):
             retriever.add_documents([Document("x")])
     assert [len(memory.turns(namespace=name)) for name in ("ann", "eve", "bob")] == [1, 1, 0]
-    for token, error in ((None, TokenError), ("wrong", TokenError)):
+    for token, error in ((None, TokenError), ("wrong", TokenError), ("ä\n", InvalidInputError)):
         with pytest.raises(error):
             CrabPathRetriever.connect(url, token=token)
     with pytest.raises(ForbiddenError):
@@ -284,7 +285,7 @@ def test_only_what_changes_nothing_twice_is_sent_again(url):
         with ServedMemory(url, transport=transport) as memory:
             try:
                 call(memory)
-            except StoreUnavailableError as error:
+            except ServiceError as error:
                 assert str(error) == "busy"  # noqa: PT017
             sent[name] = transport.sent
     assert sent == {"record": 2, "notes": 2, "retrieve": 1, "add": 1}
