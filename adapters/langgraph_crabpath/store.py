@@ -246,9 +246,7 @@ class CrabPathStore(BaseStore):
         given: dict[str, Any] = dict(fields)
         if prefix is not None:
             given["namespace"] = self.find_turn_namespace(tuple(prefix))
-        receipts = yield from perform(
-            lambda: self._memory.record(about, outcome, **given)  # any kind of what it is about
-        )
+        receipts = yield from perform(lambda: self._memory.record(about, outcome, **given))
         return receipts if isinstance(receipts, list) else [receipts]
 
     def _steps(self, ops: Sequence[Op]) -> Operations[list[Result]]:
@@ -338,7 +336,7 @@ class CrabPathStore(BaseStore):
     def _list_items(
         self, prefix: Labels, wanted: Mapping[str, Any] | None, limit: int
     ) -> list["_StoredItem"]:
-        """Items under a prefix that pass a filter, by namespace, the oldest first."""
+        """Items under a prefix that pass a filter, in the order of their ids."""
         count = limit
         while True:
             documents = self._memory.documents(under=_make_place(prefix), limit=count)

@@ -14,6 +14,7 @@ from crabpath_retrievers.core.changes import PublishNodes, PublishStaged, PutEdg
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage.write.apply import WRITERS
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
@@ -88,6 +89,19 @@ def test_from_documents_to_doctor(pgvector_url):
     diagnosis = examine(pgvector_url, embeddings=EMBEDDINGS)
     assert "vectors" in diagnosis.checked
     assert not [one for one in diagnosis.findings if one.check == "vectors"]
+
+
+def test_one_opens_while_another_publishes_its_first_documents(pgvector_url, monkeypatch):
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as first:
+        glance = PgVectorIndex.glance
+
+        def publish_and_glance(index, ids):
+            first.add_documents(pages(1))
+            return glance(index, ids)
+
+        monkeypatch.setattr(PgVectorIndex, "glance", publish_and_glance)
+        with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as second:
+            assert held(second) == {"d0"}
 
 
 def test_doctor_and_reindex_find_what_somebody_deleted(pgvector_url):
