@@ -115,8 +115,6 @@ KILL = """
     from crabpath_retrievers import CrabPath
     from crabpath_retrievers.core.changes import PublishNodes, PutEdges
     from crabpath_retrievers.ingest import bulk, pipeline
-from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
     from self_kill import kill_after
 
     pipeline.MIN_BULK_CHUNKS, pipeline.PUBLISHED_AT_ONCE, bulk._LINKED_AT_ONCE = 100, 50, 64
