@@ -5,12 +5,15 @@ interrupted goes on where it stopped.
 """
 
 import json
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from langchain_core.documents import Document
+from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
@@ -80,6 +83,47 @@ class Part:
         self.blank += other.blank
         self.embedded += other.embedded
         self.skipped |= other.skipped
+
+
+_VECTOR = np.dtype("<f4")
+
+
+def encode_part(part: Part) -> tuple[bytes, bytes]:
+    """A part as JSON, and the vectors of its nodes, for a process that writes it."""
+    new = [node.vector for node in part.nodes if node.vector is not None]
+    data = {
+        "nodes": [
+            {**{name: getattr(node, name) for name in _PLAIN}, "embedded": node.vector is not None}
+            for node in part.nodes
+        ],
+        **{name: getattr(part, name) for name in _NUMBERS},
+        "words": {digest: tuple(words) for digest, words in part.words.items()},
+        "named": sorted(part.named),
+    }
+    vectors = np.asarray(new, dtype=_VECTOR).tobytes()
+    return to_json(data, bytes_mode="base64"), vectors
+
+
+def decode_part(data: bytes, packed: bytes) -> Part:
+    """The inverse of :func:`encode_part`."""
+    read = from_json(data)
+    count = sum(node["embedded"] for node in read["nodes"])
+    vectors = iter(np.frombuffer(packed, dtype=_VECTOR).reshape(count, -1) if count else ())
+    nodes = []
+    for row in read["nodes"]:
+        vector = next(vectors) if row.pop("embedded") else None
+        nodes.append(Node(**{**row, **{n: tuple(row[n]) for n in _LISTS}}, vector=vector))
+    words = {
+        digest: IndexedWords(tokens, urlsafe_b64decode(terms))
+        for digest, (tokens, terms) in read["words"].items()
+    }
+    numbers = {name: read[name] for name in _NUMBERS}
+    return Part(nodes, words, set(read["named"]), **numbers)
+
+
+_PLAIN = tuple(each.name for each in fields(Node) if each.name != "vector")
+_LISTS = ("names", "addresses", "references")
+_NUMBERS = ("documents", "blank", "embedded", "skipped")
 
 
 class PartMaker(NamedTuple):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest import bulk, pipeline
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.memory import bulk as memory_bulk
 
@@ -141,6 +144,25 @@ def test_a_killed_ingest_goes_on_where_it_stopped(
         assert read_graph(memory) == expected
         assert not memory.store.catalog.has_unfinished_ingest()
     assert find_damage(place) == []
+
+
+def test_a_part_that_was_sent_is_the_same(tmp_path):
+    """Texts, lists, metadata, vectors, words and numbers; also of a part without chunks."""
+    with open_memory(tmp_path) as memory:
+        chunking = Chunking(IngestSettings())
+        maker = PartMaker(memory.store.catalog, chunking, memory.embedder.documents)
+        memory.add_documents(DOCUMENTS[:3])
+        odd = Document("Öde ÿ \u2603", id="x", metadata={"title": "Ü", "k": [1, {"z": None}]})
+        made = maker.make([*DOCUMENTS[:12], odd, Document(" ")], {"a.pdf": "broken"})
+        assert {node.vector is None for node in made.nodes} == {True, False}
+        sent = decode_part(*encode_part(made))
+        empty = Part(skipped={"b.pdf": "gone"})
+        assert decode_part(*encode_part(empty)) == empty
+    vectors = [(a.vector, b.vector) for a, b in zip(made.nodes, sent.nodes, strict=True)]
+    assert all(a is b is None or (a == b).all() for a, b in vectors)
+    for part in (made, sent):
+        part.nodes[:] = [replace(node, vector=None) for node in part.nodes]
+    assert sent == made
 
 
 def test_files_are_ingested_part_by_part(tmp_path, in_bulk):
