@@ -50,6 +50,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.memory.notes import NoteFields
+from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import CrabPathRetriever as EmbeddedRetriever
 from crabpath_retrievers.retriever import RetrieverFields
@@ -246,6 +247,7 @@ class ServedMemory(CrabPath):
         *,
         source: str | None = None,
         namespace: str | None = None,
+        notes_of: str | None = None,
     ) -> int:
         """As :meth:`CrabPath.forget`, for documents and notes of this namespace."""
         if namespace is not None:
@@ -259,7 +261,7 @@ class ServedMemory(CrabPath):
         count = 0
         for name in texts_of(ids or ()):
             try:
-                count += self._request("DELETE", _make_path(name), None)["deleted"]
+                count += self._request("DELETE", _make_path(name), notes_of)["deleted"]
             except NotFoundError:
                 continue
         return count
@@ -345,6 +347,12 @@ class ServedMemory(CrabPath):
         answer = _to_answer(asked, found)
         self._remember(answer.turn)
         return answer
+
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+        """As :meth:`CrabPath.explain`, within one namespace."""
+        name = namespace or self._namespaces.get(str(turn_id))
+        found = self._read(f"/turns/{quote(str(turn_id), safe='')}", name)
+        return Explanation.from_dict(found)
 
     # Feedback.
 
@@ -539,6 +547,7 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     turns = off_loop(ServedMemory.turns)
     ready = off_loop(ServedMemory.ready)
     retrieve = off_loop(ServedMemory.retrieve)
+    explain = off_loop(ServedMemory.explain)
     record = off_loop(ServedMemory.record)
     teach = off_loop(ServedMemory.teach)
     correct = off_loop(ServedMemory.correct)

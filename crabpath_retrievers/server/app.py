@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -225,7 +225,10 @@ class _Resource:
         except asyncio.TimeoutError:
             return _answer_late(seconds)
         return Response(
-            answer.model_dump_json(), answer.choose_status(), media_type="application/json"
+            answer.model_dump_json(),
+            answer.choose_status(),
+            {"Cache-Control": "no-store"},
+            "application/json",
         )
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
@@ -322,6 +325,8 @@ class _Gate:
 
         async def send_in_time(message: Message) -> None:
             nonlocal started
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             started = True
             await asyncio.wait_for(send(message), self._limits.transfer_seconds)
 

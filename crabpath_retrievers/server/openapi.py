@@ -123,7 +123,7 @@ def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
                 "name": NAMESPACE_HEADER,
                 "in": "header",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 512},
-                "description": "Another namespace that the token grants than its first one.",
+                "description": "Another namespace of the token than its first; percent-encoded.",
             }
         )
     if endpoint.input is not None and endpoint.method != "POST":

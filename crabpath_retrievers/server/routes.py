@@ -329,20 +329,15 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
     return IngestCounts.model_validate(report)
 
 
-async def _find_chunks(call: Call) -> list[Document]:
+async def read_document(call: Call) -> WholeDocument:
+    """Read a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
     found = await call.memory.aio.get_by_ids([name], namespace=call.namespace)
     if not found:
-        msg = f"there is no document or note {name!r}: check the id and the namespace"
-        raise NotFoundError(msg)
-    return found
-
-
-async def read_document(call: Call) -> WholeDocument:
-    """Read a document with all its chunks, or one chunk or note."""
-    chunks = [_to_stored(document) for document in await _find_chunks(call)]
+        raise _make_unknown(name)
+    chunks = [_to_stored(document) for document in found]
     return WholeDocument(
-        id=call.path["id"],
+        id=name,
         text="\n\n".join(chunk.text for chunk in chunks),
         title=chunks[0].title,
         metadata=chunks[0].metadata,
@@ -352,9 +347,15 @@ async def read_document(call: Call) -> WholeDocument:
 
 async def delete_document(call: Call) -> Deleted:
     """Delete a document with all its chunks, or one chunk or note."""
-    # By the ids of what this namespace sees: a note of another one may have the same name.
-    names = [str(document.id) for document in await _find_chunks(call)]
-    return Deleted(deleted=await call.memory.aio.forget(names))
+    name = call.path["id"]
+    deleted = await call.memory.aio.forget([name], notes_of=call.namespace)
+    if not deleted:
+        raise _make_unknown(name)
+    return Deleted(deleted=deleted)
+
+
+def _make_unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no document or note {name!r}: check the id and the namespace")
 
 
 async def delete_source(call: Call, given: SourceParameters) -> Deleted:

@@ -852,6 +852,18 @@ export interface components {
             tier: string | null;
             /** @description The way of the walk to it; empty for a search hit. */
             path: components["schemas"]["PathStep"][];
+            /**
+             * @description Where its text comes from.
+             * @default
+             */
+            source: string;
+            /**
+             * @description Inputs of the ranker by name.
+             * @default {}
+             */
+            features: {
+                [key: string]: number;
+            };
         };
         /**
          * FrozenState
@@ -1110,6 +1122,16 @@ export interface components {
             task_type: string | null;
             /** @default null */
             session: string | null;
+            /**
+             * @description Arm of an A/B trial, as trial:arm.
+             * @default null
+             */
+            arm: string | null;
+            /**
+             * @description Run of the host, which names the turn as well.
+             * @default null
+             */
+            run_id: string | null;
             /**
              * @description The only nodes to rank.
              * @default null
@@ -1582,7 +1604,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1617,7 +1639,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1657,7 +1679,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1700,7 +1722,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1735,7 +1757,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1776,7 +1798,7 @@ export interface operations {
                 source: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1811,7 +1833,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1849,7 +1871,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1889,7 +1911,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1927,7 +1949,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1962,7 +1984,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2001,7 +2023,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2040,7 +2062,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2079,7 +2101,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2120,7 +2142,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2158,7 +2180,7 @@ export interface operations {
                 after?: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2193,7 +2215,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -2234,7 +2256,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2277,7 +2299,7 @@ export interface operations {
                 offset?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2317,7 +2339,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2352,7 +2374,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2391,7 +2413,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2430,7 +2452,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2465,7 +2487,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2500,7 +2522,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2541,7 +2563,7 @@ export interface operations {
                 level?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2576,7 +2598,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2611,7 +2633,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2646,7 +2668,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2681,7 +2703,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2720,7 +2742,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one. */
+                /** @description Another namespace that the token grants than its first one; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;

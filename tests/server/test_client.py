@@ -132,6 +132,7 @@ def test_documents_are_added_read_and_forgotten(served, memory):
     strange = "a/b c?#%ä\n"
     pages = [Document("A pear.", id=strange, metadata={"source": "fruit.md", "n": 1})]
     assert served.add_documents(pages) == [strange]
+    served.memory.forget([strange.strip(), strange + "x"])
     assert served.get_by_ids([strange, "nothing"]) == memory.get_by_ids([strange, "nothing"])
     assert served.memory.documents(source="fruit.md") == memory.documents(source="fruit.md")
     assert served.memory.documents(words="pear") == memory.documents(words="pear")
@@ -163,6 +164,20 @@ def test_notes_are_written_and_listed(served, memory):
     assert served.memory.notes() == memory.notes()
     assert served.memory.turns() == memory.turns()
     assert served.get_by_ids([taught])[0].page_content == "Nobody deploys on a Friday."
+
+
+def test_a_turn_is_explained(atlas, serve, namespace):
+    with ServedMemory(serve(create_app(atlas)), namespace=namespace) as memory:
+        answer = memory.retrieve("Page 7", k=20)
+        walked = [item.node.id for item in answer.documents if item.returned.path]
+        memory.record(answer, outcome=True, used=walked)
+        explanation, wanted = memory.explain(answer.turn.id), atlas.explain(answer.turn.id)
+        with pytest.raises(NotFoundError):
+            memory.explain("nothing")
+    assert explanation == wanted
+    assert str(explanation) == str(wanted)
+    assert any(reason.path for reason in explanation.documents)
+    assert any(reason.moved for reason in explanation.documents)
 
 
 async def test_every_method_can_be_awaited(served):

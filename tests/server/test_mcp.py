@@ -16,6 +16,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.server import Access, create_app
@@ -338,6 +340,19 @@ def test_without_tokens_pages_of_other_origins_are_refused(memory, serve, header
     url = serve(create_app(memory))
     answer = httpx.post(f"{url}/mcp", json=body, headers={**wanted, **headers})
     assert answer.status_code == status
+
+
+async def test_it_answers_where_the_server_is_a_part_of_another_one(memory, serve):
+    url = serve(Starlette(routes=[Mount("/memory", create_app(memory))]))
+    async with Client(f"{url}/memory/mcp") as client:
+        found = await client.call_tool("search", {"query": "Which fruit is red?"})
+    assert found.structured_content["results"]
+
+
+def test_a_body_that_is_too_large_is_refused(memory, serve):
+    url = serve(create_app(memory))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "x" * (9 << 20)}}
+    assert httpx.post(f"{url}/mcp", json=body).status_code == 413
 
 
 @pytest.mark.slow
