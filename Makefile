@@ -65,7 +65,7 @@ openapi: $(STAMP)  ## the description of the server in docs/reference, and the t
 	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
 
 fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
-	CRABPATH_FUZZ=$(or $(EXAMPLES),900) $(BIN)/pytest -s tests/server/test_fuzz.py
+	CRABPATH_FUZZ=$(or $(EXAMPLES),400) $(BIN)/pytest -s -m "not slow" tests/server/test_fuzz.py
 
 soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
 	$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \

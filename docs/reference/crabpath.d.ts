@@ -1604,7 +1604,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1639,7 +1639,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1679,7 +1679,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1722,7 +1722,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1757,7 +1757,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1798,7 +1798,7 @@ export interface operations {
                 source: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1833,7 +1833,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1871,7 +1871,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -1911,7 +1911,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1949,7 +1949,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -1984,7 +1984,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2023,7 +2023,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2062,7 +2062,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2101,7 +2101,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2142,7 +2142,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2180,7 +2180,7 @@ export interface operations {
                 after?: string;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2215,7 +2215,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path: {
@@ -2256,7 +2256,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2299,7 +2299,7 @@ export interface operations {
                 offset?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2339,7 +2339,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2374,7 +2374,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2413,7 +2413,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2452,7 +2452,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2487,7 +2487,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2522,7 +2522,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2563,7 +2563,7 @@ export interface operations {
                 level?: number;
             };
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2598,7 +2598,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2633,7 +2633,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2668,7 +2668,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2703,7 +2703,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
@@ -2742,7 +2742,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Another namespace that the token grants than its first one; percent-encoded. */
+                /** @description Another namespace of the token than its first; percent-encoded. */
                 "CrabPath-Namespace"?: string;
             };
             path?: never;
