@@ -4,11 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers.errors import (
+    AccessError,
     ConfigurationError,
     ConflictError,
     CrabPathError,
     DuplicateIdError,
     EmbeddingMismatchError,
+    ForbiddenError,
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
@@ -19,6 +21,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
+    TokenError,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessError",
     "Answer",
     "AsyncCrabPath",
     "BayesianHit",
@@ -76,6 +80,7 @@ __all__ = [
     "ExportResult",
     "Feedback",
     "FeedbackRecord",
+    "ForbiddenError",
     "GraphHit",
     "HealthReport",
     "ImportResult",
@@ -115,6 +120,7 @@ __all__ = [
     "StoreReadOnlyError",
     "StoreUnavailableError",
     "SyncPlan",
+    "TokenError",
     "TuneReport",
     "Turn",
     "TurnRecord",

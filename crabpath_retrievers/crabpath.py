@@ -39,6 +39,7 @@ from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memo
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
     SourcePath,
+    find_similar,
     forget_documents,
     get_documents,
     list_documents,
@@ -546,6 +547,7 @@ class CrabPath(Component):
         *,
         source: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
+        words: str | None = None,
         limit: int = 100,
     ) -> list[Document]:
         """List the chunks that queries find, the oldest first.
@@ -555,6 +557,8 @@ class CrabPath(Component):
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
+            words: Only chunks with any of these words in their text or title, those that fit best
+                first; of common words many are left out, and at most 1,000 chunks are found.
             limit: How many at most, at least 1.
 
         Raises:
@@ -564,7 +568,27 @@ class CrabPath(Component):
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, filter, limit)
+        return list_documents(self._services, source, filter, words, limit)
+
+    @apply_time_limit
+    def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
+        """The chunks nearest to a text with their cosines, as a plain vector store finds them.
+
+        Nothing is walked, ranked or recorded: it is there to compare :meth:`retrieve` with.
+
+        Args:
+            text: The question.
+            k: How many, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
+
+        Example::
+
+            [(document, cosine)] = memory.similarity_search("how do I deploy?", k=1)
+        """
+        return find_similar(self._services, text, k)
 
     @apply_time_limit
     def sources(self, *, limit: int = 100) -> dict[str, int]:
@@ -596,19 +620,26 @@ class CrabPath(Component):
         return list_notes(self._services.store, namespace, limit)
 
     @apply_time_limit
-    def turns(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[TurnRecord]:
+    def turns(
+        self, *, namespace: str = DEFAULT_NAMESPACE, before: str | None = None, limit: int = 100
+    ) -> list[TurnRecord]:
         """List what a namespace asked, newest first; :meth:`explain` takes the ids.
 
         Args:
             namespace: The namespace that asked.
+            before: Only turns older than this one: the last one of the list before.
             limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no turn ``before`` in that namespace.
 
         Example::
 
             for turn in memory.turns(limit=5):
                 print(turn.id, turn.query)
         """
-        return list_turns(self._services.store, namespace, limit)
+        return list_turns(self._services.store, namespace, limit, before=before)
 
     def info(self) -> MemoryInfo:
         """What the memory holds, and where.
@@ -923,6 +954,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     forget = off_loop(CrabPath.forget)
     get_by_ids = off_loop(CrabPath.get_by_ids)
     documents = off_loop(CrabPath.documents)
+    similarity_search = off_loop(CrabPath.similarity_search)
     sources = off_loop(CrabPath.sources)
     notes = off_loop(CrabPath.notes)
     turns = off_loop(CrabPath.turns)

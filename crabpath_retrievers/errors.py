@@ -13,6 +13,9 @@ CrabPathError
 │   ├── StoreReadOnlyError                the store cannot be written
 │   ├── StoreFullError                    its disk is full
 │   └── StoreUnavailableError             the store cannot be reached
+├── AccessError                           a server refuses a request
+│   ├── TokenError                        its token is missing, unknown or expired
+│   └── ForbiddenError                    its token does not grant this
 ├── ServiceError                          an external service failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
@@ -68,6 +71,18 @@ class StoreFullError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached."""
+
+
+class AccessError(CrabPathError):
+    """A server refuses a request because of who sends it."""
+
+
+class TokenError(AccessError):
+    """The token of a request is missing, unknown or expired."""
+
+
+class ForbiddenError(AccessError):
+    """The token of a request does not grant the namespace or the right."""
 
 
 class ServiceError(CrabPathError):

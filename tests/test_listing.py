@@ -8,7 +8,13 @@ import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers import (
+    CrabPath,
+    CrabPathRetriever,
+    Feedback,
+    InvalidInputError,
+    NotFoundError,
+)
 from crabpath_retrievers.errors import StoreUnavailableError
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -169,3 +175,50 @@ def test_an_explanation_is_short_as_text_and_data_as_html():
     assert cells.tags == {"table", "caption", "tr", "th", "td"}
     assert "<script>alert('x')</script>\ufffd[2J & Page 2" in cells.texts
     assert "Query: <b>Page 1</b>?" in cells.texts
+
+
+@pytest.mark.both_databases
+def test_documents_by_words_of_text_or_title(location, tmp_path):
+    with CrabPath.open(location, embeddings=PLAIN, vectors=tmp_path / "v") as memory:
+        memory.add_documents(
+            [
+                Document("Apples are red, and apples are round.", metadata={"source": "a"}),
+                Document("An apple a day.", metadata={"source": "b", "title": "Doctors"}),
+                Document("The sky is blue.", metadata={"source": "a", "title": "Apples"}),
+                Document("Grass is green.", metadata={"source": "c"}),
+            ]
+        )
+        memory.teach("Apples are a secret of this namespace.")
+        texts = [document.page_content for document in memory.documents(words="APPLES")]
+        assert sorted(texts) == ["Apples are red, and apples are round.", "The sky is blue."]
+        assert [d.page_content for d in memory.documents(words="doctors")] == ["An apple a day."]
+        found = memory.documents(words="apples sky", source="a", filter={"title": "Apples"})
+        assert [document.page_content for document in found] == ["The sky is blue."]
+        assert len(memory.documents(words="apples", limit=1)) == 1
+        assert memory.documents(words="pears") == memory.documents(words="?!") == []
+
+
+def test_plain_search_finds_what_the_vector_store_finds(memory):
+    found = memory.similarity_search("Page 3.", k=3)
+    (best, cosine), *rest = found
+    assert best.page_content == "Page 3."
+    assert cosine == pytest.approx(1.0, abs=1e-2)
+    assert [score for _, score in found] == sorted((s for _, s in found), reverse=True)
+    assert len(rest) == 2
+    assert memory.turns() == []
+    for wrong in ({"text": " "}, {"text": "x", "k": 0}):
+        with pytest.raises(InvalidInputError):
+            memory.similarity_search(**wrong)
+
+
+@pytest.mark.both_databases
+def test_turns_page_by_page(memory):
+    for n in range(5):
+        memory.retrieve(f"Page {n}.", namespace="ann")
+    foreign = memory.retrieve("Page 1.", namespace="bob").turn.id
+    first = memory.turns(namespace="ann", limit=3)
+    rest = memory.turns(namespace="ann", before=first[-1].id, limit=3)
+    assert [turn.query for turn in first + rest] == [f"Page {n}." for n in (4, 3, 2, 1, 0)]
+    assert memory.turns(namespace="ann", before=rest[-1].id) == []
+    with pytest.raises(NotFoundError):
+        memory.turns(namespace="ann", before=foreign)

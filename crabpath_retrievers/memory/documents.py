@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.changes import ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.graph import Node, Vector, cosines
 from crabpath_retrievers.core.query import (
     namespace_of,
     path_of,
@@ -18,7 +19,7 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.core.text import format_value, is_blank
+from crabpath_retrievers.core.text import format_value, is_blank, tokenise
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
 from crabpath_retrievers.ingest.files import (
@@ -32,6 +33,12 @@ from crabpath_retrievers.ingest.parsers import INSTALL
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.retrieval.search import (
+    compute_idf,
+    find_nearest,
+    search_lexical,
+    select_query_words,
+)
 from crabpath_retrievers.storage.read.catalog import MetadataTest, StoredChunk
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import to_unit_vector
@@ -46,6 +53,7 @@ SourcePath = str | os.PathLike[str]
 Sources = SourcePath | Iterable[SourcePath] | Iterable[Document]
 """What a sync follows."""
 
+_MOST_WITH_WORDS = 1000  # chunks that are found by words
 _ALL_OWNERS = (0, RETIRED)  # forget deletes retired chunks, too
 
 
@@ -64,13 +72,59 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
 
 
 def list_documents(
-    services: Services, source: str | None, wanted: Mapping[str, object] | None, limit: int
+    services: Services,
+    source: str | None,
+    wanted: Mapping[str, object] | None,
+    words: str | None,
+    limit: int,
 ) -> list[Document]:
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
     require_count("limit", limit)
     name, matches = None if source is None else text_of("source", source), _make_test(wanted)
-    nodes = services.store.catalog.list_nodes(limit, source=name, matches=matches)
-    return [_to_document(node) for node in nodes]
+    if words is None:
+        nodes = services.store.catalog.list_nodes(limit, source=name, matches=matches)
+        return [_to_document(node) for node in nodes]
+    found = [
+        node
+        for node in _find_by_words(services, text_of("words", words))
+        if (name is None or node.source == name) and (matches is None or matches(node.metadata))
+    ]
+    return [_to_document(node) for node in found[:limit]]
+
+
+def _find_by_words(services: Services, words: str) -> list[Node]:
+    """Chunks with any of the rarest words of a text, best first; a bounded number of them."""
+    store, settings = services.store, services.settings.seeds
+    wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
+    with store.open_reader():
+        asked = select_query_words(tokenise(words), settings)
+        facts = store.walk.read_facts(DEFAULT_NAMESPACE, asked)
+        scores = search_lexical(store, facts, compute_idf(facts), wide)
+        heads = {head.key: head.id for head in store.walk.get_nodes((), [*scores])}
+        best = [heads[key] for key in scores if key in heads]
+        nodes = store.catalog.documents(best)
+    return [nodes[name] for name in best if name in nodes]
+
+
+def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
+    """The chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
+    require_count("k", k)
+    question = text_of("text", text)
+    if is_blank(question):
+        msg = "the text is empty: pass a question or some words"
+        raise InvalidInputError(msg)
+    services.identity.verify()
+    vector = services.embedder.query(question)
+    store = services.store
+    with store.open_reader():
+        heads = find_nearest(store, services.index, vector, k)
+        nodes = store.catalog.documents([head.id for head in heads])
+    scores = cosines([head.vector for head in heads], vector) if heads else ()
+    return [
+        (_to_document(nodes[head.id]), float(score))
+        for head, score in zip(heads, scores, strict=True)
+        if head.id in nodes
+    ]
 
 
 def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:

@@ -167,11 +167,15 @@ def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord
     return store.notes.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
 
 
-def list_turns(store: GraphStore, namespace: str, limit: int) -> list[TurnRecord]:
+def list_turns(
+    store: GraphStore, namespace: str, limit: int, *, before: str | None = None
+) -> list[TurnRecord]:
     """The last turns of a namespace; as ``CrabPath.turns``."""
     require_count("limit", limit)
     store.flush()  # the first turn of a namespace creates it
-    return store.turns.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
+    until = None if before is None else find_turn(store, before, namespace).turn.clock
+    owner = store.walk.get_clock(namespace_of(namespace)).key
+    return store.turns.list_newest(owner, limit, until=until)
 
 
 def find_best_document(store: GraphStore, logged: StoredTurn) -> list[str]:

@@ -187,12 +187,15 @@ class TurnLog(Queries):
         known = self._learned.nodes(read[0].state.clock.key, sorted(asked))
         return [turn._replace(nodes=known) for turn in read]
 
-    def list_newest(self, namespace: int, limit: int) -> list[TurnRecord]:
+    def list_newest(
+        self, namespace: int, limit: int, *, until: int | None = None
+    ) -> list[TurnRecord]:
         """The last turns of a namespace, newest first.
 
         Args:
             namespace: Key of the namespace.
             limit: How many at most.
+            until: Only turns before this one, by its number; None for all.
         """
         query = (
             sa.select(turns.c.record, consumed_turns.c.feedback)
@@ -201,6 +204,8 @@ class TurnLog(Queries):
             .order_by(turns.c.clock.desc())
             .limit(limit)
         )
+        if until is not None:
+            query = query.where(turns.c.clock < until)
         return decode_rows("a turn", self._rows(query), _decode_turn_record)
 
     def latest(self, namespace: str) -> str | None:

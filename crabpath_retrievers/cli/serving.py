@@ -1,0 +1,162 @@
+"""Commands that serve: ``serve``, ``explore`` and ``token``."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from crabpath_retrievers.cli.options import (
+    DEFAULT_STORE,
+    EmbedderName,
+    Output,
+    Replica,
+    Vectors,
+    errors,
+)
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import InvalidInputError, ServiceError
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.server import Access
+
+_PORT = 8765
+_FAREWELL = 10  # seconds for requests that are answered when the server is told to end
+
+Served = Annotated[
+    str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
+]
+Host = Annotated[str, typer.Option(help="Address to listen on; any but this machine needs tokens.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(help="File of tokens, made by crabpath token; or CRABPATH_TOKENS with its JSON."),
+]
+
+
+def run_serve(
+    store: Served = DEFAULT_STORE,
+    host: Host = "127.0.0.1",
+    port: Port = _PORT,
+    tokens: Tokens = None,
+    vectors: Vectors = None,
+    replica: Replica = None,
+    embeddings: EmbedderName = None,
+) -> None:
+    """Serve a memory over HTTP, until SIGTERM or Ctrl-C."""
+    _serve(store, host, port, tokens, vectors, replica, embeddings)
+
+
+def run_explore(
+    store: Served = DEFAULT_STORE,
+    host: Host = "127.0.0.1",
+    port: Port = 0,
+    tokens: Tokens = None,
+    vectors: Vectors = None,
+    replica: Replica = None,
+    embeddings: EmbedderName = None,
+) -> None:
+    """Serve a memory, and open its page in the browser."""
+    _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+
+
+def _serve(
+    store: str,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    vectors: str | None,
+    replica: str | None,
+    embeddings: str | None,
+    then: Callable[[str], object] | None = None,
+) -> None:
+    import uvicorn
+
+    from crabpath_retrievers.server import create_app
+
+    access = _find_access(tokens, host)
+    with (
+        _listen(host, port) as listening,
+        CrabPath.open(
+            store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
+        ) as memory,
+    ):
+        config = uvicorn.Config(
+            create_app(memory, access=access),
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=_FAREWELL,
+            ws="none",
+        )
+        name = f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listening.getsockname()[1]}"
+        who = "with a token" if access.needs_token else "for programs of this machine, no token"
+        errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        if then is not None:
+            threading.Thread(target=then, args=(url,), daemon=True).start()
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _find_access(tokens: Path | None, host: str) -> "Access":
+    """The tokens of a server; without any, what listens on other addresses is refused.
+
+    Raises:
+        InvalidInputError: The host is reached from other machines, and there are no tokens.
+    """
+    from crabpath_retrievers.server.access import Access, is_loopback
+
+    access = Access.from_environment() if tokens is None else Access.from_file(tokens)
+    if access is not None:
+        return access
+    if not is_loopback(host):
+        msg = (
+            f"without tokens only this machine is served, not {host}: make some with "
+            "crabpath token --file tokens.json, and give --tokens tokens.json"
+        )
+        raise InvalidInputError(msg)
+    return Access.open_on_loopback()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        msg = f"cannot listen on {host}:{port} ({error.strerror or error}): give another --port"
+        raise ServiceError(msg) from error
+
+
+def add_access_token(
+    file: Annotated[Path, typer.Option(help="File of tokens; it is made where there is none.")],
+    namespace: Annotated[
+        list[str],
+        typer.Option("--namespace", "-n", help="A namespace, the usual first; * for all."),
+    ],
+    rights: Annotated[
+        str, typer.Option(help="Of read, feedback, write and admin, with commas.")
+    ] = "read,feedback",
+    expires: Annotated[
+        str | None, typer.Option(help="ISO 8601 time until which it is valid.")
+    ] = None,
+) -> Output:
+    """Add a token to a file, and print it once: only its hash is kept."""
+    from crabpath_retrievers.server.access import add_token
+
+    until = None if expires is None else _parse_time(expires)
+    names = [name.strip() for name in rights.split(",")]
+    token = add_token(file, namespace, names, until)
+    return Output({"token": token}, [escape(token)])
+
+
+def _parse_time(text: str) -> str:
+    """A time in ISO 8601 with its zone, which is that of this machine unless it is given."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().isoformat()
+    except ValueError as error:
+        msg = f"--expires must be a time such as 2027-01-01 or 2027-01-01T08:00, not {text!r}"
+        raise InvalidInputError(msg) from error

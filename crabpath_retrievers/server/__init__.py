@@ -1,0 +1,15 @@
+"""The HTTP server: ``crabpath serve``, or :func:`create_app` under a server of your own."""
+
+from crabpath_retrievers.errors import MissingExtraError
+
+try:
+    import starlette  # noqa: F401  only to say which extra is missing
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    msg = f"the server needs {error.name}: pip install 'crabpath-retrievers[server]'"
+    raise MissingExtraError(msg) from error
+
+from crabpath_retrievers.server.access import Access, Grant
+from crabpath_retrievers.server.app import Limits, create_app
+
+__all__ = ["Access", "Grant", "Limits", "create_app"]

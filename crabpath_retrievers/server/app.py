@@ -1,0 +1,307 @@
+"""The application of Starlette: endpoints, errors, events and limits."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import (
+    ConflictError,
+    CrabPathError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    ServiceError,
+    StoreLockedError,
+    TokenError,
+)
+from crabpath_retrievers.server import routes
+from crabpath_retrievers.server.access import Access
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
+
+_log = logging.getLogger(__name__)
+_EVENTS = "text/event-stream"
+
+
+class _TooLargeError(InvalidInputError):
+    """A body is larger than the limit."""
+
+
+class _NotJsonError(InvalidInputError):
+    """A body is of another type than JSON."""
+
+
+_STATUSES: dict[type, int] = {
+    TokenError: 401,
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    _TooLargeError: 413,
+    _NotJsonError: 415,
+    InvalidInputError: 400,
+    StoreLockedError: 409,
+    ConflictError: 409,
+    CrabPathError: 503,
+}
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}  # seconds
+_HTTP_ERRORS: dict[int, tuple[type, str]] = {
+    404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
+    405: (InvalidInputError, "this path has no such method: see /openapi.json"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client, or all together, may take.
+
+    Attributes:
+        body_bytes: Size of a body.
+        answer_seconds: Until an answer to a question; what is slow by nature has ``slow_seconds``.
+        slow_seconds: Until an answer of an ingest or of maintenance.
+        transfer_seconds: Until a body has come in, and until a client has taken a part of an
+            answer; one that does not read is dropped.
+        requests: Requests at the same time; further ones are told to try again.
+    """
+
+    body_bytes: int = 8 << 20
+    answer_seconds: float = 30.0
+    slow_seconds: float = 3600.0
+    transfer_seconds: float = 30.0
+    requests: int = 256
+
+
+def create_app(
+    memory: CrabPath,
+    *,
+    access: Access | None = None,
+    limits: Limits | None = None,
+    endpoints: Sequence[Endpoint] = routes.ENDPOINTS,
+    more: Sequence[BaseRoute] = (),
+) -> Starlette:
+    """The application that serves a memory, which stays open until the caller closes it.
+
+    Args:
+        memory: The memory.
+        access: Who may do what; None grants everything to programs of this machine.
+        limits: What clients may take; None for the defaults.
+        endpoints: What it answers.
+        more: Further routes, such as mounts; they authorise their requests themselves.
+
+    Example::
+
+        app = create_app(CrabPath.open("./memory"), access=Access.from_file("tokens.json"))
+    """
+    access, limits = access or Access.open_on_loopback(), limits or Limits()
+    by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
+    for endpoint in endpoints:
+        by_path[endpoint.path][endpoint.method] = endpoint
+    resources = [
+        Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
+    ]
+    description = JSONResponse(describe_api(endpoints))
+    app = Starlette(
+        routes=[*resources, Route("/openapi.json", lambda _: description), *more],
+        middleware=[Middleware(_Gate, access=access, limits=limits)],
+        exception_handlers={HTTPException: _answer_http_exception},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Resource:
+    """The methods of one path."""
+
+    def __init__(
+        self, methods: dict[str, Endpoint], memory: CrabPath, access: Access, limits: Limits
+    ) -> None:
+        self._methods, self._memory = methods, memory
+        self._access, self._limits = access, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
+        if endpoint is None:
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
+        response = await self._respond(endpoint, request)
+        await response(scope, receive, send)
+
+    async def _respond(self, endpoint: Endpoint, request: Request) -> Response:
+        grant = endpoint.authorise(self._access, read_token(request.headers))
+        namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
+        call = Call(self._memory, grant, namespace, request.path_params)
+        arguments: list[Any] = [call]
+        if endpoint.input is not None:
+            arguments.append(await self._read_input(endpoint.input, request))
+        seconds = self._limits.slow_seconds if endpoint.is_slow else self._limits.answer_seconds
+        if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
+            events = _write_events(endpoint.stream(*arguments), seconds)
+            return StreamingResponse(
+                events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
+            )
+        try:
+            answer = await asyncio.wait_for(endpoint.answer(*arguments), seconds)
+        except asyncio.TimeoutError:
+            return _answer_late(seconds)
+        return Response(
+            answer.model_dump_json(), answer.choose_status(), media_type="application/json"
+        )
+
+    async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
+        if request.method != "POST":
+            return _validate(model, dict(request.query_params), strict=False)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
+            raise _NotJsonError(msg)
+        try:
+            body = await asyncio.wait_for(request.body(), self._limits.transfer_seconds)
+        except asyncio.TimeoutError:
+            msg = f"the body did not come within {self._limits.transfer_seconds:g} s: send it again"
+            raise InvalidInputError(msg) from None
+        try:
+            data = from_json(body, allow_inf_nan=False)
+        except ValueError as error:
+            msg = f"the body is no JSON that can be read: {error}"
+            raise InvalidInputError(msg) from None
+        return _validate(model, data, strict=True)
+
+
+def read_token(headers: Headers) -> str | None:
+    """The token that a request bears; None without one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
+    if not isinstance(data, dict):
+        msg = f"the body must be a JSON object, not {format_value(data)}"
+        raise InvalidInputError(msg)
+    try:
+        return model.model_validate(data, strict=strict)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        msg = f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise InvalidInputError(msg) from None
+
+
+async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
+    """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
+    until = asyncio.get_running_loop().time() + seconds
+    try:
+        while True:
+            left = until - asyncio.get_running_loop().time()
+            name, data = await asyncio.wait_for(anext(events), max(0.0, left))
+            yield f"event: {name}\ndata: {data.model_dump_json()}\n\n"
+    except StopAsyncIteration:
+        return
+    except asyncio.TimeoutError:
+        failed = _answer_late(seconds)
+    except Exception as error:
+        failed = answer_error(error)
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]
+    yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
+
+
+def answer_error(error: Exception) -> JSONResponse:
+    """The answer to a request that failed; what is no error of ours is logged."""
+    if not isinstance(error, CrabPathError):
+        _log.error("a request failed", exc_info=error)
+        return _make_error(500, "CrabPathError", "the server failed: its log says why")
+    kinds = type(error).__mro__
+    status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
+    name = next(kind.__name__ for kind in kinds if not kind.__name__.startswith("_"))
+    return _make_error(status, name, str(error), _HEADERS.get(status))
+
+
+def _answer_late(seconds: float) -> JSONResponse:
+    message = f"there was no answer within {seconds:g} s; what was asked for may still be done"
+    return _make_error(504, ServiceError.__name__, message)
+
+
+async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
+    """Paths and methods that do not exist."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind, message = _HTTP_ERRORS.get(status, (InvalidInputError, str(error)))
+    return _make_error(status, kind.__name__, message, getattr(error, "headers", None))
+
+
+def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
+
+
+class _Gate:
+    """Refuses requests from elsewhere, bounds what is taken, and answers what fails."""
+
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
+        self._app, self._access, self._limits = app, access, limits
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal started
+            started = True
+            await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+
+        self._running += 1
+        try:
+            self._require_place()
+            self._require_local(scope)
+            await self._app(scope, self._bound_body(scope, receive), send_in_time)
+        except asyncio.TimeoutError:
+            _log.warning("a client that does not read was dropped")
+        except Exception as error:
+            if started:
+                raise
+            await answer_error(error)(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    def _require_place(self) -> None:
+        if self._running > self._limits.requests:
+            msg = f"the server answers {self._limits.requests} requests already: try again"
+            raise ServiceError(msg)
+
+    def _require_local(self, scope: Scope) -> None:
+        headers, client = Headers(scope=scope), scope.get("client")
+        address = client[0] if client else None
+        self._access.require_local(address, headers.get("host"), headers.get("origin"))
+
+    def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
+        """Receives the parts of a body while it is small enough; one that is not is not read."""
+        most, length = self._limits.body_bytes, Headers(scope=scope).get("content-length", "0")
+        msg = f"the body is larger than {most:,} bytes: send it in parts"
+        if not length.isdecimal() or int(length) > most:
+            raise _TooLargeError(msg)
+        taken = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > most:
+                raise _TooLargeError(msg)
+            return message
+
+        return receive_bounded

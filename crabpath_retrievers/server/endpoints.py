@@ -1,0 +1,124 @@
+"""What an endpoint is, and what its function is given.
+
+To add one, write its models and its function, and list it in a tuple of endpoints that
+:func:`crabpath_retrievers.server.app.create_app` gets::
+
+    class ShelfParameters(ApiInput):
+        limit: int = 10
+
+    class Shelf(ApiOutput):
+        titles: list[str]
+
+    async def read_shelf(call: Call, given: ShelfParameters) -> Shelf:
+        titles = await call.memory.aio.sources(limit=given.limit)
+        return Shelf(titles=list(titles))
+
+    Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
+
+The input is read from the JSON body of POST, and from the parameters of other methods; a function
+without one has ``call`` alone. What the path names is in ``call.path``. Checks of rights and
+input, errors, limits and the OpenAPI description follow from the table; names of models and
+functions and the first lines of their docstrings stand in it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.server.access import Access, Grant, Right
+
+Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
+
+
+class ApiInput(BaseModel):
+    """A body or parameters."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    def to_options(self, *but: str) -> dict[str, Any]:
+        """The fields that were sent, other than some."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
+
+
+class ApiOutput(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    def choose_status(self) -> int:
+        """The status of HTTP that it is sent with."""
+        return 200
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request whose sender may make it.
+
+    Attributes:
+        memory: The memory that is served.
+        grant: What the sender may do.
+        namespace: The namespace of the request.
+        path: What the path of the request names, such as an ``id``.
+    """
+
+    memory: CrabPath
+    grant: Grant
+    namespace: str
+    path: Mapping[str, str]
+
+
+Answering = Callable[..., Awaitable[ApiOutput]]
+Streaming = Callable[..., AsyncIterator[tuple[str, ApiOutput]]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A method of a path.
+
+    Attributes:
+        method: The method of HTTP.
+        path: Template of Starlette.
+        right: The right that it needs; ``any`` for any token, None for none.
+        answer: Its function, see the module.
+        stream: What sends events where ``Accept`` asks for ``text/event-stream``: the name and the
+            data of each. Its last event is ``answer``.
+        is_slow: Whether it may take as long as it needs, rather than as long as a question.
+    """
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    right: Right | Literal["any"] | None
+    answer: Answering
+    stream: Streaming | None = None
+    is_slow: bool = False
+
+    @cached_property
+    def input(self) -> type[ApiInput] | None:
+        """Model of the body or of the parameters."""
+        hints = get_type_hints(self.answer)
+        return next((h for name, h in hints.items() if name != "return" and h is not Call), None)
+
+    @cached_property
+    def output(self) -> type[ApiOutput]:
+        """Model of the answer."""
+        found: type[ApiOutput] = get_type_hints(self.answer)["return"]
+        return found
+
+    def authorise(self, access: Access, token: str | None) -> Grant:
+        """What the sender may do; nothing else where no token is asked for.
+
+        Raises:
+            TokenError: The token is missing, unknown or expired.
+            ForbiddenError: It does not grant the right.
+        """
+        if self.right is None:
+            return Grant((DEFAULT_NAMESPACE,), frozenset())
+        grant = access.authorise(token)
+        if self.right != "any":
+            grant.require(self.right)
+        return grant

@@ -1,0 +1,571 @@
+"""Endpoints of questions, documents, feedback, notes and turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from pydantic import Field
+
+from crabpath_retrievers import __version__
+from crabpath_retrievers.core.turn import Hop
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
+
+
+class Health(ApiOutput):
+    """The server answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Session(ApiOutput):
+    """What the sender may do."""
+
+    namespace: str = Field(description="The namespace of this request.")
+    namespaces: list[str] = Field(description='All that are granted; ["*"] for every one.')
+    rights: list[str]
+    version: str = Field(description="Of CrabPath.")
+
+
+class ReadinessAnswer(ApiOutput):
+    """Whether the database and the vector store answer."""
+
+    ready: bool
+    reason: str
+
+    def choose_status(self) -> int:
+        """503 where they do not."""
+        return 200 if self.ready else 503
+
+
+async def check_health(_call: Call) -> Health:
+    """Say that the server answers, without asking the stores."""
+    return Health()
+
+
+async def check_readiness(call: Call) -> ReadinessAnswer:
+    """Ask the database and the vector store; 503 where one does not answer."""
+    return ReadinessAnswer.model_validate(await call.memory.aio.ready())
+
+
+async def describe_session(call: Call) -> Session:
+    """Say what the token grants."""
+    return Session(
+        namespace=call.namespace,
+        namespaces=list(call.grant.namespaces),
+        rights=sorted(call.grant.rights),
+        version=__version__,
+    )
+
+
+class QueryBody(ApiInput):
+    """A question and its options."""
+
+    text: str
+    k: int = Field(4, description="Documents to return.")
+    filter: dict[str, Any] | None = Field(
+        None, description="Condition on metadata, in the language of the vector store."
+    )
+    seed_ids: list[str] | None = Field(None, description="Nodes suggested as entries of the walk.")
+    boost_tags: list[str] | None = None
+    explore: bool | int = False
+    fill: bool = Field(
+        default=True, description="Exactly k documents; false for confident ones only."
+    )
+    min_score: float | None = Field(None, description="Least probability, from 0 to 1.")
+    one_per_document: bool = False
+    max_tokens: int | None = None
+    task_type: str | None = None
+    session: str | None = None
+    candidate_ids: list[str] | None = Field(None, description="The only nodes to rank.")
+    record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
+
+
+class PathStep(ApiOutput):
+    """An edge on the way to a document."""
+
+    source: str
+    target: str
+    kind: str
+    weight: float
+    tier: str
+    probability: float
+
+
+class FoundDocument(ApiOutput):
+    """A document of an answer."""
+
+    id: str
+    text: str
+    title: str
+    metadata: dict[str, Any]
+    score: float = Field(description="Probability of relevance, from 0 to 1.")
+    origin: Literal["seed", "walk"]
+    tier: str | None = Field(description="Tier of the strongest edge to it; null without one.")
+    path: list[PathStep] = Field(description="The way of the walk to it; empty for a search hit.")
+
+
+class QueryAnswer(ApiOutput):
+    """Documents, best first."""
+
+    turn_id: str
+    namespace: str
+    documents: list[FoundDocument]
+    latency_ms: dict[str, float]
+
+
+class HopEvent(ApiOutput):
+    """One hop of a walk, while it goes on."""
+
+    number: int
+    frontier: list[str]
+    followed: list[PathStep]
+    decided_by: str
+
+
+def _to_path(edges: Any) -> list[PathStep]:
+    return [PathStep.model_validate(edge) for edge in edges]
+
+
+def _to_found(item: RetrievedDocument) -> FoundDocument:
+    node, returned = item.node, item.returned
+    return FoundDocument(
+        id=node.id,
+        text=node.content,
+        title=node.title,
+        metadata=dict(node.metadata),
+        score=item.score,
+        origin=returned.origin,
+        tier=None if returned.support is None else returned.support.tier,
+        path=_to_path(returned.path),
+    )
+
+
+def _to_answer(answer: Answer) -> QueryAnswer:
+    return QueryAnswer(
+        turn_id=answer.turn.id,
+        namespace=answer.turn.namespace,
+        documents=[_to_found(item) for item in answer.documents],
+        latency_ms=answer.turn.latency_ms,
+    )
+
+
+async def ask(call: Call, body: QueryBody) -> QueryAnswer:
+    """Find the documents that answer a question, and record the turn."""
+    options: dict[str, Any] = body.to_options("text")
+    answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
+    return _to_answer(answer)
+
+
+async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, ApiOutput]]:
+    """As :func:`ask`; each hop of the walk is an event ``hop``, and the answer the last event."""
+    loop, hops = asyncio.get_running_loop(), asyncio.Queue[Hop | None]()
+
+    def pass_on(hop: Hop | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(hops.put_nowait, hop)
+
+    options: dict[str, Any] = body.to_options("text")
+    options |= {"namespace": call.namespace, "on_hop": pass_on}
+    asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
+    asked.add_done_callback(lambda _: pass_on(None))
+    try:
+        while (hop := await hops.get()) is not None:
+            yield (
+                "hop",
+                HopEvent(
+                    number=hop.number,
+                    frontier=list(hop.frontier),
+                    followed=_to_path(hop.followed),
+                    decided_by=hop.decided_by,
+                ),
+            )
+        yield "answer", _to_answer(await asked)
+    finally:
+        asked.cancel()
+
+
+class SearchBody(ApiInput):
+    """A question for plain vector search."""
+
+    text: str
+    k: int = Field(4, description="Documents to return.")
+
+
+class SearchAnswer(ApiOutput):
+    """Documents, nearest first; the score of each is the cosine, from -1 to 1."""
+
+    documents: list[FoundDocument]
+
+
+async def search(call: Call, body: SearchBody) -> SearchAnswer:
+    """Find the nearest documents as a plain vector store would; no turn is recorded."""
+    found = await call.memory.aio.similarity_search(body.text, k=body.k)
+    return SearchAnswer(
+        documents=[
+            FoundDocument(
+                **dict(_to_stored(document)), score=cosine, origin="seed", tier=None, path=[]
+            )
+            for document, cosine in found
+        ]
+    )
+
+
+class GivenDocument(ApiInput):
+    """A document to add."""
+
+    text: str
+    id: str | None = None
+    metadata: dict[str, Any] = Field({}, description="Such as title and source.")
+
+
+class DocumentsBody(ApiInput):
+    """Documents to add."""
+
+    documents: list[GivenDocument]
+    split: bool = Field(default=True, description="False when the documents are chunks already.")
+    cleanup: Literal["incremental", "full"] | None = None
+
+
+class IngestCounts(ApiOutput):
+    """What was added, in chunks."""
+
+    added: int
+    updated: int
+    removed: int
+    unchanged: int
+    repeated: int
+    blank: int
+    ids: list[str]
+
+
+class StoredDocument(ApiOutput):
+    """A chunk or note of the memory."""
+
+    id: str
+    text: str
+    title: str
+    metadata: dict[str, Any]
+
+
+class DocumentList(ApiOutput):
+    """Chunks of the memory."""
+
+    documents: list[StoredDocument]
+
+
+class WholeDocument(StoredDocument):
+    """A document, or one chunk or note."""
+
+    chunks: list[StoredDocument]
+
+
+class DocumentsParameters(ApiInput):
+    """Which documents to list."""
+
+    source: str | None = None
+    q: str | None = Field(None, description="Words of the text or the title; best matches first.")
+    limit: Limit = 100
+
+
+class SourceParameters(ApiInput):
+    """Which source to delete."""
+
+    source: str
+
+
+class ListParameters(ApiInput):
+    """How many to list."""
+
+    limit: Limit = 100
+
+
+class Deleted(ApiOutput):
+    """How many chunks and notes were deleted."""
+
+    deleted: int
+
+
+class SourceCounts(ApiOutput):
+    """Sources by name, each with the number of its chunks."""
+
+    sources: dict[str, int]
+
+
+def _to_stored(document: Document) -> StoredDocument:
+    metadata = dict(document.metadata)
+    return StoredDocument(
+        id=str(document.id),
+        text=document.page_content,
+        title=str(metadata.get("title") or ""),
+        metadata=metadata,
+    )
+
+
+async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
+    """List the chunks that queries find, the oldest first."""
+    found = await call.memory.aio.documents(source=given.source, words=given.q, limit=given.limit)
+    return DocumentList(documents=[_to_stored(document) for document in found])
+
+
+async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
+    """Add documents, or replace those with the same ids; all namespaces share them."""
+    documents = [
+        Document(page_content=item.text, id=item.id, metadata=item.metadata)
+        for item in body.documents
+    ]
+    report = await call.memory.aio.add_documents(
+        documents, split=body.split, cleanup=body.cleanup, progress=None
+    )
+    return IngestCounts.model_validate(report)
+
+
+async def _find_chunks(call: Call) -> list[Document]:
+    name = call.path["id"]
+    found = await call.memory.aio.get_by_ids([name], namespace=call.namespace)
+    if not found:
+        msg = f"there is no document or note {name!r}: check the id and the namespace"
+        raise NotFoundError(msg)
+    return found
+
+
+async def read_document(call: Call) -> WholeDocument:
+    """Read a document with all its chunks, or one chunk or note."""
+    chunks = [_to_stored(document) for document in await _find_chunks(call)]
+    return WholeDocument(
+        id=call.path["id"],
+        text="\n\n".join(chunk.text for chunk in chunks),
+        title=chunks[0].title,
+        metadata=chunks[0].metadata,
+        chunks=chunks,
+    )
+
+
+async def delete_document(call: Call) -> Deleted:
+    """Delete a document with all its chunks, or one chunk or note."""
+    # By the ids of what this namespace sees: a note of another one may have the same name.
+    names = [str(document.id) for document in await _find_chunks(call)]
+    return Deleted(deleted=await call.memory.aio.forget(names))
+
+
+async def delete_source(call: Call, given: SourceParameters) -> Deleted:
+    """Delete every chunk of a source."""
+    return Deleted(deleted=await call.memory.aio.forget(source=given.source))
+
+
+async def list_sources(call: Call, given: ListParameters) -> SourceCounts:
+    """List the sources."""
+    return SourceCounts(sources=await call.memory.aio.sources(limit=given.limit))
+
+
+class FeedbackBody(ApiInput):
+    """How a turn went."""
+
+    turn_id: str | None = Field(description="The turn; null for the last turns of the namespace.")
+    outcome: float | bool | str = Field(
+        description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
+    )
+    used: list[str] | None = None
+    unused: list[str] | None = None
+    relevant: list[str] | None = None
+    irrelevant: list[str] | None = None
+    answer: str | None = None
+    correction: str | None = Field(None, description="What would have been right.")
+    source: Literal["human", "self", "harvested", "teacher"] = "human"
+    feedback_id: str | None = Field(
+        None, description="Recording the same id again changes nothing."
+    )
+    user: str | None = None
+    strict: bool = Field(
+        default=True, description="False answers with the receipt of refused feedback."
+    )
+
+
+class FeedbackReceipt(ApiOutput):
+    """Status of recorded feedback."""
+
+    feedback_id: str
+    status: Literal["waiting", "applied", "refused", "undone"]
+    note: str | None
+
+
+class FeedbackParameters(ApiInput):
+    """Which feedback to list."""
+
+    turn_id: str | None = None
+    limit: Limit = 100
+
+
+class FeedbackEntry(FeedbackReceipt):
+    """Recorded feedback."""
+
+    turn_id: str | None
+    outcome: float
+    user: str | None
+    source: str
+    namespace: str | None
+    created: float = Field(description="Seconds since the epoch.")
+    correction: str | None
+
+
+class FeedbackList(ApiOutput):
+    """Feedback, newest first."""
+
+    feedback: list[FeedbackEntry]
+
+
+class UndoBody(ApiInput):
+    """Exactly one of both."""
+
+    feedback_id: str | None = None
+    turn_id: str | None = None
+
+
+async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
+    """Learn from the outcome of a turn."""
+    fields: dict[str, Any] = body.to_options("turn_id", "outcome")
+    receipt = await call.memory.aio.record(
+        body.turn_id, body.outcome, namespace=call.namespace, **fields
+    )
+    return FeedbackReceipt.model_validate(receipt)
+
+
+async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
+    """List the feedback of the namespace."""
+    found = await call.memory.aio.learning.feedback(namespace=call.namespace, limit=given.limit)
+    if given.turn_id is not None:
+        found = [record for record in found if record.turn_id == given.turn_id]
+    return FeedbackList(feedback=[FeedbackEntry.model_validate(record) for record in found])
+
+
+async def retract_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
+    """Undo all that was learned from one feedback."""
+    receipt = await call.memory.aio.undo(
+        body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
+    )
+    return FeedbackReceipt.model_validate(receipt)
+
+
+class NoteBody(ApiInput):
+    """A note."""
+
+    text: str
+    query: str | None = Field(None, description="A question that it answers.")
+    title: str = ""
+    related: list[str] = Field([])
+    id: str | None = Field(None, description="The same id replaces the note.")
+    metadata: dict[str, Any] | None = None
+
+
+class TeachBody(NoteBody):
+    """Something that the documents do not say."""
+
+    kind: Literal["teaching", "directive"] = "teaching"
+    authority: Literal["overlay", "canonical", "constitutional"] | None = None
+
+
+class CorrectBody(NoteBody):
+    """What is right, and what was wrong."""
+
+    turn_id: str | None = Field(None, description="The turn that was wrong.")
+    wrong: list[str] | None = Field(None, description="Wrong documents; null: the turn's best.")
+    authority: Literal["overlay", "canonical", "constitutional"] = "overlay"
+
+
+class NoteId(ApiOutput):
+    """Id of a note."""
+
+    id: str
+
+
+class Note(NoteId):
+    """A note of the namespace."""
+
+    kind: str
+    title: str
+    text: str
+    query: str | None
+    turn_id: str | None
+    feedback_id: str | None
+    uses: int
+
+
+class NoteList(ApiOutput):
+    """Notes, newest first."""
+
+    notes: list[Note]
+
+
+async def teach(call: Call, body: TeachBody) -> NoteId:
+    """Add a note to the namespace."""
+    fields: dict[str, Any] = body.to_options("text")
+    return NoteId(id=await call.memory.aio.teach(body.text, namespace=call.namespace, **fields))
+
+
+async def correct(call: Call, body: CorrectBody) -> NoteId:
+    """Add a note that says what would have been right, and lowers what was wrong."""
+    fields: dict[str, Any] = body.to_options("text")
+    return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
+
+
+async def read_notes(call: Call, given: ListParameters) -> NoteList:
+    """List the notes of the namespace."""
+    found = await call.memory.aio.notes(namespace=call.namespace, limit=given.limit)
+    return NoteList(notes=[Note.model_validate(note) for note in found])
+
+
+class TurnSummary(ApiOutput):
+    """A recorded turn."""
+
+    id: str
+    created: float = Field(description="Seconds since the epoch.")
+    query: str
+    documents: list[str] = Field(description="Ids of what it returned, best first.")
+    run_id: str | None
+    feedback_id: str | None = Field(description="The feedback that was learned from it.")
+
+
+class TurnsParameters(ApiInput):
+    """Which turns to list."""
+
+    limit: Limit = 100
+    after: str | None = Field(None, description="The last turn of the page before this one.")
+
+
+class TurnList(ApiOutput):
+    """Turns, newest first."""
+
+    turns: list[TurnSummary]
+
+
+async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
+    """List what the namespace asked."""
+    found = await call.memory.aio.turns(
+        namespace=call.namespace, before=given.after, limit=given.limit
+    )
+    return TurnList(turns=[TurnSummary(**turn._asdict()) for turn in found])
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/health", None, check_health),
+    Endpoint("GET", "/ready", None, check_readiness),
+    Endpoint("GET", "/session", "any", describe_session),
+    Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
+    Endpoint("POST", "/search", "read", search),
+    Endpoint("GET", "/documents", "read", list_chunks),
+    Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
+    Endpoint("DELETE", "/documents", "write", delete_source, is_slow=True),
+    Endpoint("GET", "/documents/{id:path}", "read", read_document),
+    Endpoint("DELETE", "/documents/{id:path}", "write", delete_document, is_slow=True),
+    Endpoint("GET", "/sources", "read", list_sources),
+    Endpoint("POST", "/feedback", "feedback", give_feedback),
+    Endpoint("GET", "/feedback", "read", read_feedback),
+    Endpoint("POST", "/undo", "feedback", retract_feedback),
+    Endpoint("POST", "/teach", "write", teach),
+    Endpoint("POST", "/correct", "feedback", correct),
+    Endpoint("GET", "/notes", "read", read_notes),
+    Endpoint("GET", "/turns", "read", read_turns),
+)
