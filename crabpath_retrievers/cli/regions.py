@@ -24,9 +24,14 @@ from crabpath_retrievers.cli.options import (
 )
 from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.hubs import Hubs, Regions
+from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import RegionModels
-from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions
+from crabpath_retrievers.regions.overview import (
+    RegionOverview,
+    RegionSummary,
+    project_hubs,
+    summarise_regions,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,7 +159,6 @@ _LIKELY = 0.1  # share of a region's steps from which an arrow is drawn
 _NAMED = 10
 _ACTIONS = 12
 _LETTERS = 28
-_AXES = 2
 _ARROW = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 5, "shrinkB": 5}
 
 
@@ -251,18 +255,3 @@ def _draw_actions(axes: "Axes", found: RegionOverview) -> None:
     axes.set_xlim(0, 1.15)
     axes.set_xlabel("P(success)")
     axes.set_title("Success by action, all regions")
-
-
-def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
-    """Hubs on their first two principal components, shape ``[hubs, 2]``.
-
-    The largest loading of each component is positive, so that a plot does not flip between runs.
-    """
-    vectors = hubs.vectors.astype(np.float64)
-    centred = vectors - vectors.mean(axis=0)
-    components = np.linalg.svd(centred, full_matrices=False)[2][:_AXES]
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.sign(components[np.arange(len(components)), largest])
-    scores = centred @ (components * signs[:, None]).T
-    projected: NDArray[np.float64] = np.pad(scores, ((0, 0), (0, _AXES - scores.shape[1])))
-    return projected

@@ -5,6 +5,7 @@ The knobs of one namespace: stored as JSON, and applied to the settings.
 
 import json
 import logging
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -75,6 +76,16 @@ class TierSettings(ValidatedSettings):
         if weight >= self.reflex:
             return Tier.REFLEX
         return Tier.HABITUAL if weight >= self.habitual else Tier.DORMANT
+
+    def get_range(self, tier: Tier) -> tuple[float, float]:
+        """Least and greatest weight of a tier, both inclusive; the inverse of :meth:`tier_of`."""
+        if tier is Tier.INHIBITORY:
+            return -1.0, self.inhibitory
+        if tier is Tier.REFLEX:
+            return self.reflex, 1.0
+        if tier is Tier.HABITUAL:
+            return self.habitual, math.nextafter(self.reflex, -1.0)
+        return math.nextafter(self.inhibitory, 1.0), math.nextafter(self.habitual, -1.0)
 
 
 class SeedSettings(ValidatedSettings):

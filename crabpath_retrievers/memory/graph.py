@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict, Unpack
 
+from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import path_of, require_flags, text_of, texts_of
 from crabpath_retrievers.core.text import format_value, to_printable
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
@@ -21,15 +23,19 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.learning.explicit import set_weights
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.storage.read.history import MoveFilter, WeightMove
 from crabpath_retrievers.storage.read.learned import EdgeTriple
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.transfer.export import open_replacement
 from crabpath_retrievers.typed_search.follow import (
+    EdgePage,
+    EdgeSelection,
     Neighbour,
     ReachedNode,
     collect_neighbourhood,
     list_neighbours,
+    page_edges,
     traverse_edges,
 )
 from crabpath_retrievers.typed_search.granger import Influence, build_series, find_influences
@@ -44,10 +50,13 @@ from crabpath_retrievers.typed_search.search import (
     validate_weights,
 )
 from crabpath_retrievers.typed_search.view import (
-    TYPED_KINDS_BY_NAME,
+    SETTABLE_KINDS_BY_NAME,
+    WALKED_KINDS,
     NamespaceView,
+    parse_direction,
     parse_edge_kind,
     parse_edge_kinds,
+    parse_tier,
     validate_count,
     validate_number,
 )
@@ -57,6 +66,9 @@ if TYPE_CHECKING:
 
 QueryInput = str | Sequence[float]
 """A text, or a vector of shape ``[d]`` from the memory's own embedder."""
+
+MAX_OFFSET = 1_000_000
+"""Edges of one node that can be left out before a page."""
 
 _AT_ONCE = 1_000  # nodes that are read together
 _LAST_TURNS = 5_000  # turns from which influence is estimated
@@ -89,17 +101,20 @@ class MemoryGraph(Component):
         namespace: str = DEFAULT_NAMESPACE,
         edge_id: str | None = None,
     ) -> Receipt:
-        """Set the weight of a typed edge; learning goes on from there, and it decays as usual.
+        """Set the weight of an edge; learning goes on from there, and it decays as usual.
 
-        Only types that come from outcomes can be set: edges of the text are read from the text,
-        and ``inhibits`` and ``co_used`` are left to learning.
+        Queries follow a ``taught`` edge, and an ``inhibits`` edge lowers its target where they find
+        the source; edges of types that come from outcomes are for the searches of this component.
+        Edges of the text are read from the text, and ``co_used`` is left to learning.
 
         Args:
             source: Id of the document or note where the edge begins.
             target: Id of the one where it ends.
-            edge_type: ``caused_success``, ``caused_failure``, ``irrelevant``, ``temporal``,
-                ``same_action``, ``region_transition`` or ``granger_causal``.
-            weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge.
+            edge_type: ``taught``, ``inhibits``, ``caused_success``, ``caused_failure``,
+                ``irrelevant``, ``temporal``, ``same_action``, ``region_transition`` or
+                ``granger_causal``.
+            weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge. That of an
+                ``inhibits`` edge is at most 0.
             namespace: The namespace that learns it.
             edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
 
@@ -111,8 +126,9 @@ class MemoryGraph(Component):
                 itself.
             NotFoundError: There is no such node in the namespace.
         """
-        kind = parse_edge_kind(edge_type, TYPED_KINDS_BY_NAME)
-        value = validate_number("weight", weight, -1.0, 1.0)
+        kind = parse_edge_kind(edge_type, SETTABLE_KINDS_BY_NAME)
+        most = 0.0 if kind is EdgeKind.INHIBITS else 1.0
+        value = validate_number("weight", weight, -1.0, most)
         scope = self._services.scope(namespace)
         edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
@@ -148,11 +164,105 @@ class MemoryGraph(Component):
         """
         kinds = parse_edge_kinds(edge_type)
         least = 0.0 if min_weight is None else validate_number("min_weight", min_weight, 0.0, 1.0)
-        if not isinstance(direction, str) or direction not in ("out", "in"):
-            msg = f"direction must be 'out' or 'in', not {format_value(direction)}"
+        way, scope = parse_direction(direction), self._services.scope(namespace)
+        return list_neighbours(scope, text_of("node_id", node_id), kinds, least, way)
+
+    def edges(
+        self,
+        node_id: str,
+        edge_type: str | Iterable[str] | None = None,
+        *,
+        tier: str | None = None,
+        min_weight: float = 0.0,
+        direction: Direction = "out",
+        limit: int = 50,
+        offset: int = 0,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> EdgePage:
+        """A page of the edges of a node, strongest first; as fast for a node with very many.
+
+        Args:
+            node_id: Id of a chunk or note.
+            edge_type: One or several types; None for those that queries follow.
+            tier: Only ``reflex``, ``habitual``, ``dormant`` or ``inhibitory`` edges.
+            min_weight: Least absolute weight, in [0, 1].
+            direction: ``out`` for outgoing edges, ``in`` for incoming ones.
+            limit: How many at most, from 1 to 10,000.
+            offset: How many are left out before, from 0 to 1,000,000.
+            namespace: The namespace whose weights and notes count.
+
+        Raises:
+            InvalidInputError: An unknown type, tier or direction, or a number out of range.
+            NotFoundError: There is no such node in the namespace.
+
+        Example::
+
+            page = memory.graph.edges("deploy", tier="reflex", limit=20)
+            [(edge.target, edge.weight) for edge in page.edges]
+        """
+        kinds = WALKED_KINDS if edge_type is None else parse_edge_kinds(edge_type)
+        least = validate_number("min_weight", min_weight, 0.0, 1.0)
+        wanted = EdgeSelection(
+            kinds,
+            parse_tier(tier),
+            least,
+            parse_direction(direction),
+            validate_count("limit", limit),
+        )
+        skipped = 0 if offset == 0 else validate_count("offset", offset, MAX_OFFSET)
+        services = self._services
+        with limit_waiting(services.settings.time_limit):
+            scope = services.scope(namespace)
+            tiers = apply_knobs_to_tiers(services.settings.tiers, scope.clock.knobs)
+            return page_edges(scope, text_of("node_id", node_id), wanted, skipped, tiers)
+
+    def changes(
+        self,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        edge_type: str | None = None,
+        feedback_id: str | None = None,
+        limit: int = 100,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[WeightMove]:
+        """Who moved the learned weights of edges, when, from where to where: newest first.
+
+        Weights that faded and were dropped by maintenance have no changes any more; edges of types
+        that are derived from outcomes have some only where somebody set them.
+
+        Args:
+            source: Only edges that begin at this chunk or note.
+            target: Only edges that end at this one.
+            edge_type: Only edges of this type.
+            feedback_id: Only changes by this feedback, or by the note with this id.
+            limit: How many at most, from 1 to 10,000.
+            namespace: The namespace whose weights are meant.
+
+        Raises:
+            InvalidInputError: None of source, target and feedback was given, or an argument cannot
+                be used.
+            NotFoundError: There is no such node in the namespace.
+
+        Example::
+
+            memory.graph.changes(source="deploy")
+        """
+        if source is None and target is None and feedback_id is None:
+            msg = "give a source, a target or a feedback_id: changes are listed for one of these"
             raise InvalidInputError(msg)
-        scope = self._services.scope(namespace)
-        return list_neighbours(scope, text_of("node_id", node_id), kinds, least, direction)
+        kind = None if edge_type is None else parse_edge_kind(edge_type)
+        most = validate_count("limit", limit)
+        cause = None if feedback_id is None else text_of("feedback_id", feedback_id)
+        services = self._services
+        with limit_waiting(services.settings.time_limit):
+            scope = services.scope(namespace)
+            first = None if source is None else scope.key(text_of("source", source))
+            last = None if target is None else scope.key(text_of("target", target))
+            if not scope.clock.key:
+                return []
+            wanted = MoveFilter(first, last, kind, cause)
+            return services.store.history.find_moves(scope.clock, wanted, most)
 
     def traverse(
         self,
@@ -429,6 +539,8 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
 
     add_edge = off_loop(MemoryGraph.add_edge)
     neighbors = off_loop(MemoryGraph.neighbors)
+    edges = off_loop(MemoryGraph.edges)
+    changes = off_loop(MemoryGraph.changes)
     traverse = off_loop(MemoryGraph.traverse)
     search = off_loop(MemoryGraph.search)
     bayesian_search = off_loop(MemoryGraph.bayesian_search)

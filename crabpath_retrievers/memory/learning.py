@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from typing_extensions import Unpack
 
@@ -16,6 +17,7 @@ from crabpath_retrievers.core.query import (
     path_of,
     require_count,
     require_flags,
+    text_of,
     texts_of,
 )
 from crabpath_retrievers.core.time_limit import limit_waiting
@@ -25,6 +27,7 @@ from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
+from crabpath_retrievers.storage.read.learned import DocumentUse
 from crabpath_retrievers.transfer.replay_file import (
     LineError,
     ReplayCheckpoint,
@@ -81,6 +84,7 @@ class MemoryLearning(Component):
         user: str | None = None,
         source: RewardSource | None = None,
         namespace: str | None = None,
+        turn_id: str | UUID | None = None,
         limit: int = 100,
     ) -> list[FeedbackRecord]:
         """List the recorded feedback with its status, newest first.
@@ -89,6 +93,7 @@ class MemoryLearning(Component):
             user: Only feedback of this user.
             source: Only feedback of this source: ``human``, ``self``, ``harvested`` or ``teacher``.
             namespace: Only feedback of this namespace.
+            turn_id: Only feedback about this turn, by its id or that of the host's run.
             limit: How many at most, at least 1.
 
         Raises:
@@ -97,7 +102,31 @@ class MemoryLearning(Component):
         with limit_waiting(self._services.settings.time_limit):
             require_count("limit", limit)
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
-            return self._services.store.history.find_feedback(giver, limit)
+            turn = None if turn_id is None else text_of("turn_id", turn_id)
+            return self._services.store.history.find_feedback(giver, limit, turn=turn)
+
+    def usage(
+        self, *, namespace: str = DEFAULT_NAMESPACE, least: bool = False, limit: int = 10
+    ) -> list[DocumentUse]:
+        """The chunks and notes that were most useful to a namespace, by feedback that said so.
+
+        Args:
+            namespace: The namespace whose feedback counts.
+            least: The least useful instead: what was returned and not used.
+            limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+
+        Example::
+
+            memory.learning.usage(limit=5)
+        """
+        require_count("limit", limit)
+        require_flags(least=least)
+        store, name = self._services.store, namespace_of(namespace)
+        with limit_waiting(self._services.settings.time_limit):
+            return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
     def undo_all(
         self,
@@ -221,6 +250,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
 
     learn_waiting = off_loop(MemoryLearning.learn_waiting)
     feedback = off_loop(MemoryLearning.feedback)
+    usage = off_loop(MemoryLearning.usage)
     undo_all = off_loop(MemoryLearning.undo_all)
     anchor = off_loop(MemoryLearning.anchor)
     evidence = off_loop(MemoryLearning.evidence)

@@ -1,15 +1,45 @@
-"""``memory.namespaces``: snapshots of what a namespace has learned, and whether it learns."""
+"""``memory.namespaces``: which there are, snapshots of what they learned, whether they learn."""
+
+from collections.abc import Sequence
 
 from crabpath_retrievers.core.changes import SetFrozen
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import namespace_of, require_count, texts_of
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.storage.read.history import Snapshot
+from crabpath_retrievers.storage.read.learned import NamespaceRecord
 
 
 class MemoryNamespaces(Component):
-    """Take, restore and delete snapshots of namespaces; freeze and unfreeze their learning."""
+    """List namespaces; take, restore and delete their snapshots; freeze and unfreeze them."""
+
+    def records(
+        self, names: Sequence[str] | str | None = None, *, after: str = "", limit: int = 100
+    ) -> list[NamespaceRecord]:
+        """List the namespaces that have asked or learned something, in the order of their names.
+
+        Args:
+            names: Only these; None for all.
+            after: Only those behind this name: the last one of the list before.
+            limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+
+        Example::
+
+            for record in memory.namespaces.records():
+                print(record.name, record.turns, record.frozen)
+        """
+        require_count("limit", limit)
+        wanted = None if names is None else [namespace_of(name) for name in texts_of(names)]
+        last = "" if isinstance(after, str) and not after else namespace_of(after)
+        services = self._services
+        with limit_waiting(services.settings.time_limit):
+            services.store.flush()  # the first turn of a namespace creates it
+            return services.store.learned.list_namespaces(wanted, last, limit)
 
     def snapshot(self, namespace: str = DEFAULT_NAMESPACE, name: str | None = None) -> str:
         """Save all that a namespace has learned up to now.
@@ -77,6 +107,7 @@ class MemoryNamespaces(Component):
 class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):
     """``memory.aio.namespaces``: :class:`MemoryNamespaces`, awaited."""
 
+    records = off_loop(MemoryNamespaces.records)
     snapshot = off_loop(MemoryNamespaces.snapshot)
     snapshots = off_loop(MemoryNamespaces.snapshots)
     restore = off_loop(MemoryNamespaces.restore)

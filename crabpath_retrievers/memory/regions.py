@@ -12,6 +12,7 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, valida
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import namespace_of, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.agent_episodes import (
     ActionClassifier,
@@ -22,6 +23,7 @@ from crabpath_retrievers.learning.agent_episodes import (
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.regions.overview import RegionMap, draw_map
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
 
@@ -72,6 +74,27 @@ class MemoryRegions(Component):
             NotFoundError: The level has no hub.
         """
         return self.models().assignments(level)
+
+    def map(self, level: int | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> RegionMap:
+        """All regions of a level in two dimensions, with what a namespace has learned in each.
+
+        Similar regions are near each other, as far as two principal components can tell.
+
+        Args:
+            level: One of :meth:`levels`; None for the finest.
+            namespace: The namespace whose experience counts.
+
+        Raises:
+            NotFoundError: The level has no hub, or steps are not counted on it.
+            InvalidInputError: There is no such level.
+
+        Example::
+
+            if memory.regions.levels():
+                largest = max(memory.regions.map().regions, key=lambda region: region.size)
+        """
+        with limit_waiting(self._services.settings.time_limit):
+            return draw_map(self.models(), namespace_of(namespace), level)
 
     def mdp(self, level: int | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
         """What a namespace has learned about steps in regions, as a Markov decision process.
@@ -211,6 +234,7 @@ class AsyncMemoryRegions(AsyncView[MemoryRegions]):
     levels = off_loop(MemoryRegions.levels)
     assign = off_loop(MemoryRegions.assign)
     assignments = off_loop(MemoryRegions.assignments)
+    map = off_loop(MemoryRegions.map)
     mdp = off_loop(MemoryRegions.mdp)
     learn_episode = off_loop(MemoryRegions.learn_episode)
 

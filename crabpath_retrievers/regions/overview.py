@@ -1,9 +1,12 @@
-"""Summary of the regions of a namespace: visits, success, actions and next regions."""
+"""Summary and map of the regions of a namespace: visits, success, actions and next regions."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
@@ -36,6 +39,44 @@ class RegionSummary(NamedTuple):
     quality: float
     actions: Sequence[ActionScore]
     next_regions: Sequence[NextRegion]
+
+
+class PlacedRegion(NamedTuple):
+    """A region on the map.
+
+    Attributes:
+        region, title: Of its hub.
+        size: Number of chunks in it; an estimate in a corpus of more than 10,000.
+        x, y: Its place: the first two principal components of the hubs' vectors.
+        arrivals: Weighted number of turns and episodes of the namespace in it.
+        quality: P(success) of these, in (0, 1); None where nothing was done.
+        actions: Success by action, best first.
+        next_regions: Next regions, likeliest first; the shares include steps that ended there.
+    """
+
+    region: str
+    title: str
+    size: int
+    x: float
+    y: float
+    arrivals: float
+    quality: float | None
+    actions: tuple[ActionScore, ...]
+    next_regions: tuple[NextRegion, ...]
+
+
+class RegionMap(NamedTuple):
+    """All regions of one level as a namespace knows them.
+
+    Attributes:
+        level: The level.
+        levels: All levels in which steps are counted, finest first.
+        regions: Its regions, in the order of their hubs.
+    """
+
+    level: int
+    levels: tuple[int, ...]
+    regions: tuple[PlacedRegion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +184,72 @@ def _score_all(
 ) -> list[ActionScore]:
     chances = SuccessModel((WHOLE_CORPUS,), steps, models.settings.prior_trials)
     return sorted(score_actions(chances, task), key=lambda score: -score.trials)
+
+
+_MOST_SAMPLED = 10_000  # chunks whose regions are counted
+
+
+def draw_map(models: RegionModels, namespace: str, level: int | None) -> RegionMap:
+    """Place the regions of a level on a map, with what a namespace knows of them.
+
+    Args:
+        models: Reads the store.
+        namespace: The namespace.
+        level: A level with transition counts; None for the finest.
+
+    Raises:
+        NotFoundError: The level has no hub or no counts.
+        InvalidInputError: The level is no whole number of at least 1.
+    """
+    mdp = models.transitions(namespace, level)
+    hubs = models.hubs(mdp.level)
+    steps = models.store.regions.get_all_transitions(namespace, hubs.level)
+    arrivals = _count_arrivals(steps, ANY_TASK)
+    next_regions = _list_next_regions(steps, ANY_TASK, hubs)
+    sizes, visited = _estimate_sizes(models, hubs), set(mdp.visited_regions)
+    placed = [
+        PlacedRegion(
+            region,
+            title,
+            sizes.get(key, 0),
+            x,
+            y,
+            arrivals.get(key, 0.0),
+            mdp.region_quality(region) if region in visited else None,
+            tuple(mdp.best_action(region)) if region in visited else (),
+            tuple(next_regions.get(key, ())),
+        )
+        for key, region, title, (x, y) in zip(
+            hubs.keys, hubs.ids, hubs.titles, project_hubs(hubs).tolist(), strict=True
+        )
+    ]
+    return RegionMap(hubs.level, models.regions.levels(), tuple(placed))
+
+
+def _estimate_sizes(models: RegionModels, hubs: Hubs) -> dict[int, int]:
+    """Number of chunks by key of the region, from a sample in a large corpus."""
+    vectors = models.store.regions.get_vectors(models.store.health.sample(_MOST_SAMPLED))
+    if not vectors:
+        return {}
+    total, _ = models.store.health.corpus()
+    scale = max(1.0, total / len(vectors))
+    counts = Counter(hubs.nearest(np.stack(vectors)))
+    return {key: round(count * scale) for key, count in counts.items()}
+
+
+_AXES = 2
+
+
+def project_hubs(hubs: Hubs) -> NDArray[np.float64]:
+    """Hubs on their first two principal components, shape ``[hubs, 2]``.
+
+    The largest loading of each component is positive, so that a plot does not flip between runs.
+    """
+    vectors = hubs.vectors.astype(np.float64)
+    centred = vectors - vectors.mean(axis=0)
+    components = np.linalg.svd(centred, full_matrices=False)[2][:_AXES]
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    scores = centred @ (components * signs[:, None]).T
+    projected: NDArray[np.float64] = np.pad(scores, ((0, 0), (0, _AXES - scores.shape[1])))
+    return projected

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import format_time, to_printable
@@ -88,7 +87,13 @@ class ReasonLines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of one turn; ``print`` shows it briefly, a notebook as a table."""
+    """The explanation of one turn; ``print`` shows it briefly, a notebook as a table.
+
+    Attributes:
+        turn: The record.
+        documents: Why each document was returned.
+        titles: Titles of all nodes of the record that still exist, by id.
+    """
 
     turn: Turn
     documents: tuple[DocumentReason, ...]
@@ -132,6 +137,7 @@ class Explanation:
         return {
             "turn": {**asdict(self.turn), "follow_log": list(self.turn.follow_log)},
             "documents": [document.to_dict() for document in self.documents],
+            "titles": self.titles,
         }
 
 
@@ -150,9 +156,11 @@ def list_explained_edges(turn: Turn) -> set[EdgeName]:
     }
 
 
-def list_explained_nodes(turn: Turn) -> list[str]:
-    """Ids of all nodes in the explanation of a turn, sorted."""
-    ids = {item.node for item in turn.returned}
+def list_turn_nodes(turn: Turn) -> list[str]:
+    """Ids of all nodes in the record of a turn, sorted."""
+    ids = {item.node for item in turn.returned} | {seed.node for seed in turn.seeds}
+    ids |= {*turn.visited, *(step.node for step in turn.steps)}
+    ids |= {candidate.target for step in turn.steps for candidate in step.candidates}
     for item in turn.returned:
         edges = (*item.path, item.support) if item.support else item.path
         ids |= {node for edge in edges for node in (edge.source, edge.target)}
@@ -176,16 +184,16 @@ def explain_turn(
     scope = None if namespace is None else namespace_of(namespace)
     turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
     key = store.walk.get_clock(turn.namespace).key
-    documents = store.catalog.documents(list_explained_nodes(turn), namespace=key)
+    titles = store.catalog.get_titles(list_turn_nodes(turn), namespace=key)
     moves = store.history.get_weight_changes(
         turn.namespace, list_explained_edges(turn), MAX_CHANGES_PER_EDGE
     )
-    return build_explanation(turn, documents, ranker, moves)
+    return build_explanation(turn, titles, ranker, moves)
 
 
 def build_explanation(
     turn: Turn,
-    nodes: Mapping[str, Node],
+    titles: Mapping[str, str],
     ranker: Ranker,
     moves: Mapping[EdgeName, tuple[StoredWeightChange, ...]] = MappingProxyType({}),
 ) -> Explanation:
@@ -193,11 +201,10 @@ def build_explanation(
 
     Args:
         turn: The record.
-        nodes: Nodes of the record that still exist, by id.
+        titles: Of the nodes of the record that still exist, by id.
         ranker: Gives the weight of each feature.
         moves: Feedback that changed its edges, newest first.
     """
-    titles = {node_id: node.title for node_id, node in nodes.items()}
     reasons = []
     for item in turn.returned:
         shares = _list_contributions(item.features, ranker)
@@ -213,7 +220,7 @@ def build_explanation(
                 _list_changes(collect_edges(item.path, item.support), moves),
             )
         )
-    return Explanation(turn, tuple(reasons), titles)
+    return Explanation(turn, tuple(reasons), dict(titles))
 
 
 def _list_contributions(features: Mapping[str, float], ranker: Ranker) -> dict[str, float]:

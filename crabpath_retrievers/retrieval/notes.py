@@ -119,9 +119,9 @@ class NoteMemory:
     def _read_candidates(self, vector: Vector, clock: Clock) -> list[NoteVector]:
         if not self._collections.available:
             limit = self._settings.max_scanned
-            return self._store.notes.latest(clock.key, self._since(clock), limit)
+            return self._store.notes.latest(clock.key, self.get_probation_start(clock), limit)
         ids = self._collections.of(clock.key).search(vector, self._settings.neighbours)
-        return self._store.notes.near(clock.key, ids, self._since(clock))
+        return self._store.notes.near(clock.key, ids, self.get_probation_start(clock))
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
         """Those of the ids that are notes whose probation has ended."""
@@ -130,9 +130,10 @@ class NoteMemory:
         )
         if not automatic:
             return set()
-        return self._store.notes.find_expired(clock.key, automatic, self._since(clock))
+        return self._store.notes.find_expired(clock.key, automatic, self.get_probation_start(clock))
 
-    def _since(self, clock: Clock) -> int:
+    def get_probation_start(self, clock: Clock) -> int:
+        """The turn from which notes on probation must have been used to be found."""
         # The clock counts the turns before this one.
         return clock.turn + 1 - self._settings.probation_turns
 

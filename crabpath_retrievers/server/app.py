@@ -30,7 +30,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.server import routes
+from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
@@ -85,12 +85,16 @@ class Limits:
     requests: int = 256
 
 
+ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
+"""All that a server answers."""
+
+
 def create_app(
     memory: CrabPath,
     *,
     access: Access | None = None,
     limits: Limits | None = None,
-    endpoints: Sequence[Endpoint] = routes.ENDPOINTS,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The application that serves a memory, which stays open until the caller closes it.

@@ -435,9 +435,9 @@ async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
 
 async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
     """List the feedback of the namespace."""
-    found = await call.memory.aio.learning.feedback(namespace=call.namespace, limit=given.limit)
-    if given.turn_id is not None:
-        found = [record for record in found if record.turn_id == given.turn_id]
+    found = await call.memory.aio.learning.feedback(
+        turn_id=given.turn_id, namespace=call.namespace, limit=given.limit
+    )
     return FeedbackList(feedback=[FeedbackEntry.model_validate(record) for record in found])
 
 

@@ -34,6 +34,7 @@ from crabpath_retrievers.storage.engine import (
 )
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
 from crabpath_retrievers.storage.read.catalog import Catalog
+from crabpath_retrievers.storage.read.edges import EdgeQueries
 from crabpath_retrievers.storage.read.health import HealthQueries
 from crabpath_retrievers.storage.read.history import HistoryQueries
 from crabpath_retrievers.storage.read.learned import LearnedQueries
@@ -135,6 +136,7 @@ class GraphStore:
         notes: Notes of namespaces.
         regions: Hubs of regions, and transition counts.
         typed_edges: Edges by kind.
+        edges: Edges of one node, page by page.
         health: Samples and counters for health reports, and stored reports.
         maintenance: Reads of maintenance.
         trials: State, turns and feedback of A/B trials.
@@ -195,6 +197,7 @@ class GraphStore:
         self.notes = NoteQueries(self)
         self.regions = RegionQueries(self)
         self.typed_edges = TypedQueries(self)
+        self.edges = EdgeQueries(self)
         self.health = HealthQueries(self)
         self.maintenance = MaintenanceQueries(self)
         self.trials = TrialQueries(self)

@@ -1,9 +1,11 @@
-"""Typed edges of a node: its neighbours, and breadth-first traversal."""
+"""Edges of a node: pages of them, its neighbours, and breadth-first traversal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.config import TierSettings
+from crabpath_retrievers.core.graph import Authority, EdgeKind, Tier
+from crabpath_retrievers.storage.read.edges import WeightRange
 from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 from crabpath_retrievers.typed_search.view import NamespaceView
 
@@ -41,6 +43,94 @@ class ReachedNode(NamedTuple):
     path: tuple[str, ...]
     edge_types: tuple[str, ...]
     weight: float
+
+
+class NodeInfo(NamedTuple):
+    """A chunk or note in the graph.
+
+    Attributes:
+        id: Its id.
+        title: Its title; empty without one.
+        source: Where its text is from; empty for a note.
+        authority: How slowly weights of edges that lead to it decay: ``overlay``, ``canonical`` or
+            ``constitutional``.
+    """
+
+    id: str
+    title: str
+    source: str
+    authority: str
+
+
+class WeighedEdge(NamedTuple):
+    """An edge as one namespace sees it now.
+
+    Attributes:
+        source, target: Ids of the nodes at both ends.
+        title: Title of the node at the other end; empty without one.
+        kind: Kind of the edge.
+        weight: Effective weight in [-1, 1], decay included.
+        prior: Weight that the text gives it, in [-1, 1]; 0 for an edge that was learned.
+        tier: How a walk treats it.
+    """
+
+    source: str
+    target: str
+    title: str
+    kind: str
+    weight: float
+    prior: float
+    tier: str
+
+
+class EdgePage(NamedTuple):
+    """Some of the edges of a node, strongest first.
+
+    Attributes:
+        node: The node.
+        edges: The edges of this page.
+        total: Number of all edges that were asked for.
+        next_offset: Offset of the next page; None on the last one.
+    """
+
+    node: NodeInfo
+    edges: tuple[WeighedEdge, ...]
+    total: int
+    next_offset: int | None
+
+
+class EdgeSelection(NamedTuple):
+    """Which edges of a node are wanted: kinds, tier, least absolute weight, direction; how many."""
+
+    kinds: Sequence[EdgeKind]
+    tier: Tier | None
+    least: float
+    direction: Direction
+    limit: int
+
+
+def page_edges(
+    scope: NamespaceView, node: str, wanted: EdgeSelection, offset: int, tiers: TierSettings
+) -> EdgePage:
+    """Return a page of the edges of a node, strongest first."""
+    key = scope.key(node)
+    bounds = (-1.0, 1.0) if wanted.tier is None else tiers.get_range(wanted.tier)
+    bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
+    found, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, end)
+    page = found[offset:]
+    facts = scope.store.edges.describe_nodes({key, *(edge.key for edge in page)}, scope.clock.key)
+    edges = []
+    for edge in page:
+        if edge.key in facts:  # else it was removed meanwhile
+            other = facts[edge.key]
+            source, target = (node, other.id) if wanted.direction == "out" else (other.id, node)
+            tier = tiers.tier_of(edge.weight).value
+            weights = (edge.weight, edge.prior)
+            edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
+    own = facts[key]
+    authority = Authority(own.authority).name.lower()
+    about = NodeInfo(own.id, own.title, own.source, authority)
+    return EdgePage(about, tuple(edges), total, end if end < total else None)
 
 
 def list_neighbours(

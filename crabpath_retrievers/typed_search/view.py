@@ -8,16 +8,26 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast, get_args
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Node, NodeHead, Vector, cosines
+from crabpath_retrievers.core.graph import (
+    TYPED_KINDS,
+    EdgeKind,
+    Node,
+    NodeHead,
+    Tier,
+    Vector,
+    cosines,
+)
 from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.retrieval.search import find_nearest
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.edges import FarEnd, WeightRange, sort_edges
 from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.typed_search.derive import TypedGraphs
@@ -74,6 +84,32 @@ class NamespaceView:
         expired = self.notes.find_expired([edge.id for edge in found], self.clock)
         return [edge for edge in found if edge.id not in expired]
 
+    def strongest_edges(
+        self, key: int, kinds: Iterable[EdgeKind], weights: WeightRange, way: Direction, most: int
+    ) -> tuple[list[FarEnd], int]:
+        """Return the strongest edges of a node, and the number of all with these weights.
+
+        Args:
+            key: Key of the node.
+            kinds: Kinds of edges.
+            weights: Effective weights.
+            way: ``out`` for edges that leave the node, ``in`` for edges that enter it.
+            most: Number of edges that are returned.
+        """
+        wanted = set(kinds)
+        since = self.notes.get_probation_start(self.clock)
+        read = self.store.edges.find_strongest
+        given = (key, self.clock, wanted.difference(TYPED_KINDS), weights, way, most)
+        found, total = read(*given, since=since)
+        if typed := wanted.intersection(TYPED_KINDS):
+            more = [
+                FarEnd(edge.key, edge.kind, edge.weight, 0.0)
+                for edge in self.edges([key], typed, way)
+                if weights.holds(edge.weight)
+            ]
+            found, total = sort_edges([*found, *more])[:most], total + len(more)
+        return found, total
+
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
         """Return the documents nearest to a unit vector, shape ``[d]``, without notes."""
         return find_nearest(self.store, self.index, vector, n)
@@ -110,8 +146,15 @@ EDGE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {
 }
 """Edge kinds that can be searched, by name."""
 
-TYPED_KINDS_BY_NAME: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
-"""Edge kinds learned from outcomes, which a user may set, by name."""
+SETTABLE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {
+    kind.label: kind for kind in (EdgeKind.TAUGHT, EdgeKind.INHIBITS, *TYPED_KINDS)
+}
+"""Edge kinds that a user may set, by name: those that queries follow, and those of outcomes."""
+
+WALKED_KINDS: tuple[EdgeKind, ...] = tuple(
+    kind for kind in EDGE_KINDS_BY_NAME.values() if kind not in TYPED_KINDS
+)
+"""Edge kinds that queries follow: those of the text, and those of what was learned or taught."""
 
 _MAX_COUNT = 10_000
 _MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
@@ -146,14 +189,41 @@ def parse_edge_kinds(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
     return tuple(dict.fromkeys(parse_edge_kind(name) for name in values))
 
 
-def validate_count(name: str, value: object) -> int:
-    """Validate a whole number from 1 to 10,000.
+def parse_tier(name: object) -> Tier | None:
+    """Return the tier of a name; None for None.
+
+    Raises:
+        InvalidInputError: There is no such tier.
+    """
+    known = {tier.value: tier for tier in Tier}
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in known:
+        msg = f"unknown tier {format_value(name)}: use one of {', '.join(known)}"
+        raise InvalidInputError(msg)
+    return known[name]
+
+
+def parse_direction(name: object) -> Direction:
+    """Validate a direction.
+
+    Raises:
+        InvalidInputError: It is neither ``out`` nor ``in``.
+    """
+    if not isinstance(name, str) or name not in get_args(Direction):
+        msg = f"direction must be 'out' or 'in', not {format_value(name)}"
+        raise InvalidInputError(msg)
+    return cast("Direction", name)
+
+
+def validate_count(name: str, value: object, most: int = _MAX_COUNT) -> int:
+    """Validate a whole number from 1 to ``most``.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_COUNT:
-        msg = f"{name} must be a whole number from 1 to {_MAX_COUNT}, not {format_value(value)}"
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        msg = f"{name} must be a whole number from 1 to {most}, not {format_value(value)}"
         raise InvalidInputError(msg)
     return value
 

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from crabpath_retrievers import Feedback, InvalidInputError, MissingExtraError, NotFoundError
 from crabpath_retrievers.typed_search import follow
-from crabpath_retrievers.typed_search.view import TYPED_KINDS_BY_NAME
+from crabpath_retrievers.typed_search.view import SETTABLE_KINDS_BY_NAME
 
 NAN, INF = float("nan"), float("inf")
 SUCCESS = "caused_success"
@@ -92,10 +92,11 @@ def test_notes_of_another_namespace_are_neither_start_nor_end(memory, namespace)
 
 
 KINDS = "temporal, same_action, caused_success"
-NO_KINDS = ("causedsuccess", "CAUSED_SUCCESS", "", None, 3, "link", "inhibits")
+NO_KINDS = ("causedsuccess", "CAUSED_SUCCESS", "", None, 3, "link", "co_used")
 REFUSED = [
     *(("add_edge", ("d1", "d2", kind, 0.5), KINDS) for kind in NO_KINDS),
     *(("add_edge", ("d1", "d2", "temporal", w), "weight") for w in (NAN, INF, 1.5, "0.5", None)),
+    ("add_edge", ("d1", "d2", "inhibits", 0.5), "from -1 to 0"),
     ("add_edge", ("d1", "d1", "temporal", 0.5), "itself"),
     *(("neighbors", ("d1", kinds), None) for kinds in ("no", [], ["temporal", "no"], 7)),
     *(("neighbors", ("d1", "temporal", least), None) for least in (NAN, 2)),
@@ -231,7 +232,7 @@ async def test_graphml_can_be_read_back(memory, graph, join, namespace, tmp_path
 
 def test_the_page_names_every_type_and_runs_as_it_stands():
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "typed-edges.md").read_text()
-    assert all(f"| `{name}` |" in page for name in TYPED_KINDS_BY_NAME)
+    assert all(f"`{name}`" in page for name in SETTABLE_KINDS_BY_NAME)
     given = {}
     (code,) = [t.content for t in MarkdownIt().parse(page) if t.info == "python"]
     exec(code, given)  # noqa: S102  the page of this very repository

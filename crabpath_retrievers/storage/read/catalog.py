@@ -124,6 +124,11 @@ class Catalog(Queries):
                 found |= {node.id: node for node in decode_rows("a chunk", rows, decode_node)}
         return found
 
+    def get_titles(self, ids: Iterable[str], *, namespace: int = 0) -> dict[str, str]:
+        """Titles of nodes by id; those that a namespace (by key) does not see are left out."""
+        query = sa.select(nodes.c.id, nodes.c.title).where(nodes.c.owner.in_((0, namespace)))
+        return {node: title for node, title in self._rows_in(query, nodes.c.id, ids)}
+
     def list_nodes(
         self, limit: int, *, source: str | None = None, matches: MetadataTest | None = None
     ) -> list[Node]:

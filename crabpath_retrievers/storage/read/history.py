@@ -1,6 +1,8 @@
 """Reads for undo: feedback and its effects, weight changes, snapshots."""
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -8,15 +10,20 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
+    consumed_turns,
+    edges,
     feedback,
     feedback_effects,
     namespaces,
     nodes,
+    overlay,
     snapshots,
+    turns,
     weight_changes,
 )
 from crabpath_retrievers.storage.sql_tools import Queries
@@ -119,6 +126,50 @@ class StoredWeightChange(NamedTuple):
     created: float
 
 
+class WeightMove(NamedTuple):
+    """A change of the learned weight of an edge, with the weight before and after it.
+
+    Attributes:
+        source, target: Ids of the nodes at both ends.
+        kind: Kind of the edge.
+        before, after: Weights in [-1, 1] at that time, decay until then included.
+        feedback_id: Id of the feedback that made it; that of the note for edges of a note; empty
+            where it is not known.
+        user: User who gave the feedback; None if not known.
+        created: Seconds since the epoch.
+    """
+
+    source: str
+    target: str
+    kind: str
+    before: float
+    after: float
+    feedback_id: str
+    user: str | None
+    created: float
+
+
+class MoveFilter(NamedTuple):
+    """Which changes of weights are meant; a field that is None does not restrict them.
+
+    Attributes:
+        source, target: Keys of the ends.
+        kind: Kind of the edge.
+        cause: Id of the feedback or note.
+    """
+
+    source: int | None = None
+    target: int | None = None
+    kind: EdgeKind | None = None
+    cause: str | None = None
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        """Conditions on the rows of the table of changes."""
+        wanted = {**self._asdict(), "kind": None if self.kind is None else self.kind.value}
+        given = wanted.items()
+        return [weight_changes.c[name] == value for name, value in given if value is not None]
+
+
 class Snapshot(NamedTuple):
     """A snapshot of the learned state of a namespace.
 
@@ -147,15 +198,33 @@ class HistoryQueries(Queries):
         rows = self._rows(query.where(feedback.c.id == feedback_id))
         return FeedbackState(*rows[0]) if rows else None
 
-    def find_feedback(self, giver: FeedbackFilter, limit: int) -> list[FeedbackRecord]:
-        """Feedback that matches a filter, newest first."""
-        query = (
-            sa.select(feedback)
-            .where(*giver.where())
-            .order_by(feedback.c.sequence.desc())
-            .limit(limit)
-        )
-        return [_decode_record(row) for row in self._rows(query)]
+    def find_feedback(
+        self, giver: FeedbackFilter, limit: int, *, turn: str | None = None
+    ) -> list[FeedbackRecord]:
+        """Feedback that matches a filter, newest first.
+
+        Args:
+            giver: The filter.
+            limit: How many at most.
+            turn: Only feedback about this turn, by its id or the run id of the host, or that was
+                learned from it; the feedback of the filter is then read up to the last.
+        """
+        query = sa.select(feedback).where(*giver.where()).order_by(feedback.c.sequence.desc())
+        if turn is None:
+            return [_decode_record(row) for row in self._rows(query.limit(limit))]
+        with self._store.open_reader():
+            asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
+            rows = self._rows(sa.select(turns.c.id, turns.c.run_id).where(asked))
+            names = sorted({turn, *(name for row in rows for name in row if name)})
+            consumed = consumed_turns.c.turn.in_(names)
+            consumers = set(self._scalars(sa.select(consumed_turns.c.feedback).where(consumed)))
+            # The texts of ids as JSON holds them: rows with another one are not decoded.
+            quoted = (json.dumps(name, ensure_ascii=False) for name in names)
+            named = [feedback.c.payload.contains(text, autoescape=True) for text in quoted]
+            rows = self._rows(query.where(sa.or_(feedback.c.id.in_(consumers), *named)))
+        records = map(_decode_record, rows)
+        about = [r for r in records if r.turn_id in names or r.feedback_id in consumers]
+        return about[:limit]
 
     def find_undoable(self, giver: FeedbackFilter) -> list[str]:
         """Ids of the feedback that matches a filter and can be undone, in the order to undo it.
@@ -223,6 +292,69 @@ class HistoryQueries(Queries):
                 found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
+    def find_moves(self, clock: Clock, wanted: MoveFilter, limit: int) -> list[WeightMove]:
+        """Changes of learned weights of a namespace, newest first, with before and after.
+
+        Weights are traced back from what they are now, through all later changes of an edge.
+
+        Args:
+            clock: Clock of the namespace.
+            wanted: Which changes.
+            limit: How many at most.
+        """
+        c = weight_changes.c
+        edge = (c.source, c.target, c.kind)
+        columns = (c.sequence, *edge, c.delta, c.decay_at)
+        own = c.namespace == clock.key
+        newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
+        with self._store.open_reader():
+            found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))
+            if not found:
+                return []
+            names = {tuple(row[1:4]) for row in found}
+            ends = [sorted({name[place] for name in names}) for place in (0, 1)]
+            later = sa.select(*columns).where(own, c.sequence >= found[-1].sequence)
+            later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
+            moves = self._rows_in(later, c.source, ends[0])
+            weights = self._read_weights(clock.key, *ends)
+            users = dict(self._read_users({row.cause for row in found}))
+            query = sa.select(nodes.c.key, nodes.c.id)
+            ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
+        sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
+        return [
+            WeightMove(
+                ids[row.source],
+                ids[row.target],
+                _KINDS[row.kind],
+                *sides[row.sequence],
+                row.cause,
+                users.get(row.cause),
+                row.created,
+            )
+            for row in found
+            if row.source in ids and row.target in ids and row.sequence in sides
+        ]
+
+    def _read_weights(
+        self, namespace: int, sources: Sequence[int], targets: Sequence[int]
+    ) -> dict[tuple[int, int, int], "_WeightNow"]:
+        """Learned weights between nodes, by keys of both ends and number of the kind."""
+        o, edge = overlay.c, ("source", "target", "kind")
+        same = sa.and_(*(o[name] == edges.c[name] for name in edge))
+        query = (
+            sa.select(*(o[name] for name in edge), o.weight, o.decay_at)
+            .add_columns(sa.func.coalesce(edges.c.floor, 0.0), nodes.c.authority)
+            .select_from(overlay.outerjoin(edges, same).join(nodes, nodes.c.key == o.target))
+            .where(o.namespace == namespace, o.target.in_(targets))
+        )
+        rows = self._rows_in(query, o.source, sources)
+        return {(source, target, kind): _WeightNow(*now) for source, target, kind, *now in rows}
+
+    def _read_users(self, causes: Iterable[str]) -> list[tuple[str, str | None]]:
+        """Ids of feedback with the users who gave it."""
+        query = sa.select(feedback.c.id, feedback.c.user)
+        return [(cause, user) for cause, user in self._rows_in(query, feedback.c.id, causes)]
+
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
         """The snapshots of a namespace, or of all namespaces, newest first."""
         query = (
@@ -240,6 +372,57 @@ class HistoryQueries(Queries):
         if namespace is not None:
             query = query.where(namespaces.c.name == namespace)
         return [Snapshot(*row) for row in self._rows(query)]
+
+
+class _WeightNow(NamedTuple):
+    """A learned weight, the exponent of decay that it is of, its floor and target's authority."""
+
+    weight: float
+    decay_at: float
+    floor: float
+    authority: int
+
+    def move_to(self, exponent: float) -> "_WeightNow":
+        """The same weight as it is, or was, at another exponent of decay."""
+        fading = DECAY_RATES[self.authority] * (self.decay_at - exponent)
+        if not fading or self.weight == self.floor:
+            return self._replace(decay_at=exponent)
+        # Beyond this, tracing back would only magnify rounding errors.
+        share = math.exp(min(fading, _MAX_EXPONENT))
+        return self._replace(
+            weight=self.floor + (self.weight - self.floor) * share, decay_at=exponent
+        )
+
+
+_MAX_EXPONENT = 20.0
+_DECIMALS = 9
+
+
+def _trace_back(
+    moves: Sequence[Any], weights: dict[tuple[int, int, int], _WeightNow]
+) -> dict[int, tuple[float, float]]:
+    """Weights before and after each change, by its number; those of dropped edges are left out.
+
+    Args:
+        moves: All changes of some edges since a time.
+        weights: Weights of these edges now.
+    """
+    of_edge: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
+    for move in moves:
+        of_edge[move.source, move.target, move.kind].append(move)
+    sides: dict[int, tuple[float, float]] = {}
+    for edge in of_edge.keys() & weights.keys():
+        now = weights[edge]
+        for move in sorted(of_edge[edge], key=lambda move: -move.sequence):
+            now = now.move_to(move.decay_at)
+            before = now.weight - move.delta
+            sides[move.sequence] = _round_weight(before), _round_weight(now.weight)
+            now = now._replace(weight=before)
+    return sides
+
+
+def _round_weight(weight: float) -> float:
+    return round(max(-1.0, min(1.0, weight)), _DECIMALS)
 
 
 def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:

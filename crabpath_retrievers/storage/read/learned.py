@@ -124,6 +124,43 @@ class UsageCounts(NamedTuple):
     decay: float
 
 
+class NamespaceRecord(NamedTuple):
+    """A namespace, and how much it has asked and learned.
+
+    Attributes:
+        name: Its name.
+        turns: Number of turns that it had; recorded turns may be fewer.
+        lessons: How often what it has learned has changed.
+        feedback: Number of recorded feedback, of any status.
+        notes: Number of its notes.
+        frozen: Whether its learning is stopped.
+    """
+
+    name: str
+    turns: int
+    lessons: int
+    feedback: int
+    notes: int
+    frozen: bool
+
+
+class DocumentUse(NamedTuple):
+    """How often turns of a namespace used a returned chunk or note, by their feedback.
+
+    Attributes:
+        id, title: Of the chunk or note.
+        wins: Turns that used it, weighted by credit.
+        losses: Turns that returned it and did not use it.
+        usefulness: ``(wins + 1) / (wins + losses + 2)``, in (0, 1): the mean of a Beta posterior.
+    """
+
+    id: str
+    title: str
+    wins: float
+    losses: float
+    usefulness: float
+
+
 class StoredFeedback(NamedTuple):
     """Stored feedback.
 
@@ -272,6 +309,48 @@ class LearnedQueries(Queries):
         """Usage counts by key of the node, of nodes that have any; ``namespace`` is a key."""
         rows = self._run(_USAGE, namespace=namespace, keys=list(keys))
         return {key: UsageCounts(*counts) for key, *counts in rows}
+
+    def rank_by_use(self, namespace: int, limit: int, *, least: bool) -> list[DocumentUse]:
+        """Chunks and notes with usage counts that a namespace sees, the most useful first.
+
+        Args:
+            namespace: Key of the namespace.
+            limit: How many at most.
+            least: The least useful first instead.
+        """
+        wins, losses = usage.c.wins, usage.c.losses
+        useful = (wins + 1.0) / (wins + losses + 2.0)
+        query = (
+            sa.select(nodes.c.id, nodes.c.title, wins, losses, useful)
+            .join(nodes, nodes.c.key == usage.c.node)
+            .where(usage.c.namespace == namespace, nodes.c.owner.in_((0, namespace)))
+            .where(wins + losses > 0)
+            .order_by(useful if least else useful.desc(), nodes.c.key)
+            .limit(limit)
+        )
+        return [DocumentUse(*row) for row in self._rows(query)]
+
+    def list_namespaces(
+        self, names: Iterable[str] | None, after: str, limit: int
+    ) -> list[NamespaceRecord]:
+        """Namespaces in the order of their names.
+
+        Args:
+            names: Only these; None for all.
+            after: Only names behind this one, as the database sorts them.
+            limit: How many at most.
+        """
+        n = namespaces.c
+        given = sa.select(sa.func.count()).where(feedback.c.namespace == n.name)
+        query = sa.select(
+            n.name, n.turn, n.version, given.scalar_subquery(), n.note_count, n.frozen
+        )
+        query = query.where(n.name > after).order_by(n.name).limit(limit)
+        rows = self._rows(query) if names is None else self._rows_in(query, n.name, names)
+        return [
+            NamespaceRecord(name, turns, lessons, given, notes, bool(frozen))
+            for name, turns, lessons, given, notes, frozen in rows
+        ][:limit]
 
     def episodes(
         self, namespace: int, ids: Sequence[str], *, queued: bool = False

@@ -80,21 +80,22 @@ _JOINED = notes.join(nodes, nodes.c.key == notes.c.node)
 # The sum keeps the planner from the index on namespaces, as for episodes.
 _IN_NAMESPACE = notes.c.namespace + 0 == sa.bindparam("namespace")
 _BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
-_IS_CURRENT = sa.or_(
+IS_CURRENT = sa.or_(
     notes.c.kind != "auto",
     notes.c.uses >= _USES_PROVEN,
     notes.c.last_turn >= sa.bindparam("since"),
 )
+"""Condition: a note is found by queries; ``since`` is the first turn of the current probation."""
 _NEAR = CompiledSelect(
     sa.union_all(
-        sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, _IS_CURRENT),
+        sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, IS_CURRENT),
         sa.select(*_VECTOR)
         .select_from(_JOINED)
-        .where(_IN_NAMESPACE, notes.c.indexed == 0, _IS_CURRENT),
+        .where(_IN_NAMESPACE, notes.c.indexed == 0, IS_CURRENT),
     )
 )
 _EXPIRED = CompiledSelect(
-    sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(_IS_CURRENT))
+    sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(IS_CURRENT))
 )
 _OF_KEYS = CompiledSelect(
     sa.select(notes.c.node).where(
@@ -162,7 +163,7 @@ class NoteQueries(Queries):
         query = (
             sa.select(*_VECTOR)
             .select_from(_JOINED)
-            .where(notes.c.namespace == namespace, _IS_CURRENT)
+            .where(notes.c.namespace == namespace, IS_CURRENT)
             .params(since=since)
             .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
             .limit(limit)

@@ -61,6 +61,11 @@ class RegionQueries(Queries):
         for rows in self._iterate_blocks(_NODE.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
             yield _decode_nodes(rows)
 
+    def get_vectors(self, keys: Sequence[int]) -> list[Vector]:
+        """Unit vectors, shape ``[d]``, half precision, of the nodes with these keys."""
+        rows = self._rows_in(sa.select(nodes.c.embedding), nodes.c.key, keys)
+        return [decode_vector(data) for (data,) in rows]
+
     def get_transitions(
         self, namespace: int, places: Sequence[tuple[int, int]]
     ) -> list[TransitionCount]:

@@ -1,0 +1,507 @@
+"""Endpoints of what a memory has learned: why, from whom, in which regions; and its upkeep.
+
+Every answer holds what the namespace of the request has asked and learned, and no other.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.maintenance import MAINTENANCE_STEPS
+from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
+from crabpath_retrievers.server.routes import FeedbackEntry, FeedbackReceipt
+from crabpath_retrievers.storage.read.history import FeedbackRecord, WeightMove
+
+TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
+AuthorityName = Literal["overlay", "canonical", "constitutional"]
+
+_MOST_CHANGES = 1000  # of one turn
+_OUTCOMES, _BUCKETS = 500, 20
+_REPORTS = 200
+
+
+class EdgeChange(ApiOutput):
+    """A change of the weight of an edge."""
+
+    source: str
+    target: str
+    kind: str
+    before: float = Field(description="Weight before it, from -1 to 1, decay until then included.")
+    after: float
+    feedback_id: str = Field(description="The feedback or note that made it.")
+    user: str | None
+    at: float = Field(description="Seconds since the epoch.")
+
+    @classmethod
+    def of(cls, move: WeightMove) -> "EdgeChange":
+        """A change as it is sent."""
+        fields = move._asdict()
+        return cls(**{**fields, "at": fields.pop("created")})
+
+
+class TurnExplanation(ApiOutput):
+    """Why each document of a turn was returned, and what was learned from it."""
+
+    turn: dict[str, Any] = Field(description="The record of the turn.")
+    documents: list[dict[str, Any]] = Field(description="The reasons, best document first.")
+    titles: dict[str, str] = Field(description="Titles of all its nodes, by id.")
+    feedback: list[FeedbackEntry] = Field(description="All feedback about it, newest first.")
+    changes: list[EdgeChange] = Field(description="What that feedback changed, newest first.")
+
+
+async def read_turn(call: Call) -> TurnExplanation:
+    """Explain a turn, with its feedback and the weights that this has changed."""
+    memory, turn_id = call.memory.aio, call.path["id"]
+    explained = await memory.explain(turn_id, namespace=call.namespace)
+    given = await memory.learning.feedback(
+        turn_id=explained.turn.id, namespace=call.namespace, limit=100
+    )
+    moves: list[WeightMove] = []
+    for record in given:
+        if record.status == "applied" and len(moves) < _MOST_CHANGES:
+            moves += await memory.graph.changes(
+                feedback_id=record.feedback_id,
+                namespace=call.namespace,
+                limit=_MOST_CHANGES - len(moves),
+            )
+    return TurnExplanation(
+        **explained.to_dict(),
+        feedback=[FeedbackEntry.model_validate(record) for record in given],
+        changes=[EdgeChange.of(move) for move in moves],
+    )
+
+
+class NamespaceEntry(ApiOutput):
+    """A namespace that has asked or learned something."""
+
+    name: str
+    turns: int
+    lessons: int = Field(description="How often what it has learned has changed.")
+    feedback: int
+    notes: int
+    frozen: bool
+
+
+class NamespaceList(ApiOutput):
+    """Namespaces that are granted, in the order of their names."""
+
+    namespaces: list[NamespaceEntry]
+
+
+class NamespaceParameters(ApiInput):
+    """Which part of the list."""
+
+    after: str = Field("", description="Only names behind this one.")
+    limit: Limit = 100
+
+
+async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceList:
+    """List the granted namespaces that exist."""
+    names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
+    found = await call.memory.aio.namespaces.records(names, after=given.after, limit=given.limit)
+    return NamespaceList(namespaces=[NamespaceEntry.model_validate(record) for record in found])
+
+
+class GraphNodeEntry(ApiOutput):
+    """A chunk or note in the graph."""
+
+    id: str
+    title: str
+    source: str
+    authority: AuthorityName
+
+
+class EdgeEntry(ApiOutput):
+    """An edge as the namespace sees it now."""
+
+    source: str
+    target: str
+    title: str = Field(description="Title of the node at the other end.")
+    kind: str
+    weight: float = Field(description="Effective weight, from -1 to 1.")
+    prior: float = Field(description="Weight that the text gives it; 0 for a learned edge.")
+    tier: TierName
+
+
+class EdgeListPage(ApiOutput):
+    """Edges of one node, strongest first."""
+
+    node: GraphNodeEntry
+    edges: list[EdgeEntry]
+    total: int
+    next_offset: int | None
+
+
+class NeighborParameters(ApiInput):
+    """Which edges of which node."""
+
+    node: str = Field(description="Id of a chunk or note.")
+    kind: str | None = Field(None, description="Only this kind; else those that queries follow.")
+    tier: TierName | None = None
+    min_weight: float = Field(0.0, ge=0, le=1, description="Least absolute weight.")
+    direction: Literal["out", "in"] = "out"
+    limit: Limit = 50
+    offset: int = Field(0, ge=0, le=1_000_000)
+
+
+async def list_neighbors(call: Call, given: NeighborParameters) -> EdgeListPage:
+    """List the edges of a node, page by page."""
+    page = await call.memory.aio.graph.edges(
+        given.node,
+        given.kind,
+        tier=given.tier,
+        min_weight=given.min_weight,
+        direction=given.direction,
+        limit=given.limit,
+        offset=given.offset,
+        namespace=call.namespace,
+    )
+    return EdgeListPage.model_validate(page)
+
+
+class ChangeParameters(ApiInput):
+    """Changes of which edges; at least one end."""
+
+    source: str | None = None
+    target: str | None = None
+    kind: str | None = None
+    limit: Limit = 100
+
+
+class ChangeList(ApiOutput):
+    """Changes of weights, newest first."""
+
+    changes: list[EdgeChange]
+
+
+async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
+    """List who moved the weights of edges, and when."""
+    found = await call.memory.aio.graph.changes(
+        source=given.source,
+        target=given.target,
+        edge_type=given.kind,
+        limit=given.limit,
+        namespace=call.namespace,
+    )
+    return ChangeList(changes=[EdgeChange.of(move) for move in found])
+
+
+class EdgeBody(ApiInput):
+    """An edge and its weight."""
+
+    source: str
+    target: str
+    weight: float = Field(ge=-1, le=1, description="Below 0 it lowers the target; 0 removes it.")
+    kind: str | None = Field(
+        None, description="taught, inhibits or a typed one; null: inhibits below 0, else taught."
+    )
+    edge_id: str | None = Field(None, description="The same id again changes nothing.")
+
+
+async def set_edge(call: Call, body: EdgeBody) -> FeedbackReceipt:
+    """Set the weight of an edge in the namespace; undo takes the id of the receipt."""
+    usual = EdgeKind.INHIBITS if body.weight < 0 else EdgeKind.TAUGHT
+    receipt = await call.memory.aio.graph.add_edge(
+        body.source,
+        body.target,
+        usual.label if body.kind is None else body.kind,
+        body.weight,
+        namespace=call.namespace,
+        edge_id=body.edge_id,
+    )
+    return FeedbackReceipt.model_validate(receipt)
+
+
+class AuthorityBody(ApiInput):
+    """Nodes and their new authority."""
+
+    ids: list[str] = Field(description="Ids of chunks, notes or whole documents.")
+    authority: AuthorityName = "constitutional"
+
+
+class NodeCount(ApiOutput):
+    """How many nodes were set."""
+
+    nodes: int
+
+
+async def anchor_nodes(call: Call, body: AuthorityBody) -> NodeCount:
+    """Set how slowly weights of edges that lead to nodes decay."""
+    anchor = call.memory.aio.learning.anchor
+    return NodeCount(nodes=await anchor(body.ids, body.authority, namespace=call.namespace))
+
+
+class SuccessBucket(ApiOutput):
+    """Feedback that was given one after the other."""
+
+    since: float = Field(description="Time of the first, in seconds since the epoch.")
+    until: float = Field(description="Time of the last.")
+    feedback: int
+    outcome: float = Field(description="Mean outcome, from -1 to 1.")
+    success: float = Field(description="Share with an outcome above 0.")
+
+
+class TierCounts(ApiOutput):
+    """Edges by tier when the health of the namespace was measured."""
+
+    at: float = Field(description="Seconds since the epoch.")
+    turn: int
+    edges: dict[TierName, int]
+
+
+class HealthMetric(ApiOutput):
+    """One metric of health."""
+
+    name: str
+    value: float | None
+    low: float = Field(description="Least healthy value.")
+    high: float = Field(description="Greatest healthy value.")
+    in_range: bool | None = Field(description="Null where it is not judged.")
+    sampled: int
+    note: str
+
+
+class DocumentUsage(ApiOutput):
+    """How often a chunk or note was used when it was returned."""
+
+    id: str
+    title: str
+    wins: float
+    losses: float
+    usefulness: float = Field(description="Share of uses, from 0 to 1, drawn towards a half.")
+
+
+class LearningReport(ApiOutput):
+    """How a namespace learns."""
+
+    success: list[SuccessBucket] = Field(description="Of the newest 500 feedback, oldest first.")
+    tiers: list[TierCounts] = Field(description="Oldest first; the last one is now.")
+    health: list[HealthMetric]
+    most_useful: list[DocumentUsage]
+    least_useful: list[DocumentUsage]
+
+
+async def report_learning(call: Call) -> LearningReport:
+    """Show success and tiers over time, health, and the most and least useful documents."""
+    memory, name = call.memory.aio, call.namespace
+    given = await memory.learning.feedback(namespace=name, limit=_OUTCOMES)
+    history = await memory.maintenance.health_history(name, limit=_REPORTS)
+    now = await memory.maintenance.health(name, record=False)
+    most = await memory.learning.usage(namespace=name)
+    least = await memory.learning.usage(namespace=name, least=True)
+    return LearningReport(
+        success=count_success(given),
+        tiers=[
+            TierCounts(at=report.created, turn=report.turn, edges=_add_tiers(report.edges))
+            for report in (*history, now)
+        ],
+        health=[HealthMetric.model_validate(metric) for metric in now.metrics],
+        most_useful=[DocumentUsage.model_validate(use) for use in most],
+        least_useful=[DocumentUsage.model_validate(use) for use in least],
+    )
+
+
+def count_success(newest: Sequence[FeedbackRecord]) -> list[SuccessBucket]:
+    """Outcomes of applied feedback about turns, newest first, in at most 20 buckets over time."""
+    judged = [r for r in reversed(newest) if r.status == "applied" and r.turn_id is not None]
+    size = max(1, -(-len(judged) // _BUCKETS))
+    parts = [judged[start : start + size] for start in range(0, len(judged), size)]
+    return [
+        SuccessBucket(
+            since=part[0].created,
+            until=part[-1].created,
+            feedback=len(part),
+            outcome=sum(record.outcome for record in part) / len(part),
+            success=sum(record.outcome > 0 for record in part) / len(part),
+        )
+        for part in parts
+    ]
+
+
+def _add_tiers(edges: Any) -> dict[TierName, int]:
+    """Edges of the text and learned ones together, by tier."""
+    total: dict[TierName, int] = {}
+    for counts in edges.values():
+        for tier, count in counts.items():
+            total[tier] = total.get(tier, 0) + count
+    return total
+
+
+class StepEntry(ApiOutput):
+    """What one step of maintenance did, or would do."""
+
+    step: str
+    looked: int
+    changed: int
+    seconds: float
+    detail: dict[str, int]
+
+
+class MaintenanceResult(ApiOutput):
+    """What a run of maintenance did, or would do."""
+
+    run: str = Field(description="Id of the run; empty for a dry run.")
+    dry_run: bool
+    steps: list[StepEntry]
+
+
+class MaintenanceBody(ApiInput):
+    """Which steps to run."""
+
+    steps: list[str] = Field(list(MAINTENANCE_STEPS))
+
+
+async def plan_maintenance(call: Call) -> MaintenanceResult:
+    """Say what maintenance would change in all namespaces."""
+    report = await call.memory.aio.maintenance.run(dry_run=True)
+    return MaintenanceResult.model_validate(report)
+
+
+async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceResult:
+    """Run maintenance in all namespaces."""
+    return MaintenanceResult.model_validate(await call.memory.aio.maintenance.run(body.steps))
+
+
+class ActionEntry(ApiOutput):
+    """Success of one kind of step in a region."""
+
+    action: str
+    success: float = Field(description="P(success), from 0 to 1.")
+    share: float
+    trials: float
+
+
+class NextRegionEntry(ApiOutput):
+    """A region that others lead to."""
+
+    region: str
+    share: float
+
+
+class RegionEntry(ApiOutput):
+    """A region on the map."""
+
+    region: str = Field(description="Id of its hub.")
+    title: str
+    size: int = Field(description="Number of chunks, estimated in a large corpus.")
+    x: float
+    y: float
+    arrivals: float
+    quality: float | None = Field(description="P(success); null where nothing was done.")
+    actions: list[ActionEntry]
+    next_regions: list[NextRegionEntry]
+
+
+class RegionParameters(ApiInput):
+    """Which level."""
+
+    level: int | None = Field(None, ge=1, le=64, description="Null: the finest one.")
+
+
+class RegionList(ApiOutput):
+    """Regions of one level; none in a very small memory."""
+
+    level: int | None
+    levels: list[int]
+    regions: list[RegionEntry]
+
+
+async def draw_regions(call: Call, given: RegionParameters) -> RegionList:
+    """Show the regions on a map, with success by action."""
+    regions = call.memory.aio.regions
+    if given.level is None and not await regions.levels():
+        return RegionList(level=None, levels=[], regions=[])
+    found = await regions.map(given.level, namespace=call.namespace)
+    return RegionList.model_validate(found)
+
+
+class FrozenState(ApiOutput):
+    """Whether a namespace learns."""
+
+    namespace: str
+    frozen: bool
+
+
+async def freeze(call: Call) -> FrozenState:
+    """Stop the namespace from learning."""
+    await call.memory.aio.namespaces.freeze(call.namespace)
+    return FrozenState(namespace=call.namespace, frozen=True)
+
+
+async def unfreeze(call: Call) -> FrozenState:
+    """Let the namespace learn again."""
+    await call.memory.aio.namespaces.unfreeze(call.namespace)
+    return FrozenState(namespace=call.namespace, frozen=False)
+
+
+class SnapshotEntry(ApiOutput):
+    """A snapshot of what the namespace had learned."""
+
+    id: str
+    name: str | None
+    created: float = Field(description="Seconds since the epoch.")
+    learned: int = Field(description="How many lessons the namespace had learned.")
+    size: int = Field(description="In bytes.")
+
+
+class SnapshotList(ApiOutput):
+    """Snapshots of the namespace, newest first."""
+
+    snapshots: list[SnapshotEntry]
+
+
+class SnapshotBody(ApiInput):
+    """A name for the snapshot."""
+
+    name: str | None = Field(None, description="Unique within the namespace.")
+
+
+class RestoreBody(ApiInput):
+    """Which snapshot."""
+
+    snapshot: str = Field(description="Its id or name.")
+
+
+async def read_snapshots(call: Call) -> SnapshotList:
+    """List the snapshots of the namespace."""
+    found = await call.memory.aio.namespaces.snapshots(call.namespace)
+    return SnapshotList(snapshots=[SnapshotEntry.model_validate(one) for one in found])
+
+
+async def save_snapshot(call: Call, body: SnapshotBody) -> SnapshotEntry:
+    """Save all that the namespace has learned up to now."""
+    spaces = call.memory.aio.namespaces
+    name = await spaces.snapshot(call.namespace, body.name)
+    for kept in await spaces.snapshots(call.namespace):
+        if kept.id == name:
+            return SnapshotEntry.model_validate(kept)
+    msg = f"the snapshot {name!r} was deleted at the same time: take another one"
+    raise NotFoundError(msg)
+
+
+async def reset_to_snapshot(call: Call, body: RestoreBody) -> SnapshotEntry:
+    """Reset what the namespace has learned to what it was at a snapshot."""
+    restored = await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)
+    return SnapshotEntry.model_validate(restored)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/turns/{id:path}", "read", read_turn),
+    Endpoint("GET", "/namespaces", "read", read_namespaces),
+    Endpoint("GET", "/graph/neighbors", "read", list_neighbors),
+    Endpoint("GET", "/graph/changes", "read", list_changes),
+    Endpoint("POST", "/graph/edges", "write", set_edge),
+    Endpoint("POST", "/graph/authority", "write", anchor_nodes),
+    Endpoint("GET", "/learning", "read", report_learning),
+    Endpoint("GET", "/maintenance", "admin", plan_maintenance, is_slow=True),
+    Endpoint("POST", "/maintenance", "admin", maintain, is_slow=True),
+    Endpoint("GET", "/regions", "read", draw_regions),
+    Endpoint("POST", "/namespaces/freeze", "admin", freeze),
+    Endpoint("POST", "/namespaces/unfreeze", "admin", unfreeze),
+    Endpoint("GET", "/snapshots", "admin", read_snapshots),
+    Endpoint("POST", "/snapshots", "admin", save_snapshot, is_slow=True),
+    Endpoint("POST", "/snapshots/restore", "admin", reset_to_snapshot, is_slow=True),
+)

@@ -1,0 +1,184 @@
+"""Pages of the edges of one node, strongest first, however many edges it has.
+
+Most weights are those of the text, and do not change: the database sorts them, and only a page of
+them leaves it. The weights that a namespace has learned or that decay in it are read as a whole.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind, effective_weight
+from crabpath_retrievers.storage.read.notes import IS_CURRENT
+from crabpath_retrievers.storage.read.typed_edges import Direction
+from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.schema import contents, edges, nodes, notes, overlay
+from crabpath_retrievers.storage.sql_tools import Queries
+
+_KINDS = {kind.value: kind for kind in EdgeKind}
+_SAME = sa.and_(*(overlay.c[n] == edges.c[n] for n in ("source", "target", "kind")))
+_EPSILON = 1e-9
+
+
+class WeightRange(NamedTuple):
+    """Which effective weights are meant: from ``low`` to ``high``, and at least ``least`` or more.
+
+    Attributes:
+        low, high: Bounds of the weight, both inclusive.
+        least: Least absolute weight, in [0, 1].
+    """
+
+    low: float = -1.0
+    high: float = 1.0
+    least: float = 0.0
+
+    def holds(self, weight: float) -> bool:
+        """Whether a weight is meant."""
+        return self.low <= weight <= self.high and abs(weight) >= max(self.least, _EPSILON)
+
+    def where(self, weight: Any) -> list[sa.ColumnElement[bool]]:
+        """The same as conditions on a column."""
+        least = max(self.least, _EPSILON)
+        return [weight.between(self.low, self.high), sa.func.abs(weight) >= least]
+
+
+class FarEnd(NamedTuple):
+    """An edge of a given node: key of the other end, kind, effective weight, that of the text."""
+
+    key: int
+    kind: EdgeKind
+    weight: float
+    prior: float
+
+
+def sort_edges(found: Iterable[FarEnd]) -> list[FarEnd]:
+    """Edges by their absolute weight, strongest first; equal ones in the order of their ends."""
+    return sorted(found, key=lambda end: (-abs(end.weight), end.key, end.kind.value))
+
+
+class NodeFact(NamedTuple):
+    """What is told of a node.
+
+    Attributes:
+        id: Its id.
+        title: Its title; empty without one.
+        source: Where its text is from; empty for a note.
+        authority: Number of its authority.
+    """
+
+    id: str
+    title: str
+    source: str
+    authority: int
+
+
+class EdgeQueries(Queries):
+    """Reads of the edges of one node."""
+
+    def find_strongest(
+        self,
+        key: int,
+        clock: Clock,
+        kinds: Collection[EdgeKind],
+        weights: WeightRange,
+        direction: Direction,
+        most: int,
+        *,
+        since: int,
+    ) -> tuple[list[FarEnd], int]:
+        """The strongest edges of a node, and the number of all that are meant.
+
+        Typed edges are not among them, nor edges to nodes that the namespace does not see.
+
+        Args:
+            key: Key of the node.
+            clock: Clock of the namespace.
+            kinds: Kinds of edges.
+            weights: Effective weights that are meant.
+            direction: ``out`` for edges that leave the node, ``in`` for edges that enter it.
+            most: Number of edges that are returned.
+            since: Turn from which notes on probation are seen, see ``NoteQueries``.
+        """
+        wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
+        with self._store.open_reader():
+            moving = self._read_moving(key, clock, wanted, direction, since)
+            near, far = _get_ends(edges, direction)
+            of_node = (near == key, edges.c.kind.in_(wanted), *weights.where(edges.c.prior))
+            query = sa.select(far, edges.c.kind, edges.c.prior).where(*of_node)
+            strongest = (sa.func.abs(edges.c.prior).desc(), far, edges.c.kind)
+            rows = self._rows(query.order_by(*strongest).limit(most + len(moving)))
+            total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
+        counted = sum(row.in_text and weights.holds(row.prior) for row in moving.values())
+        found = [row.end for row in moving.values() if row.seen and weights.holds(row.end.weight)]
+        total = int(total) - counted + len(found)
+        found += [
+            FarEnd(end, _KINDS[kind], prior, prior)
+            for end, kind, prior in rows
+            if (end, kind) not in moving
+        ]
+        return sort_edges(found)[:most], total
+
+    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeFact]:
+        """What is told of nodes that a namespace (by key) sees, by key; others are left out."""
+        query = sa.select(
+            nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
+        )
+        query = query.join(contents, contents.c.node == nodes.c.key)
+        query = query.where(nodes.c.owner.in_((0, namespace)))
+        return {key: NodeFact(*row) for key, *row in self._rows_in(query, nodes.c.key, keys)}
+
+    def _read_moving(
+        self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
+    ) -> dict[tuple[int, int], "_MovingEdge"]:
+        """The edges whose weight the namespace learned, or decays in it, by far end and kind."""
+        found: dict[tuple[int, int], _MovingEdge] = {}
+        other, end = nodes.alias("other"), nodes.alias("end")
+        seen = other.c.owner.in_((0, clock.key)) & (notes.c.node.is_(None) | IS_CURRENT)
+
+        def add(table: sa.Table, joined: Any, columns: tuple[Any, ...], *conditions: Any) -> None:
+            near, far = _get_ends(table, direction)
+            both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
+            query = sa.select(far, table.c.kind, *columns, end.c.authority, seen)
+            both = both.outerjoin(notes, notes.c.node == other.c.key)
+            query = query.select_from(both).where(near == key, table.c.kind.in_(kinds), *conditions)
+            rows = self._rows(query.params(since=since))
+            for end_key, kind, weight, mark, prior, floor, authority, visible in rows:
+                rate = DECAY_RATES[authority]
+                now = effective_weight(weight, floor or 0.0, mark, clock.exponent, rate)
+                edge = FarEnd(end_key, _KINDS[kind], now, prior or 0.0)
+                found.setdefault((end_key, kind), _MovingEdge(edge, prior, bool(visible)))
+
+        of_text = (edges.c.prior, edges.c.floor)
+        if clock.weights:
+            learned = (overlay.c.weight, overlay.c.decay_at, *of_text)
+            joined = overlay.outerjoin(edges, _SAME)
+            add(overlay, joined, learned, overlay.c.namespace == clock.key)
+        if clock.exponent:
+            fades = (edges.c.prior != edges.c.floor, edges.c.decay_at < clock.exponent)
+            add(edges, edges, (edges.c.prior, edges.c.decay_at, *of_text), *fades)
+        return found
+
+
+class _MovingEdge(NamedTuple):
+    """An edge whose weight is not that of the text; and whether the namespace sees its end."""
+
+    end: FarEnd
+    text_prior: float | None
+    seen: bool
+
+    @property
+    def in_text(self) -> bool:
+        """Whether the text has the edge, too."""
+        return self.text_prior is not None
+
+    @property
+    def prior(self) -> float:
+        """Its weight in the text; 0 without one."""
+        return self.text_prior or 0.0
+
+
+def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:
+    """Columns of the given node and of the other one."""
+    ends = table.c.source, table.c.target
+    return ends if direction == "out" else (ends[1], ends[0])
