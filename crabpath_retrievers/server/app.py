@@ -34,6 +34,7 @@ from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
+from crabpath_retrievers.server.page import make_page_routes
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
@@ -119,7 +120,12 @@ def create_app(
     ]
     description = JSONResponse(describe_api(endpoints))
     app = Starlette(
-        routes=[*resources, Route("/openapi.json", lambda _: description), *more],
+        routes=[
+            *resources,
+            Route("/openapi.json", lambda _: description),
+            *make_page_routes(),
+            *more,
+        ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],
         exception_handlers={HTTPException: _answer_http_exception},
     )
