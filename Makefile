@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync experiments prior soak env clean
+.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,6 +51,12 @@ bench-maintenance: $(STAMP)  ## how long maintenance takes at 100,000 nodes, lat
 
 bench-sync: $(STAMP)  ## learned weights kept when documents are edited and synced; DOCS is a folder of Markdown files
 	$(BIN)/python -m benchmarks sync $(or $(DOCS),docs)
+
+bench-serve: $(STAMP)  ## what HTTP adds to a question; 64 clients with tokens of theirs for MINUTES
+	$(BIN)/python -m benchmarks serve $(if $(MINUTES),--minutes $(MINUTES))
+
+fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
+	CRABPATH_FUZZ=$(or $(EXAMPLES),900) $(BIN)/pytest -s tests/server/test_fuzz.py
 
 soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
 	$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \

@@ -355,6 +355,20 @@ def apply_load(
         typer.echo(line)
 
 
+@app.command("serve")
+@report_errors
+def measure_server(
+    minutes: Annotated[float, typer.Option(help="How long the clients ask.")] = 10.0,
+    clients: Annotated[int, typer.Option(help="Clients, each with a token of its own.")] = 64,
+    documents: Annotated[int, typer.Option(help="Documents of the memory.")] = 3000,
+) -> None:
+    """Measure what HTTP adds to a question, and many clients of one server."""
+    from benchmarks.serve import ServeLoad, measure_serving
+
+    for line in measure_serving(ServeLoad(minutes * 60, clients, documents)):
+        typer.echo(line)
+
+
 @app.command("million")
 @report_errors
 def time_large_store(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
 
 _PORT = 8765
-_FAREWELL = 10  # seconds for requests that are answered when the server is told to end
 
 Served = Annotated[
     str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
@@ -75,9 +74,7 @@ def _serve(
     embeddings: str | None,
     then: Callable[[str], object] | None = None,
 ) -> None:
-    import uvicorn
-
-    from crabpath_retrievers.server import create_app
+    from crabpath_retrievers.server.app import create_app, run_app
 
     access = _find_access(tokens, host)
     with (
@@ -86,20 +83,13 @@ def _serve(
             store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
         ) as memory,
     ):
-        config = uvicorn.Config(
-            create_app(memory, access=access),
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=_FAREWELL,
-            ws="none",
-        )
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
         if then is not None:
             threading.Thread(target=then, args=(url,), daemon=True).start()
-        uvicorn.Server(config).run(sockets=[listening])
+        run_app(create_app(memory, access=access), listening)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":

@@ -6,6 +6,7 @@ Tokens are kept as hashes. A token has 256 random bits, so that a plain SHA-256 
 import json
 import logging
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -15,7 +16,6 @@ from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -31,7 +31,7 @@ ALL_NAMESPACES = "*"
 ENVIRONMENT_VARIABLE = "CRABPATH_TOKENS"
 
 _log = logging.getLogger(__name__)
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +194,11 @@ class Access:
         if client is not None and not _may_be_loopback(client):
             msg = "without tokens this server answers programs of its own machine only"
             raise ForbiddenError(msg)
-        if host is None or _split_host(host) not in _LOOPBACK_NAMES:
+        if host is None or not _LOOPBACK_HOST.fullmatch(host):
             msg = "without tokens the header Host must name this machine: use http://127.0.0.1"
             raise ForbiddenError(msg)
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        own = (f"http://{host}".lower(), f"https://{host}".lower())
+        if origin is not None and origin.lower() not in own:
             msg = "pages of other origins may not use this server"
             raise ForbiddenError(msg)
 
@@ -297,14 +298,6 @@ def _parse_tokens(text: str, where: str) -> dict[str, Grant]:
         place = ".".join(map(str, first["loc"])) or "the list"
         msg = f"{where} cannot be used: {place}: {first['msg']}"
         raise ConfigurationError(msg) from None
-
-
-def _split_host(host: str) -> str:
-    """The name in a header ``Host``, without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 def _may_be_loopback(client: str) -> bool:

@@ -5,8 +5,10 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from socket import socket
 from typing import Any
 
+import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
@@ -38,10 +40,15 @@ from crabpath_retrievers.server.page import make_page_routes
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
 class _TooLargeError(InvalidInputError):
     """A body is larger than the limit."""
+
+
+class _LateBodyError(InvalidInputError):
+    """A body does not come in."""
 
 
 class _NotJsonError(InvalidInputError):
@@ -52,6 +59,7 @@ _STATUSES: dict[type, int] = {
     TokenError: 401,
     ForbiddenError: 403,
     NotFoundError: 404,
+    _LateBodyError: 408,
     _TooLargeError: 413,
     _NotJsonError: 415,
     InvalidInputError: 400,
@@ -59,7 +67,12 @@ _STATUSES: dict[type, int] = {
     ConflictError: 409,
     CrabPathError: 503,
 }
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}  # seconds
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},  # the rest of the body is not read
+    413: {"Connection": "close"},
+    503: {"Retry-After": "1"},  # seconds
+}
 _HTTP_ERRORS: dict[int, tuple[type, str]] = {
     404: (NotFoundError, "there is nothing at this path: see /openapi.json"),
     405: (InvalidInputError, "this path has no such method: see /openapi.json"),
@@ -133,6 +146,23 @@ def create_app(
     return app
 
 
+def run_app(app: ASGIApp, listening: socket) -> None:
+    """Answer what comes to a listening socket, until SIGTERM or SIGINT.
+
+    Args:
+        app: The application.
+        listening: The socket, bound and listening.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_FAREWELL,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
 class _Resource:
     """The methods of one path."""
 
@@ -182,7 +212,7 @@ class _Resource:
             body = await asyncio.wait_for(request.body(), self._limits.transfer_seconds)
         except asyncio.TimeoutError:
             msg = f"the body did not come within {self._limits.transfer_seconds:g} s: send it again"
-            raise InvalidInputError(msg) from None
+            raise _LateBodyError(msg) from None
         try:
             data = from_json(body, allow_inf_nan=False)
         except ValueError as error:

@@ -17,6 +17,7 @@ STATUSES = {
     403: "The token does not grant this.",
     404: "It does not exist.",
     405: "The path has no such method.",
+    408: "The body did not come in time.",
     409: "The store is locked, or the same data was changed at the same time.",
     413: "The body is too large.",
     415: "The body is not JSON.",

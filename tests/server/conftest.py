@@ -1,0 +1,96 @@
+"""A memory, applications over it, and real servers that clients of all kinds talk to."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import uvicorn
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from starlette.testclient import TestClient
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.server import Access, create_app
+from crabpath_retrievers.server.access import add_token
+
+PAGES = [
+    Document("Deploys go through [[Pipeline]].", id="deploy", metadata={"title": "Deploy"}),
+    Document("The pipeline runs on Hydra.", id="pipeline", metadata={"title": "Pipeline"}),
+    Document("The sky is blue.", id="sky", metadata={"title": "Sky", "source": "sky.md"}),
+]
+LOCAL = "http://127.0.0.1"
+
+
+@pytest.fixture
+def memory(tmp_path) -> Iterator[CrabPath]:
+    """Three pages on SQLite and Chroma."""
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+        opened.add_documents(PAGES)
+        yield opened
+
+
+@pytest.fixture
+def client(memory) -> TestClient:
+    """A client of a server without tokens."""
+    return TestClient(create_app(memory), base_url=LOCAL)
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    """Where tokens are kept."""
+    return tmp_path / "tokens.json"
+
+
+@pytest.fixture
+def as_bearer(memory, token_file):
+    """Makes clients of one server, each with a token of its own."""
+    add_token(token_file, ["nobody"], ["read"])
+    app = create_app(memory, access=Access.from_file(token_file))
+
+    def make(*namespaces: str, rights=("read", "feedback", "write", "admin")) -> TestClient:
+        token = add_token(token_file, list(namespaces), list(rights))
+        return TestClient(app, base_url=LOCAL, headers={"Authorization": f"Bearer {token}"})
+
+    return make
+
+
+@contextmanager
+def running(app) -> Iterator[str]:
+    """A real server in a thread; yields its address."""
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def serve() -> Iterator:
+    """Starts real servers, which end with the test."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(running(app))
+
+
+@pytest.fixture
+def read_events():
+    """Reads server-sent events: pairs of a name and data."""
+
+    def read(text: str) -> list[tuple[str, dict]]:
+        events = [event.split("\n") for event in text.strip().split("\n\n")]
+        return [
+            (name.removeprefix("event: "), json.loads(data.removeprefix("data: ")))
+            for name, data in events
+        ]
+
+    return read

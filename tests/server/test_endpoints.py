@@ -1,0 +1,265 @@
+"""What each endpoint answers, and that no token reaches beyond its namespaces and rights."""
+
+import re
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from crabpath_retrievers import __version__
+from crabpath_retrievers.server import create_app
+from crabpath_retrievers.server.access import RIGHTS
+
+
+def ok(response):
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def refused(response, status, kind="InvalidInputError"):
+    """The message of an error: one sentence in the one shape of all errors."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    (error,) = response.json().values()
+    assert sorted(error) == ["message", "type"]
+    assert error["type"] == kind
+    assert "\n" not in error["message"]
+    return error["message"]
+
+
+def test_a_question_its_outcome_and_the_undo(client, memory):
+    answer = ok(client.post("/query", json={"text": "how do deploys go?", "k": 2}))
+    direct = memory.retrieve("how do deploys go?", k=2, record=False)
+    assert [found["id"] for found in answer["documents"]] == [
+        item.node.id for item in direct.documents
+    ]
+    first = answer["documents"][0]
+    assert first["text"] == direct.documents[0].node.content
+    assert first["score"] == direct.documents[0].score
+    assert answer["namespace"] == "default"
+    said = {"turn_id": answer["turn_id"], "outcome": "up", "used": [first["id"]], "user": "u1"}
+    receipt = ok(client.post("/feedback", json={**said, "feedback_id": "f1"}))
+    assert receipt == {"feedback_id": "f1", "status": "applied", "note": None}
+    (listed,) = ok(client.get("/feedback"))["feedback"]
+    assert (listed["feedback_id"], listed["outcome"], listed["user"]) == ("f1", 1.0, "u1")
+    (turn,) = ok(client.get("/turns"))["turns"]
+    assert (turn["id"], turn["feedback_id"]) == (answer["turn_id"], "f1")
+    assert ok(client.post("/undo", json={"feedback_id": "f1"}))["status"] == "undone"
+
+
+def test_feedback_that_cannot_be_learned_from(client):
+    turn = ok(client.post("/query", json={"text": "sky"}))["turn_id"]
+    ok(client.post("/feedback", json={"turn_id": turn, "outcome": True}))
+    again = {"turn_id": turn, "outcome": False}
+    refused(client.post("/feedback", json=again), 400)
+    assert ok(client.post("/feedback", json={**again, "strict": False}))["status"] == "refused"
+    unknown = {"turn_id": "t0", "outcome": 1}
+    refused(client.post("/feedback", json=unknown), 404, "NotFoundError")
+    for outcome in (2, "great", None, [], "NaN"):
+        refused(client.post("/feedback", json={"turn_id": turn, "outcome": outcome}), 400)
+
+
+def test_hops_are_sent_as_they_happen_and_the_answer_last(client, read_events):
+    body = {"text": "how do deploys go?", "explore": 7, "k": 1}
+    response = client.post("/query", json=body, headers={"Accept": "text/event-stream"})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *hops, (name, answer) = read_events(response.text)
+    assert [kind for kind, _ in hops] == ["hop"] * len(hops)
+    assert hops
+    assert [hop["number"] for _, hop in hops] == list(range(1, len(hops) + 1))
+    assert name == "answer"
+    stored = ok(client.get("/turns"))["turns"][0]
+    assert (stored["id"], stored["documents"]) == (
+        answer["turn_id"],
+        [found["id"] for found in answer["documents"]],
+    )
+
+
+def test_an_error_is_an_event_too(client, read_events):
+    body = {"text": "sky", "filter": {"title": {"$no": 1}}}
+    response = client.post("/query", json=body, headers={"Accept": "text/event-stream"})
+    ((name, data),) = read_events(response.text)
+    assert (name, data["error"]["type"]) == ("error", "InvalidInputError")
+    refused(client.post("/query", json=body), 400)
+
+
+def test_options_of_a_question(client):
+    def ids(**options):
+        answer = ok(client.post("/query", json={"text": "deploys", **options}))
+        return [found["id"] for found in answer["documents"]]
+
+    assert ids(filter={"title": "Sky"}) == ["sky"]
+    assert ids(candidate_ids=["pipeline"]) == ["pipeline"]
+    assert len(ids(k=1, seed_ids=["deploy"], boost_tags=["x"], task_type="t", session="s")) == 1
+    assert ids(min_score=1.0, fill=False) == []
+    before = len(ok(client.get("/turns"))["turns"])
+    ids(record=False)
+    assert len(ok(client.get("/turns"))["turns"]) == before
+
+
+def test_plain_search_for_comparison(client):
+    (found,) = ok(client.post("/search", json={"text": "The sky is blue.", "k": 1}))["documents"]
+    assert (found["id"], found["title"], found["path"]) == ("sky", "Sky", [])
+    assert ok(client.get("/turns")) == {"turns": []}
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../etc/passwd", "a b?c#d%2F", "/", "ü/日本", "a//b/"])
+def test_documents_under_any_id(memory, serve, name):
+    with httpx.Client(base_url=serve(create_app(memory))) as client:
+        given = {"id": name, "text": "# One\n\nFirst.\n\n# Two\n\nSecond.", "metadata": {"x": [1]}}
+        counts = ok(client.post("/documents", json={"documents": [given]}))
+        assert counts["added"] == len(counts["ids"]) >= 1
+        path = "/documents/" + "".join(f"%{byte:02X}" for byte in name.encode())
+        read = ok(client.get(path))
+        assert read["id"] == name
+        assert read["metadata"]["x"] == [1]
+        assert [chunk["id"] for chunk in read["chunks"]] == counts["ids"]
+        assert "Second." in read["text"]
+        assert ok(client.delete(path)) == {"deleted": len(counts["ids"])}
+        refused(client.get(path), 404, "NotFoundError")
+        refused(client.delete(path), 404, "NotFoundError")
+
+
+def test_documents_by_words_by_source_and_their_deletion(client):
+    listed = ok(client.get("/documents"))["documents"]
+    assert [document["id"] for document in listed] == ["deploy", "pipeline", "sky"]
+    (hit,) = ok(client.get("/documents", params={"q": "hydra"}))["documents"]
+    assert hit["id"] == "pipeline"
+    (one,) = ok(client.get("/documents", params={"source": "sky.md", "limit": 5}))["documents"]
+    assert one["title"] == "Sky"
+    assert ok(client.get("/sources"))["sources"]["sky.md"] == 1
+    assert ok(client.delete("/documents", params={"source": "sky.md"})) == {"deleted": 1}
+    refused(client.delete("/documents"), 400)
+    assert "sky.md" not in ok(client.get("/sources"))["sources"]
+
+
+def test_notes_and_corrections(client):
+    note = ok(client.post("/teach", json={"text": "Nobody deploys on a Friday.", "id": "friday"}))
+    turn = ok(client.post("/query", json={"text": "sky"}))["turn_id"]
+    said = {"text": "The sky is grey.", "turn_id": turn, "wrong": ["sky"]}
+    correction = ok(client.post("/correct", json=said))
+    listed = ok(client.get("/notes"))["notes"]
+    assert [item["id"] for item in listed] == [correction["id"], note["id"]]
+    assert [item["kind"] for item in listed] == ["correction", "teaching"]
+    assert ok(client.get("/documents/friday"))["text"] == "Nobody deploys on a Friday."
+    refused(client.post("/teach", json={"text": "x", "related": ["none"]}), 404, "NotFoundError")
+    refused(client.post("/teach", json={"text": " "}), 400)
+
+
+def test_turns_page_by_page(client):
+    asked = [ok(client.post("/query", json={"text": f"sky {n}"}))["turn_id"] for n in range(3)]
+    newest = ok(client.get("/turns", params={"limit": 2}))["turns"]
+    rest = ok(client.get("/turns", params={"after": newest[-1]["id"]}))["turns"]
+    assert [turn["id"] for turn in newest + rest] == asked[::-1]
+    refused(client.get("/turns", params={"after": "t0"}), 404, "NotFoundError")
+
+
+def test_health_readiness_and_session(client, memory):
+    assert ok(client.get("/health")) == {"status": "ok"}
+    assert ok(client.get("/ready"))["ready"] is True
+    session = ok(client.get("/session", headers={"CrabPath-Namespace": "ann"}))
+    assert session == {
+        "namespace": "ann",
+        "namespaces": ["*"],
+        "rights": sorted(RIGHTS),
+        "version": __version__,
+    }
+    assert client.head("/health").status_code == 200
+    memory.close()
+    closed = client.get("/ready")
+    assert (closed.status_code, closed.json()["ready"]) == (503, False)
+    assert ok(client.get("/health")) == {"status": "ok"}
+
+
+def test_each_endpoint_needs_its_right(memory, as_bearer):
+    app = create_app(memory)
+    needed = {
+        (method, path): operation
+        for path, operations in app_description(app).items()
+        for method, operation in operations.items()
+        if operation["security"]
+    }
+    assert len(needed) > 10
+    for (method, path), operation in needed.items():
+        (right,) = re.findall(r"Right: (\w+)\.", operation["description"])
+        if right == "any":
+            continue
+        others = as_bearer("ann", rights=[name for name in RIGHTS if name != right])
+        url = path.replace("{id}", "sky")
+        message = refused(others.request(method, url, json={}), 403, "ForbiddenError")
+        assert right in message
+        del others.headers["Authorization"]
+        response = others.request(method, url, json={})
+        refused(response, 401, "TokenError")
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def app_description(app):
+    return ok(TestClient(app, base_url="http://localhost").get("/openapi.json"))["paths"]
+
+
+def test_a_token_reaches_its_namespaces_alone(as_bearer):
+    ann, bob = as_bearer("ann", "team"), as_bearer("bob")
+    turn = ok(ann.post("/query", json={"text": "sky"}))["turn_id"]
+    said = {"turn_id": turn, "outcome": 1}
+    refused(bob.post("/feedback", json=said), 404, "NotFoundError")
+    feedback = ok(ann.post("/feedback", json={**said, "feedback_id": "f1"}))["feedback_id"]
+    note = ok(ann.post("/teach", json={"text": "A secret of Ann about the sky."}))["id"]
+    assert [item["status"] for item in ok(bob.get("/feedback"))["feedback"]] == ["refused"]
+    assert ok(bob.get("/notes")) == {"notes": []}
+    assert ok(bob.get("/turns")) == {"turns": []}
+    refused(bob.post("/undo", json={"feedback_id": feedback}), 404, "NotFoundError")
+    refused(bob.post("/undo", json={"turn_id": turn}), 404, "NotFoundError")
+    refused(bob.get(f"/documents/{note}"), 404, "NotFoundError")
+    refused(bob.delete(f"/documents/{note}"), 404, "NotFoundError")
+    refused(bob.post("/correct", json={"text": "x", "turn_id": turn}), 404, "NotFoundError")
+    refused(bob.get("/turns", params={"after": turn}), 404, "NotFoundError")
+    found = ok(bob.post("/query", json={"text": "secret of Ann", "candidate_ids": [note]}))
+    assert found["documents"] == []
+    assert "Ann" not in bob.post("/query", json={"text": "secret of Ann", "k": 100}).text
+    own = ok(bob.post("/query", json={"text": "sky"}))["turn_id"]
+    taken = {"turn_id": own, "outcome": 1, "feedback_id": "f1", "strict": False}
+    receipt = ok(bob.post("/feedback", json=taken))
+    assert (receipt["status"], "another namespace" in receipt["note"]) == ("refused", True)
+    header = {"CrabPath-Namespace": "ann"}
+    refused(bob.get("/session", headers=header), 403, "ForbiddenError")
+    refused(bob.post("/query", json={"text": "sky"}, headers=header), 403, "ForbiddenError")
+    assert ok(ann.get("/session", headers={"CrabPath-Namespace": "team"}))["namespace"] == "team"
+    for name in ("namespace", "Namespace"):
+        refused(bob.post("/query", json={"text": "sky", name: "ann"}), 400)
+        refused(bob.get("/turns", params={name: "ann"}), 400)
+    assert len(ok(ann.get("/turns"))["turns"]) == 1
+    assert ok(ann.get("/documents/sky"))["text"] == "The sky is blue."
+
+
+def test_a_deleted_document_takes_no_note_of_others_along(as_bearer):
+    ann, bob = as_bearer("ann"), as_bearer("bob")
+    text = "# One\n\nFirst.\n\n# Two\n\nSecond."
+    ok(ann.post("/documents", json={"documents": [{"id": "both", "text": text}]}))
+    taught = bob.post("/teach", json={"text": "A note of Bob.", "id": "both"})
+    ok(ann.delete("/documents/both"))
+    if taught.status_code == 200:
+        assert ok(bob.get("/documents/both"))["text"] == "A note of Bob."
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/nothing", 404),
+        ("GET", "/documents/", 404),
+        ("GET", "/QUERY", 404),
+        ("GET", "/query/", 404),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("PUT", "/query", 405),
+        ("OPTIONS", "/query", 405),
+        ("POST", "/turns", 405),
+        ("TRACE", "/health", 405),
+    ],
+)
+def test_what_does_not_exist(client, method, path, status):
+    kind = "NotFoundError" if status == 404 else "InvalidInputError"
+    response = client.request(method, path)
+    refused(response, status, kind)
+    assert ("allow" in response.headers) == (status == 405)
+    assert "access-control-allow-origin" not in response.headers

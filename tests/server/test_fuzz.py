@@ -1,0 +1,73 @@
+"""Requests made from the OpenAPI description, valid and not: none makes the server fail.
+
+``CRABPATH_FUZZ`` is the number of requests of each kind to each endpoint; ``make fuzz-server``.
+"""
+
+import os
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis.errors import Unsatisfiable
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from starlette.testclient import TestClient
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.server import Access, create_app
+from crabpath_retrievers.server.access import add_token
+
+EXAMPLES = int(os.environ.get("CRABPATH_FUZZ", "12"))
+LOCAL = "http://127.0.0.1"
+
+
+@pytest.fixture
+def described(tmp_path):
+    """A server with tokens as it describes itself, and a token for everything."""
+    token = add_token(tmp_path / "t.json", ["*"], ["read", "feedback", "write", "admin"])
+    with CrabPath.open(tmp_path / "m", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        app = create_app(memory, access=Access.from_file(tmp_path / "t.json"))
+        description = TestClient(app, base_url=LOCAL).get("/openapi.json").json()
+        schema = schemathesis.openapi.from_dict(description)
+        schema.app = app
+        yield schema, token
+
+
+@pytest.mark.timeout(7200)
+def test_no_request_makes_the_server_fail_and_answers_are_as_described(described):
+    schema, token = described
+    sent, failures = 0, []
+
+    def try_requests(operation, mode):
+        @hypothesis.settings(
+            max_examples=EXAMPLES,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.seed(1)
+        @hypothesis.given(operation.as_strategy(generation_mode=mode))
+        def send(case):
+            nonlocal sent
+            sent += 1
+            case.call_and_validate(
+                base_url=LOCAL,
+                headers={"Authorization": f"Bearer {token}"},
+                # What the description allows may still be unusable, such as a filter.
+                excluded_checks=[positive_data_acceptance],
+            )
+
+        send()
+
+    for found in schema.get_all_operations():
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            try:
+                try_requests(found.ok(), mode)
+            except Unsatisfiable:  # nothing could be wrong
+                assert mode is GenerationMode.NEGATIVE
+            except BaseException as error:  # all of them are shown together
+                failures.append(f"{found.ok().label} {mode.value}: {error}")
+    print(sent, "requests")  # noqa: T201  said where it is asked for
+    assert failures == []
+    assert sent > 10 * EXAMPLES

@@ -1,0 +1,270 @@
+"""Clients that are hostile, broken or slow, against a real server."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.server import Limits, create_app
+
+JSON = {"Content-Type": "application/json"}
+
+
+class SlowEmbedding(DeterministicFakeEmbedding):
+    """Answers questions that contain "slow" when an event is set."""
+
+    size: int = 16
+    go: Any
+
+    def embed_query(self, text):
+        if "slow" in text:
+            self.go.wait(20)
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def gate():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def slow_memory(tmp_path, gate):
+    with CrabPath.open(tmp_path / "slow", embeddings=SlowEmbedding(go=gate)) as opened:
+        opened.add_documents([Document("The sky is blue.", id="sky")])
+        yield opened
+
+
+def exchange(url, head, body=b"", seconds=10.0):
+    """What a server sends back to some bytes, until it closes or says no more."""
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname, place.port), timeout=seconds) as opened:
+        opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+        return opened.recv(65536).decode()
+
+
+def message(response):
+    return response.json()["error"]["message"]
+
+
+def test_a_large_body_is_refused_before_it_is_read(memory, serve):
+    url = serve(create_app(memory))
+    head = "POST /query HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+    answer = exchange(url, f"{head}Content-Length: 100000000")
+    assert answer.startswith("HTTP/1.1 413")
+    assert "8,388,608 bytes" in answer
+
+
+def test_a_large_body_without_a_length_is_refused_on_its_way(memory, serve):
+    sent = 0
+
+    def parts():
+        nonlocal sent
+        while sent < 100_000_000:
+            sent += 65536
+            yield b" " * 65536
+
+    url = serve(create_app(memory, limits=Limits(body_bytes=1 << 20)))
+    try:
+        response = httpx.post(f"{url}/query", content=parts(), headers=JSON)
+    except httpx.TransportError:  # closed while it was still sending
+        pass
+    else:
+        assert response.status_code == 413
+    assert sent < 50_000_000
+    assert httpx.get(f"{url}/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ('{"text": "sky", "min_score": NaN}', "no JSON"),
+        ('{"text": "sky", "min_score": Infinity}', "no JSON"),
+        ('{"text": "sky", "min_score": 1e999}', "no JSON|finite|number"),
+        ('{"text": "\\ud800"}', "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ('{"text": "sky", "filter": ' + '{"a":' * 5000 + "1" + "}" * 5001, "no JSON"),
+        ("[1]", "JSON object"),
+        ("null", "JSON object"),
+        ('{"text": 1}', "^text: input should be a valid string"),
+        ('{"text": "sky", "k": 0}', "^k must be"),
+        ('{"text": "sky", "k": true}', "^k: input should be a valid integer"),
+        ('{"text": "sky", "k": 1000001}', "^k must be"),
+        ('{"text": "sky", "k": 1' + "0" * 4000 + "}", "k"),
+        ('{"text": "sky", "explore": -1}', "explore must"),
+        ('{"text": "sky", "other": 1}', "^other: extra inputs"),
+        ('{"text": "\\u0000 \\n"}', "empty"),
+        ('{"text": "sky", "task_type": ""}', "task_type must"),
+        ('{"text": "sky", "seed_ids": "sky"}', "^seed_ids: input should be a valid list"),
+        ('{"text": "sky", "vector": [1]}', "^vector: extra"),
+    ],
+)
+def test_bodies_that_cannot_be_used(client, body, why):
+    response = client.post("/query", content=body.encode("utf-8", "surrogatepass"), headers=JSON)
+    assert response.status_code == 400, response.text
+    assert len(message(response)) < 1000
+    assert re.search(why, message(response)), message(response)
+
+
+def test_bodies_of_other_kinds(client):
+    for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/xml"}):
+        response = client.post("/query", content=b'{"text": "sky"}', headers=headers)
+        assert response.status_code == 415, headers
+    kind = {"Content-Type": "application/json; charset=utf-8"}
+    assert client.post("/query", content=b'{"text": "sky"}', headers=kind).status_code == 200
+    assert client.post("/query", content=b'\xff\xfe{"', headers=JSON).status_code == 400
+
+
+def test_odd_texts_are_data(client):
+    for text in (
+        "\x1b[31m\x07",
+        "<script>",
+        "' OR 1=1 --",
+        "NEAR(",
+        '"',
+        "*",
+        "\u202e",
+        "a" * 50_000,
+    ):
+        given = {"documents": [{"id": f"odd {text[:99]}", "text": text, "metadata": {text: text}}]}
+        assert client.post("/documents", json=given).status_code == 200, text[:9]
+        assert client.post("/query", json={"text": text, "k": 1000}).status_code == 200
+        assert client.get("/documents", params={"q": text}).status_code == 200
+        assert (
+            client.post("/teach", json={"text": text[:2000], "query": text[:99]}).status_code == 200
+        )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "localhost.evil.example"},
+        {"Host": "127.0.0.1.nip.io:80"},
+        {"Host": "evil.example@localhost:99999x"},
+        {"Host": ""},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "http://[::"},
+    ],
+)
+def test_without_tokens_other_hosts_and_pages_of_others_are_refused(client, headers):
+    for path in ("/session", "/documents", "/openapi.json", "/health", "/nothing"):
+        assert client.get(path, headers=headers).status_code == 403, path
+
+
+def test_without_tokens_its_own_page_and_other_machines(memory):
+    app = create_app(memory)
+
+    async def ask(client, **headers):
+        transport = httpx.ASGITransport(app, client=(client, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:80") as sent:
+            return (await sent.get("/session", headers=headers)).status_code
+
+    assert asyncio.run(ask("127.0.0.1", Origin="http://localhost", Host="localhost")) == 200
+    assert asyncio.run(ask("::1", Host="[::1]:8765")) == 200
+    assert asyncio.run(ask("192.0.2.1")) == 403
+    assert asyncio.run(ask("::ffff:192.0.2.1")) == 403
+
+
+def test_with_tokens_any_host_is_served(as_bearer):
+    ann = as_bearer("ann")
+    headers = {"Host": "memory.example", "Origin": "http://elsewhere.example"}
+    assert ann.get("/session", headers=headers).status_code == 200
+
+
+def test_a_question_that_takes_too_long(slow_memory, serve, gate):
+    url = serve(create_app(slow_memory, limits=Limits(answer_seconds=0.3)))
+    response = httpx.post(f"{url}/query", json={"text": "slow"})
+    assert (response.status_code, "0.3 s" in message(response)) == (504, True)
+    events = httpx.post(
+        f"{url}/query", json={"text": "slow"}, headers={"Accept": "text/event-stream"}
+    ).text
+    assert events.startswith("event: error\n")
+    assert "0.3 s" in events
+    gate.set()
+
+
+def test_too_many_questions_at_once(slow_memory, serve, gate):
+    url = serve(create_app(slow_memory, limits=Limits(requests=2)))
+    answers = []
+
+    def ask():
+        answers.append(httpx.post(f"{url}/query", json={"text": "slow"}, timeout=30).status_code)
+
+    waiting = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    deadline = time.monotonic() + 10
+    while (busy := httpx.get(f"{url}/health")).status_code == 200 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert busy.status_code == 503
+    assert busy.headers["retry-after"] == "1"
+    gate.set()
+    for thread in waiting:
+        thread.join()
+    assert answers == [200, 200]
+    assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_a_body_that_does_not_come(memory, serve):
+    url = serve(create_app(memory, limits=Limits(transfer_seconds=0.3)))
+    head = "POST /query HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+    answer = exchange(url, f"{head}Content-Length: 50", b'{"text":')
+    assert answer.startswith("HTTP/1.1 408")
+    assert "0.3 s" in answer
+
+
+def test_a_client_that_stops_reading_is_dropped_and_keeps_nobody_waiting(memory, serve, caplog):
+    memory.add_documents(
+        [Document(f"{n} sky " + "word " * 20_000, id=f"long{n}") for n in range(120)], split=False
+    )
+    url = serve(create_app(memory, limits=Limits(transfer_seconds=0.5, requests=1)))
+    place = urlsplit(url)
+    body = json.dumps({"text": "sky", "k": 120}).encode()
+    head = (
+        "POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((place.hostname, place.port))
+        deaf.sendall(head.encode() + body)
+        deadline = time.monotonic() + 20
+        while "does not read" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "does not read" in caplog.text
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_clients_that_leave_early_leave_nothing_behind(slow_memory, serve, gate):
+    url = serve(create_app(slow_memory, limits=Limits(requests=3)))
+    for accept in ("application/json", "text/event-stream"):
+        for _ in range(3):
+            with pytest.raises(httpx.TimeoutException):
+                httpx.post(
+                    f"{url}/query",
+                    json={"text": "slow"},
+                    headers={"Accept": accept},
+                    timeout=0.2,
+                )
+        gate.set()
+        deadline = time.monotonic() + 10
+        while httpx.get(f"{url}/health").status_code != 200 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert httpx.get(f"{url}/health").status_code == 200
+        gate.clear()
