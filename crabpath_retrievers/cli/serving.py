@@ -4,6 +4,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    DEMO_STORE,
     EmbedderName,
     Output,
     Replica,
@@ -20,7 +22,7 @@ from crabpath_retrievers.cli.options import (
     errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError, ServiceError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError, ServiceError
 
 if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
@@ -29,6 +31,14 @@ _PORT = 8765
 
 Served = Annotated[
     str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
+]
+Explored = Annotated[
+    str | None,
+    typer.Argument(
+        envvar="CRABPATH_STORE",
+        help=f"Directory or database URL of the memory; without it {DEFAULT_STORE}, or else that "
+        "of the demo.",
+    ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; any but this machine needs tokens.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
@@ -52,7 +62,7 @@ def run_serve(
 
 
 def run_explore(
-    store: Served = DEFAULT_STORE,
+    store: Explored = None,
     host: Host = "127.0.0.1",
     port: Port = 0,
     tokens: Tokens = None,
@@ -61,7 +71,31 @@ def run_explore(
     embeddings: EmbedderName = None,
 ) -> None:
     """Serve a memory, and open its page in the browser."""
-    _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+    place = _choose_memory() if store is None else store
+    _serve(place, host, port, tokens, vectors, replica, embeddings, then=_open_page)
+
+
+def _open_page(memory: CrabPath, url: str) -> None:
+    """Open the page; load the embedder while its first question is typed."""
+    webbrowser.open(url)
+    with suppress(CrabPathError):  # the question will tell
+        memory.similarity_search("anything", k=1)
+
+
+def _choose_memory() -> str:
+    """The memory here, or else the one that the demo left.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    for place in (DEFAULT_STORE, DEMO_STORE):
+        if (Path(place) / "graph.sqlite").is_file():
+            return place
+    msg = (
+        "there is no memory here: make one with crabpath demo or crabpath add FILES, "
+        "or name one: crabpath explore STORE"
+    )
+    raise NotFoundError(msg)
 
 
 def _serve(
@@ -72,7 +106,7 @@ def _serve(
     vectors: str | None,
     replica: str | None,
     embeddings: str | None,
-    then: Callable[[str], object] | None = None,
+    then: Callable[[CrabPath, str], None] | None = None,
 ) -> None:
     from crabpath_retrievers.server.app import create_app, run_app
 
@@ -88,7 +122,7 @@ def _serve(
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
         if then is not None:
-            threading.Thread(target=then, args=(url,), daemon=True).start()
+            threading.Thread(target=then, args=(memory, url), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
 
 

@@ -2,7 +2,7 @@
 
 import { ask, post, session } from "./api.js";
 import { act, label, make, makeTable, say } from "./dom.js";
-import { TurnPanel } from "./turn.js";
+import { nameOrigin, TurnPanel } from "./turn.js";
 
 export function makeAsk(section) {
   const text = make("input", { name: "text", type: "search", required: true, autocomplete: "off", placeholder: "Ask the memory a question", "aria-label": "Question" });
@@ -41,7 +41,7 @@ export function makeAsk(section) {
       if (!item) return "";
       const alone = own.filter((ids) => ids.has(item.id)).length === 1;
       return make("span", { class: alone ? "alone" : null }, make("b", { class: "score" }, item.score.toFixed(2)), ` ${item.title || item.id}`,
-        alone && make("span", { class: "dim" }, column ? " only here" : " only CrabPath"), item.path.length > 0 && make("span", { class: "origin" }, "walk"));
+        alone && make("span", { class: "dim" }, column ? " only here" : " only CrabPath"), item.path.length > 0 && make("span", { class: "origin" }, nameOrigin(item)));
     };
     const rows = Array.from({ length: Math.max(...columns.map(([, found]) => found.documents.length)) }, (_, place) => [
       String(place + 1), ...columns.map(([, found], column) => cell(found.documents[place], column)),

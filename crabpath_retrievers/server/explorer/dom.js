@@ -22,24 +22,29 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A table with a caption; the cells of rows are texts or elements. */
+/**
+ * A table with a caption; the cells of rows are texts, numbers or elements.
+ * On narrow screens every row becomes a block; the roles keep it a table for screen readers.
+ */
 export function makeTable(caption, heads, rows, attributes = {}) {
-  const numeric = (cell) => typeof cell === "number";
+  const makeCell = (cell, place) => {
+    const numeric = typeof cell === "number";
+    return make("td", { role: "cell", "data-head": heads[place], class: numeric ? "number" : null }, numeric ? formatNumber(cell) : cell);
+  };
   return make(
     "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     make(
-      "table", attributes,
-      make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
-      make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell) =>
-        make("td", { class: numeric(cell) ? "number" : null }, numeric(cell) ? formatNumber(cell) : cell))))),
+      "table", { role: "table", ...attributes },
+      make("caption", {}, caption, rows.length ? null : make("span", { class: "dim" }, " none yet")),
+      rows.length > 0 && make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads.map((head) => make("th", { role: "columnheader", scope: "col" }, head)))),
+      make("tbody", { role: "rowgroup" }, rows.map((row) => make("tr", { role: "row" }, row.map(makeCell)))),
     ),
   );
 }
 
 /** A labelled field. */
 export function label(text, field) {
-  return make("label", {}, text, " ", field);
+  return make("label", {}, make("span", {}, text), " ", field);
 }
 
 /** A list to choose from; options are values, or pairs of value and text. */

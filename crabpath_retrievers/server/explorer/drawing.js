@@ -22,7 +22,7 @@ function readColour(name, place) {
 
 /**
  * One graph. `compose(width)` returns its scene for a width in pixels:
- *   height, and
+ *   height, whether labels are bare of a ground, and
  *   nodes: {id, x, y, text, tag, size, colour (a class), shape ("disc" or "ring"), strong}
  *   edges: {source, target, colour (a class), size, shape ("arrow", "line" or "curve")}.
  */
@@ -60,6 +60,7 @@ export class Drawing {
     this.width = width;
     const scene = this.compose(width);
     this.place.style.height = `${scene.height}px`;
+    this.bare = scene.bare;
     const graph = this.fill(scene);
     if (this.sigma) {
       this.sigma.setCustomBBox({ x: [0, width], y: [0, scene.height] });
@@ -101,11 +102,13 @@ export class Drawing {
       context.font = node.strong ? `600 ${FONT}` : FONT;
       const x = node.x + node.size + 5;
       const y = node.y + 4;
-      const length = context.measureText(node.label).width;
-      context.fillStyle = ground;
-      context.globalAlpha = 0.85;
-      context.fillRect(x - 2, y - 12, length + 4, 16);
-      context.globalAlpha = 1;
+      const length = node.label ? context.measureText(node.label).width : -8;
+      if (!this.bare && node.label) {
+        context.fillStyle = ground;
+        context.globalAlpha = 0.85;
+        context.fillRect(x - 2, y - 12, length + 4, 16);
+        context.globalAlpha = 1;
+      }
       context.fillStyle = text;
       context.fillText(node.label, x, y);
       if (!node.tag) return;
@@ -114,6 +117,7 @@ export class Drawing {
       context.fillText(node.tag, x + length + 8, y);
     };
     return {
+      allowInvalidContainer: true, // a view may be hidden while it is drawn
       stagePadding: 0,
       enableCameraZooming: false,
       enableCameraPanning: false,

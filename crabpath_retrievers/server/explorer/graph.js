@@ -91,7 +91,7 @@ export function makeGraph(section) {
     const step = (name, to, possible) => possible && make("button", { type: "button", class: "quiet", click: act(async () => { offset = to; await read(); }) }, name);
     place.replaceChildren(
       make("h2", {}, nameOf(page.node)),
-      make("p", { class: "dim" }, `${page.node.id}, ${page.node.source || "note"}, authority ${page.node.authority}`),
+      make("p", { class: "dim" }, [page.node.id, page.node.source !== page.node.id && (page.node.source || "note"), `authority ${page.node.authority}`].filter(Boolean).join(", ")),
       text ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "text" }, text.text)) : "",
       filters,
       make("p", { class: "line pages" }, `Edges ${page.total ? offset + 1 : 0} to ${last} of ${page.total.toLocaleString("en")}, strongest first`,
@@ -119,7 +119,7 @@ export function makeGraph(section) {
   async function showHistory(edge, history) {
     const { changes } = await get("graph/changes", { source: edge.source, target: edge.target, kind: edge.kind });
     history.replaceChildren(makeTable(
-      `Who moved ${edge.kind} to ${edge.title || edge.target}${changes.length ? "" : ": nobody yet"}`, ["When", "By", "Before", "After", "Change", ""],
+      `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", ""],
       changes.map((change) => [
         formatTime(change.at), change.user ?? change.feedback_id, change.before, change.after, formatSigned(change.after - change.before),
         session.may("feedback") && make("button", { type: "button", class: "quiet", click: act(() => undo(change.feedback_id)) }, "Undo"),

@@ -5,7 +5,7 @@ import { act, formatNumber, label, make, makeTable, shorten } from "./dom.js";
 import { Drawing } from "./drawing.js";
 
 const HEIGHT = 420;
-const NAMED = 14; // largest regions that have a name on the map
+const NAME = 26; // longest name on the map, in characters
 
 /** Success as a class of colour, and as a word. */
 const judge = (quality) => (quality == null ? "dim" : quality >= 0.6 ? "good" : quality <= 0.4 ? "bad" : "mixed");
@@ -30,17 +30,19 @@ export function makeRegions(section) {
     const [left, wide] = spread("x");
     const [low, high] = spread("y");
     const largest = Math.max(...regions.map((region) => region.size), 1);
-    const named = new Set([...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size).slice(0, width < 600 ? 6 : NAMED).map((region) => region.region));
     const room = Math.min(180, width * 0.3); // for names at the right
-    return {
-      height: HEIGHT,
-      nodes: regions.map((region) => ({
-        id: region.region, x: 24 + ((region.x - left) / wide) * (width - 24 - room), y: 24 + ((region.y - low) / high) * (HEIGHT - 48),
-        text: named.has(region.region) ? shorten(region.title || region.region, 26) : "", tag: region.quality == null ? "" : `${Math.round(region.quality * 100)}%`,
-        size: 4 + 12 * Math.sqrt(region.size / largest), colour: judge(region.quality), shape: region.quality == null ? "ring" : "disc",
-      })),
-      edges: [],
-    };
+    const nodes = byUse().map((region) => ({
+      id: region.region, x: 24 + ((region.x - left) / wide) * (width - 24 - room), y: 24 + ((region.y - low) / high) * (HEIGHT - 48),
+      text: shorten(region.title || region.region, NAME), tag: region.quality == null ? "" : `${Math.round(region.quality * 100)}%`,
+      size: 4 + 12 * Math.sqrt(region.size / largest), colour: judge(region.quality), shape: region.quality == null ? "ring" : "disc",
+    }));
+    const named = []; // where there is room for a name, the most used first
+    for (const node of nodes) {
+      const near = (other) => Math.abs(node.y - other.y) < 18 && node.x - other.x < NAME * 7 && other.x - node.x < NAME * 7;
+      if (named.some(near)) node.text = "";
+      else named.push(node);
+    }
+    return { height: HEIGHT, bare: true, nodes, edges: [] };
   }
 
   function show(found) {
@@ -56,7 +58,7 @@ export function makeRegions(section) {
       make("p", { class: "dim" }, `${regions.length} regions; near each other what is similar. ● size by documents, with P(success) where something was learned; ○ nothing learned yet.`),
       drawing.place,
       makeTable("Regions", ["Region", "Documents", "Arrivals", "P(success)", "Success by action", "Leads to"],
-        [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size).map((region) => [
+        byUse().map((region) => [
           make("a", { href: `#graph/${encodeURIComponent(region.region)}` }, region.title || region.region), region.size, formatNumber(region.arrivals, 1),
           region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
           make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))),
@@ -66,6 +68,7 @@ export function makeRegions(section) {
     drawing.start();
   }
 
+  const byUse = () => [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size);
   const titleOf = (id) => shorten(regions.find((region) => region.region === id)?.title || id, 24);
 
   level.addEventListener("change", act(async () => show(await get("regions", { level: level.value }))));

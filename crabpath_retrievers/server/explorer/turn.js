@@ -6,6 +6,14 @@ import { Walk } from "./walk.js";
 
 const FEATURES_SHOWN = 4;
 
+/** How a document was found: by search, by the walk, or by both. */
+export const nameOrigin = (found) => (found.origin === "walk" ? "walk" : found.path.length ? "search and walk" : "search");
+
+const sumTimes = (times) => {
+  const total = Object.values(times ?? {}).reduce((sum, part) => sum + part, 0);
+  return total ? `${total.toFixed(0)} ms, ` : "";
+};
+
 /** Shows a turn in an element; `texts` holds the texts of documents that are known already. */
 export class TurnPanel {
   constructor(element, onChanged = () => {}) {
@@ -51,7 +59,7 @@ export class TurnPanel {
     this.showLearned(found);
     this.element.replaceChildren(
       make("h2", { class: "question" }, turn.query),
-      make("p", { class: "dim" }, `${formatTime(turn.created)}, namespace ${turn.namespace}, ${formatNumber(turn.latency_ms?.total ?? null, 1)} ms, turn ${turn.id}`),
+      make("p", { class: "dim" }, `${formatTime(turn.created)}, namespace ${turn.namespace}, ${sumTimes(turn.latency_ms)}turn ${turn.id}`),
       make(
         "div", { class: "columns" },
         make("div", {}, make("ol", { class: "documents" }, documents.map((found) => this.showDocument(found))), this.makeFeedback(), this.result, this.learned),
@@ -71,7 +79,7 @@ export class TurnPanel {
         "div", { class: "document" },
         make("b", { class: "score", title: "probability of relevance" }, found.probability.toFixed(2)),
         make("a", { href: `#graph/${encodeURIComponent(found.id)}`, class: "title" }, found.title || found.id),
-        make("span", { class: "origin" }, found.origin),
+        make("span", { class: "origin" }, nameOrigin(found)),
         used && label("used", used),
       ),
       this.describeRoute(found),
@@ -86,7 +94,7 @@ export class TurnPanel {
   }
 
   describeRoute(found) {
-    const step = (edge) => make("span", {}, ` ${edge.kind} ${edge.weight.toFixed(2)} `, makeTier(edge.tier), ` π ${edge.probability.toFixed(2)}`);
+    const step = (edge) => make("span", {}, ` ${edge.kind} ${edge.weight.toFixed(2)} `, makeTier(edge.tier), edge.probability > 0 && `π ${edge.probability.toFixed(2)}`);
     if (found.path.length) {
       return make("p", { class: "route" }, this.nameOf(found.path[0].source), found.path.map((edge) => [" →", step(edge), ` → ${this.nameOf(edge.target)}`]));
     }
@@ -108,8 +116,8 @@ export class TurnPanel {
     });
     return make(
       "form", { class: "feedback", "aria-label": "Feedback", submit: (event) => event.preventDefault() },
-      make("div", {}, make("button", { type: "button", class: "up", click: give(1) }, "👍 It answered"), " ",
-        make("button", { type: "button", class: "down", click: give(-1) }, "👎 It did not")),
+      make("div", {}, make("button", { type: "button", class: "up", click: give(1) }, "✓ It answered"), " ",
+        make("button", { type: "button", class: "down", click: give(-1) }, "✗ It did not")),
       label("Correction", correction),
     );
   }
@@ -133,7 +141,7 @@ export class TurnPanel {
     });
     const list = feedback.map((record) => make(
       "li", { class: "given" },
-      `${record.outcome > 0 ? "👍" : record.outcome < 0 ? "👎" : "·"} ${formatSigned(record.outcome, 1)} ${record.status}, ${record.user ?? record.source ?? "somebody"}, ${formatTime(record.created)}`,
+      `${record.outcome > 0 ? "✓" : record.outcome < 0 ? "✗" : "·"} ${formatSigned(record.outcome, 1)} ${record.status}, ${record.user ?? record.source ?? "somebody"}, ${formatTime(record.created)}`,
       record.correction && make("q", {}, record.correction), " ",
       session.may("feedback") && record.status !== "undone" && record.status !== "refused" &&
         make("button", { type: "button", class: "undo", click: undo(record) }, "Undo"),

@@ -62,8 +62,8 @@ export class Walk {
       "section", { class: "walk", "aria-label": "Walk" },
       make(
         "div", { class: "steps", role: "group", "aria-label": "Steps" },
-        button("First step", "⏮", () => 0), button("Step back", "◀", () => this.at - 1), this.slider,
-        button("Next step", "▶", () => this.at + 1), button("Whole walk", "⏭", () => this.steps.length + 1),
+        button("First step", "|◀", () => 0), button("Step back", "◀", () => this.at - 1), this.slider,
+        button("Next step", "▶", () => this.at + 1), button("Whole walk", "▶|", () => this.steps.length + 1),
         label("All that was offered", all),
       ),
       this.note,
