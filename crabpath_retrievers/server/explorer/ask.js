@@ -62,7 +62,7 @@ export function makeAsk(section) {
   return {
     show() {
       if (panel.id) panel.open(panel.id, panel.texts).catch((error) => say(error.message, true));
-      else text.focus();
+      else if (document.activeElement === document.body) text.focus();
     },
     hide: () => panel.stop(),
     reset() {

@@ -185,7 +185,6 @@ export function makeGraph(section) {
       if (id && id !== node) offset = 0;
       node = id || node;
       if (node) await read();
-      else words.focus();
     },
     hide: stop,
     reset() {

@@ -61,7 +61,7 @@ export function makeRegions(section) {
         byUse().map((region) => [
           make("a", { href: `#graph/${encodeURIComponent(region.region)}` }, region.title || region.region), region.size, formatNumber(region.arrivals, 1),
           region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
-          make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))),
+          region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
           region.next_regions.slice(0, 2).map((next) => `${titleOf(next.region)} ${Math.round(next.share * 100)}%`).join(", "),
         ])),
     );

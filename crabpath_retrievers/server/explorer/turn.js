@@ -146,16 +146,19 @@ export class TurnPanel {
       session.may("feedback") && record.status !== "undone" && record.status !== "refused" &&
         make("button", { type: "button", class: "undo", click: undo(record) }, "Undo"),
     ));
-    const rows = changes.map((change) => [
+    const givers = new Map(feedback.map((record) => [record.feedback_id, record.user ?? record.source]));
+    const size = (change) => Math.abs(change.after - change.before);
+    const sorted = [...changes].sort((a, b) => b.at - a.at || size(b) - size(a));
+    const rows = sorted.map((change) => [
       make("a", { href: `#graph/${encodeURIComponent(change.source)}` }, this.nameOf(change.source)),
       make("a", { href: `#graph/${encodeURIComponent(change.target)}` }, this.nameOf(change.target)),
       change.kind, change.before, change.after,
-      change.before == null || change.after == null ? formatSigned(change.delta) : formatSigned(change.after - change.before),
-      change.user ?? change.feedback_id?.slice(0, 8) ?? "", change.at ? formatTime(change.at) : "",
+      formatSigned(change.after - change.before), change.user ?? givers.get(change.feedback_id) ?? change.feedback_id, formatTime(change.at),
     ]);
     this.learned.replaceChildren(
       ...(list.length ? [make("h3", {}, "Feedback"), make("ul", { class: "plain" }, list)] : []),
       ...(rows.length ? [makeTable(`Weights that moved (${rows.length})`, ["From", "To", "Kind", "Before", "After", "Change", "By", "When"], rows, { class: "moved" })] : []),
+      ...(!rows.length && feedback.some((record) => record.status === "applied") ? [make("p", { class: "dim" }, "No weight moved: no edge led to what was used.")] : []),
     );
   }
 }
