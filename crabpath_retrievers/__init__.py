@@ -45,17 +45,24 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
     from crabpath_retrievers.memory.regions import MemoryRegions, RegionMDP
     from crabpath_retrievers.memory.transfer import MemoryTransfer
+    from crabpath_retrievers.regions.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.retrieval.explain import Explanation
     from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing.chat_model.client import RouterSettings
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
-    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot
+    from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+    from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
     from crabpath_retrievers.storage.read.turns import TurnRecord
     from crabpath_retrievers.stores.migrate import migrate
     from crabpath_retrievers.transfer.export import ExportResult
-    from crabpath_retrievers.typed_search.follow import Neighbour, ReachedNode
+    from crabpath_retrievers.typed_search.follow import (
+        EdgePage,
+        Neighbour,
+        ReachedNode,
+        WeighedEdge,
+    )
     from crabpath_retrievers.typed_search.granger import Influence
     from crabpath_retrievers.typed_search.search import BayesianHit, CausalHit, GraphHit
     from crabpath_retrievers.vectors.opening import MemoryInfo
@@ -74,7 +81,9 @@ __all__ = [
     "CrabPath",
     "CrabPathError",
     "CrabPathRetriever",
+    "DocumentUse",
     "DuplicateIdError",
+    "EdgePage",
     "EmbeddingMismatchError",
     "Explanation",
     "ExportResult",
@@ -98,14 +107,17 @@ __all__ = [
     "MemoryRegions",
     "MemoryTransfer",
     "MissingExtraError",
+    "NamespaceRecord",
     "Neighbour",
     "NotFoundError",
     "NoteRecord",
     "OutcomePolicy",
+    "PlacedRegion",
     "ReachedNode",
     "Readiness",
     "Receipt",
     "RegionMDP",
+    "RegionMap",
     "ReplayReport",
     "RetrievedDocument",
     "RouterSettings",
@@ -124,6 +136,8 @@ __all__ = [
     "TuneReport",
     "Turn",
     "TurnRecord",
+    "WeighedEdge",
+    "WeightMove",
     "migrate",
 ]
 
@@ -149,17 +163,19 @@ _MODULES = {
     "memory.namespaces": "MemoryNamespaces",
     "memory.regions": "MemoryRegions RegionMDP",
     "memory.transfer": "MemoryTransfer",
+    "regions.overview": "PlacedRegion RegionMap",
     "retrieval.explain": "Explanation",
     "retrieval.pipeline": "Answer RetrievedDocument",
     "retriever": "CrabPathRetriever",
     "routing.chat_model.router": "ChatModelRouter",
     "routing.chat_model.client": "RouterSettings",
-    "storage.read.history": "FeedbackRecord Snapshot",
+    "storage.read.history": "FeedbackRecord Snapshot WeightMove",
+    "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",
     "storage.read.turns": "TurnRecord",
     "stores.migrate": "migrate",
     "transfer.export": "ExportResult",
-    "typed_search.follow": "Neighbour ReachedNode",
+    "typed_search.follow": "EdgePage Neighbour ReachedNode WeighedEdge",
     "typed_search.granger": "Influence",
     "typed_search.search": "BayesianHit CausalHit GraphHit",
     "vectors.opening": "MemoryInfo",

@@ -27,6 +27,16 @@ from crabpath_retrievers.core.query import (
     require_list,
     require_splitter,
 )
+from crabpath_retrievers.core.telemetry import (
+    count_records,
+    describe_memory,
+    describe_receipt,
+    describe_turn,
+    name_record,
+    trace_memory,
+    trace_operation,
+    trace_retrieval,
+)
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -267,6 +277,7 @@ class CrabPath(Component):
 
     # Documents.
 
+    @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def add_documents(
         self,
         documents: Iterable[Document],
@@ -323,6 +334,9 @@ class CrabPath(Component):
             checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
         )
 
+    @trace_memory(
+        "upsert_memory", lambda report: count_records(report.chunks.added + report.chunks.updated)
+    )
     def ingest(
         self,
         paths: SourcePath | Iterable[SourcePath],
@@ -366,6 +380,9 @@ class CrabPath(Component):
             self._services, given, chunking, ray=ray, progress=progress, linking=linking
         )
 
+    @trace_memory(
+        "upsert_memory", lambda report: count_records(report.chunks.added + report.chunks.updated)
+    )
     def add_dataset(
         self,
         dataset: "Dataset",
@@ -412,6 +429,7 @@ class CrabPath(Component):
         keys = self.settings.links.metadata_keys
         return Chunking(self.settings.ingest, splitter, split, keys, vectors or {})
 
+    @trace_memory("upsert_memory", lambda plan: count_records(len(plan.sections)))
     def sync(
         self,
         sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
@@ -467,6 +485,7 @@ class CrabPath(Component):
         sync = Sync(services.ingest, services.identity, similarity, progress)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
+    @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
         """Update the memory to what the vector store that it wraps holds now.
 
@@ -520,7 +539,12 @@ class CrabPath(Component):
 
             memory.forget(source="docs/old.md")
         """
-        return forget_documents(self._services, ids, source, namespace)
+        services = self._services
+        operation = "delete_memory" if namespace is None else "delete_memory_store"
+        with trace_operation(operation, services.data_source) as span:
+            count = forget_documents(services, ids, source, namespace)
+            describe_memory(span, services.data_source, namespace, count_records(count))
+            return count
 
     def get_by_ids(
         self, ids: Sequence[str] | str, *, namespace: str = DEFAULT_NAMESPACE
@@ -687,7 +711,11 @@ class CrabPath(Component):
             answer = memory.retrieve("how do I deploy?", k=4)
             [item.node.id for item in answer.documents]
         """
-        return run(self._services.retrieval.steps(text, options))
+        services = self._services
+        with trace_retrieval(services, text, options) as span:
+            answer = run(services.retrieval.steps(text, options))
+            describe_turn(span, answer.turn)
+            return answer
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -788,6 +816,7 @@ class CrabPath(Component):
         return services.recorder.record(about)
 
     @apply_time_limit
+    @trace_memory("create_memory", name_record)
     def teach(
         self,
         text: str,
@@ -836,6 +865,7 @@ class CrabPath(Component):
         return save_note(self._services, kind, namespace, said, rank, asked)
 
     @apply_time_limit
+    @trace_memory("create_memory", name_record)
     def correct(
         self,
         text: str,
@@ -888,6 +918,7 @@ class CrabPath(Component):
         return save_note(services, "correction", namespace, said, authority, asked, turn)
 
     @apply_time_limit
+    @trace_memory("update_memory", describe_receipt)
     def undo(
         self,
         feedback_id: str | None = None,
@@ -992,5 +1023,10 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         services = self._services
-        with limit_waiting(services.settings.time_limit):
-            return await arun(services.retrieval.steps(text, options))
+        with (
+            limit_waiting(services.settings.time_limit),
+            trace_retrieval(services, text, options) as span,
+        ):
+            answer = await arun(services.retrieval.steps(text, options))
+            describe_turn(span, answer.turn)
+            return answer

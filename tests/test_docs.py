@@ -129,6 +129,10 @@ def check_health(it):
     assert "orphan_nodes" not in it.ill
 
 
+def check_tracing(it):
+    assert len(it.found) == 2
+
+
 def check_maintenance(it):
     assert (it.report.dry_run, it.report.run) == (True, "")
     assert it.memory.info()["nodes"] == 1
@@ -152,6 +156,11 @@ def check_query(it):
     assert [document.metadata["title"] for document in it.filtered] == ["Holidays"]
     assert len(it.plain) == 2
     assert len(it.budget) < 3
+
+
+def check_rest(it):
+    assert it.answer["documents"][0]["text"] == "Deploy with make ship."
+    assert it.receipt["status"] == "applied"
 
 
 def check_look_inside(it):
@@ -213,8 +222,10 @@ CHECKS = {
     "how-to/move-and-replay": check_migration,
     "how-to/one-database": check_one_database,
     "how-to/query": check_query,
+    "how-to/rest": check_rest,
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,
+    "how-to/trace": check_tracing,
     "how-to/wrap-your-store": check_wrapping,
 }
 PRINTING = {  # pages that show what their code prints, in a block of text below it

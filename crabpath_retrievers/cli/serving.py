@@ -72,14 +72,7 @@ def run_explore(
 ) -> None:
     """Serve a memory, and open its page in the browser."""
     place = _choose_memory() if store is None else store
-    _serve(place, host, port, tokens, vectors, replica, embeddings, then=_open_page)
-
-
-def _open_page(memory: CrabPath, url: str) -> None:
-    """Open the page; load the embedder while its first question is typed."""
-    webbrowser.open(url)
-    with suppress(CrabPathError):  # the question will tell
-        memory.similarity_search("anything", k=1)
+    _serve(place, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
 
 
 def _choose_memory() -> str:
@@ -106,7 +99,7 @@ def _serve(
     vectors: str | None,
     replica: str | None,
     embeddings: str | None,
-    then: Callable[[CrabPath, str], None] | None = None,
+    then: Callable[[str], object] | None = None,
 ) -> None:
     from crabpath_retrievers.server.app import create_app, run_app
 
@@ -121,9 +114,16 @@ def _serve(
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
         if then is not None:
-            threading.Thread(target=then, args=(memory, url), daemon=True).start()
+            threading.Thread(target=then, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
+
+
+def _warm_up(memory: CrabPath) -> None:
+    """Load the embedder, so that the first question need not wait for it."""
+    with suppress(CrabPathError):
+        memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":

@@ -11,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
 from crabpath_retrievers.learning.credit import assign_feedback
@@ -139,6 +140,7 @@ class FeedbackQueue:
         if receipt.status == "refused":
             # Another process may have applied it in the meantime.
             return self._read_receipt(feedback_id)
+        count_lesson()
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
             self._after_lesson(consumed.namespace, consumed.version + 1)

@@ -12,6 +12,12 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.telemetry import (
+    count_receipt,
+    describe_memory,
+    describe_receipt,
+    trace_operation,
+)
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import StoreError
@@ -106,6 +112,7 @@ class Recorder:
         """
         self._rank_stated = rank_stated
         self._store, self._apply = store, learner.settings.learning.apply
+        self._data_source = store.name
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._time_limit = learner.settings.time_limit
@@ -120,6 +127,16 @@ class Recorder:
         Raises:
             StoreError: The feedback could not be stored.
         """
+        with trace_operation("update_memory", self._data_source) as span:
+            receipt = self._record(feedback)
+            if span.is_recording():
+                turn = {} if feedback.turn_id is None else {"crabpath.turn": feedback.turn_id}
+                about = {**describe_receipt(receipt), **turn}
+                describe_memory(span, self._data_source, feedback.namespace, about)
+        count_receipt(receipt.status)
+        return receipt
+
+    def _record(self, feedback: Feedback) -> Receipt:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)

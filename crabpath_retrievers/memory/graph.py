@@ -70,6 +70,7 @@ QueryInput = str | Sequence[float]
 MAX_OFFSET = 1_000_000
 """Edges of one node that can be left out before a page."""
 
+_CONTRARY = {EdgeKind.TAUGHT: EdgeKind.INHIBITS, EdgeKind.INHIBITS: EdgeKind.TAUGHT}
 _AT_ONCE = 1_000  # nodes that are read together
 _LAST_TURNS = 5_000  # turns from which influence is estimated
 _BOOST: Mapping[str, float] = {"caused_success": 0.3}
@@ -114,7 +115,7 @@ class MemoryGraph(Component):
                 ``irrelevant``, ``temporal``, ``same_action``, ``region_transition`` or
                 ``granger_causal``.
             weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge. That of an
-                ``inhibits`` edge is at most 0.
+                ``inhibits`` edge is at most 0; it replaces a ``taught`` one, and the reverse.
             namespace: The namespace that learns it.
             edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
 
@@ -138,7 +139,12 @@ class MemoryGraph(Component):
             raise InvalidInputError(msg)
         name = uuid.uuid4().hex if edge_id is None else edge_id
         feedback = Feedback(None, value, feedback_id=name, namespace=scope.namespace)
-        return self._set_weights(feedback, {edge: value})
+        weights = {edge: value}
+        if kind in _CONTRARY:
+            contrary = (edge[0], edge[1], _CONTRARY[kind])
+            if scope.store.learned.weights(scope.namespace, [edge[0]]).get(contrary):
+                weights[contrary] = 0.0
+        return self._set_weights(feedback, weights)
 
     def neighbors(
         self,
@@ -209,7 +215,7 @@ class MemoryGraph(Component):
             parse_direction(direction),
             validate_count("limit", limit),
         )
-        skipped = 0 if offset == 0 else validate_count("offset", offset, MAX_OFFSET)
+        skipped = validate_count("offset", offset, least=0, most=MAX_OFFSET)
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = services.scope(namespace)

@@ -20,6 +20,12 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
+from crabpath_retrievers.core.telemetry import (
+    count_records,
+    describe_turn,
+    trace_memory,
+    trace_retrieval,
+)
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import LearningTally
@@ -63,6 +69,7 @@ class ReplayReport(NamedTuple):
 class MemoryLearning(Component):
     """Learn from waiting feedback, list and undo feedback, replay sessions, anchor nodes."""
 
+    @trace_memory("update_memory", lambda tally: count_records(sum(tally)))
     def learn_waiting(self) -> LearningTally:
         """Learn from the feedback that waits, and index what was learned elsewhere.
 
@@ -128,6 +135,7 @@ class MemoryLearning(Component):
         with limit_waiting(self._services.settings.time_limit):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
+    @trace_memory("update_memory", lambda receipts: count_records(len(receipts)))
     def undo_all(
         self,
         *,
@@ -320,17 +328,20 @@ class _Replay:
             self.before += past.said is None
             return asked.turn.id
         self.asked += 1
-        steps = self._services.retrieval.steps(
-            past.query,
-            {
-                "k": self._k,
-                "namespace": self._namespace,
-                "task_type": past.task_type,
-                "run_id": name,
-            },
-        )
-        with limit_waiting(self._services.settings.time_limit):
-            return run(steps).turn.id
+        services = self._services
+        options: QueryOptions = {
+            "k": self._k,
+            "namespace": self._namespace,
+            "task_type": past.task_type,
+            "run_id": name,
+        }
+        with (
+            limit_waiting(services.settings.time_limit),
+            trace_retrieval(services, past.query, options) as span,
+        ):
+            turn = run(services.retrieval.steps(past.query, options)).turn
+            describe_turn(span, turn)
+            return turn.id
 
     def _record(self, line: ReplayLine, feedback: Feedback) -> None:
         with limit_waiting(self._services.settings.time_limit):

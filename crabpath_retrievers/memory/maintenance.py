@@ -6,6 +6,7 @@ from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
+from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
@@ -16,6 +17,7 @@ from crabpath_retrievers.memory.services import Component
 class MemoryMaintenance(Component):
     """Keep a memory small and healthy; call :meth:`run` from any scheduler."""
 
+    @trace_memory("maintain_memory", lambda report: count_records(report.total_changed))
     def run(
         self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
     ) -> MaintenanceReport:

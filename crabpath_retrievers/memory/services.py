@@ -21,6 +21,7 @@ from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import namespace_of, require_flags, require_list
+from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
@@ -82,6 +83,7 @@ class Services:
         index: Vectors of documents, episodes and notes.
         embedder: Turns texts into unit vectors.
         settings: Of all mechanisms.
+        data_source: URL of the database without password, by which spans name the memory.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Services:
         """Build the services over two open stores; see :meth:`open` for the arguments."""
         quiet_foreign_loggers()
         self.store, self.index, self.embedder = store, index, embedder
-        self.settings = settings
+        self.settings, self.data_source = settings, store.name
         self.identity = EmbedderFingerprint(store, embedder)
         if linkers is None:
             linkers = make_linkers(settings.links, self._neighbours)
@@ -125,6 +127,7 @@ class Services:
         )
         self._is_temporary = False
         self._finish_what_was_interrupted(reindex=reindex)
+        observe_memory(self)
 
     def _make_retrieval(
         self, models: NamespaceModels, router: Router, reranker: Reranker | None
@@ -230,6 +233,10 @@ class Services:
     def is_open(self) -> bool:
         """Whether they were not closed."""
         return self._release.alive
+
+    def count_waiting(self) -> int:
+        """How much feedback waits to be learned from: one look-up in an index."""
+        return self.store.learned.count_waiting_feedback()
 
     def warn_if_temporary(self) -> None:
         """Say once that what is learned now is deleted with the memory, if it has no path."""

@@ -35,6 +35,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
 
@@ -132,11 +133,20 @@ def create_app(
         Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
+    start_metrics()
+
+    async def answer_metrics(request: Request) -> Response:
+        access.authorise(read_token(request.headers)).require("read")
+        accept = request.headers.get("accept", "")
+        text, kind = await asyncio.to_thread(write_metrics, accept)
+        return Response(text, headers={"Content-Type": kind})
+
     app = Starlette(
         routes=[
             *resources,
             Route("/openapi.json", lambda _: description),
             *make_page_routes(),
+            Route("/metrics", answer_metrics),
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],

@@ -216,14 +216,14 @@ def parse_direction(name: object) -> Direction:
     return cast("Direction", name)
 
 
-def validate_count(name: str, value: object, most: int = _MAX_COUNT) -> int:
-    """Validate a whole number from 1 to ``most``.
+def validate_count(name: str, value: object, *, least: int = 1, most: int = _MAX_COUNT) -> int:
+    """Validate a whole number within bounds, both inclusive.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        msg = f"{name} must be a whole number from 1 to {most}, not {format_value(value)}"
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
         raise InvalidInputError(msg)
     return value
 

@@ -171,6 +171,17 @@ CALLS = {
         "source target edge_type weight",
     ),
     "graph.neighbors": ({}, "node_id"),
+    "graph.edges": (
+        {"node_id": "a"},
+        "node_id edge_type tier min_weight direction limit offset namespace",
+    ),
+    "graph.changes": (
+        {"source": "a"},
+        "source target edge_type feedback_id limit namespace",
+    ),
+    "namespaces.records": ({}, "names after limit"),
+    "learning.usage": ({}, "namespace least limit"),
+    "learning.feedback": ({}, "user source namespace turn_id limit"),
     "graph.to_networkx": ({"around": "a"}, "edge_type around max_hops limit namespace"),
     "graph.write_graphml": ({"around": "a"}, "path"),
     "graph.search": ({"query": "sky"}, "query k edge_boost namespace"),

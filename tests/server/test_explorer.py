@@ -164,7 +164,9 @@ def test_a_question_a_thumb_and_its_undo(page, memory, namespace):
     walked.get_by_label("used").check()
     page.get_by_role("button", name="It answered").click()
     moved = page.locator("table.moved tbody tr")
-    expect(moved.filter(has_text="Adriana Trigiani").first).to_contain_text(re.compile("\\+0.*human"))
+    expect(moved.filter(has_text="Adriana Trigiani").first).to_contain_text(
+        re.compile("\\+0.*human")
+    )
     assert any(
         move.target == DIRECTOR and move.after > move.before
         for move in memory.graph.changes(source=FILM, namespace=namespace)

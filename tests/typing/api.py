@@ -14,20 +14,25 @@ from crabpath_retrievers import (
     Answer,
     CrabPath,
     CrabPathRetriever,
+    DocumentUse,
+    EdgePage,
     Explanation,
     ExportResult,
     FeedbackRecord,
     HealthReport,
     IngestReport,
     MemoryInfo,
+    NamespaceRecord,
     Neighbour,
     ReachedNode,
     Readiness,
     Receipt,
+    RegionMap,
     RegionMDP,
     Settings,
     Snapshot,
     SyncPlan,
+    WeightMove,
 )
 
 
@@ -75,6 +80,11 @@ async def without_framework(settings: Settings) -> None:
     assert_type(memory.namespaces.restore("monday", namespace="ada"), Snapshot)
     assert_type(memory.graph.neighbors("a", "temporal", direction="in"), list[Neighbour])
     assert_type(await memory.aio.graph.traverse("a", ["temporal"], max_hops=2), list[ReachedNode])
+    assert_type(memory.graph.edges("a", tier="reflex", limit=10), EdgePage)
+    assert_type(await memory.aio.graph.changes(source="a"), list[WeightMove])
+    assert_type(memory.namespaces.records(["ada"]), list[NamespaceRecord])
+    assert_type(memory.learning.usage(namespace="ada", least=True), list[DocumentUse])
+    assert_type(memory.regions.map(namespace="ada"), RegionMap)
     assert_type(memory.regions.mdp(namespace="ada"), RegionMDP)
     assert_type(await memory.aio.regions.learn_episode(texts=["a"], reward=1.0), Receipt)
     assert_type(await memory.aio.maintenance.health("ada", record=False), HealthReport)

@@ -12,6 +12,7 @@ from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
 from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind
 from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.read.walk import Clock
 from crabpath_retrievers.storage.schema import (
@@ -59,8 +60,9 @@ class FeedbackFilter(NamedTuple):
         Raises:
             InvalidInputError: A user or namespace is no valid name, or the source is unknown.
         """
-        if source is not None and source not in get_args(RewardSource):
-            msg = f"unknown source {source!r}: use one of {', '.join(get_args(RewardSource))}"
+        known = get_args(RewardSource)
+        if source is not None and not (isinstance(source, str) and source in known):
+            msg = f"unknown source {format_value(source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
         return cls(
             None if user is None else validate_user(user),
@@ -305,7 +307,7 @@ class HistoryQueries(Queries):
         c = weight_changes.c
         edge = (c.source, c.target, c.kind)
         columns = (c.sequence, *edge, c.delta, c.decay_at)
-        own = c.namespace == clock.key
+        own = sa.and_(c.namespace == clock.key, c.kind != EdgeKind.STOP.value)
         newest = sa.select(*columns, c.cause, c.created).where(own, *wanted.where())
         with self._store.open_reader():
             found = self._rows(newest.order_by(c.sequence.desc()).limit(limit))

@@ -462,6 +462,12 @@ class LearnedQueries(Queries):
         )
         return [_decode_feedback(row) for row in self._rows(query)]
 
+    def count_waiting_feedback(self) -> int:
+        """Number of feedback records that wait."""
+        query = sa.select(sa.func.count()).where(feedback.c.status == "waiting")
+        ((count,),) = self._rows(query)
+        return int(count)
+
     def count_feedback(self) -> dict[str, int]:
         """Number of feedback records by status: waiting, applied, refused."""
         query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)

@@ -1,0 +1,40 @@
+"""Metrics of this process as text for Prometheus.
+
+They come from a provider of the server's own, beside the one that a host may have set up.
+"""
+
+import threading
+from functools import cache
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from crabpath_retrievers.core.telemetry import report_metrics
+
+_lock = threading.Lock()  # the collector of OpenTelemetry gives two readers each other's samples
+
+
+@cache
+def _open_registry() -> CollectorRegistry:
+    """Where the metrics of this process are read, whichever of its applications is asked."""
+    registry = CollectorRegistry()
+    reader = PrometheusMetricReader(
+        disable_target_info=True, scope_info_enabled=False, registry=registry
+    )
+    report_metrics(MeterProvider([reader]))
+    return registry
+
+
+def start_metrics() -> None:
+    """Count from now on, unless this process does so already."""
+    with _lock:
+        _open_registry()
+
+
+def write_metrics(accept: str) -> tuple[bytes, str]:
+    """The metrics now, in the format that a header ``Accept`` asks for, and its media type."""
+    encode, kind = choose_encoder(accept)
+    with _lock:
+        return encode(_open_registry()), kind

@@ -1,0 +1,109 @@
+"""Metrics for Prometheus at /metrics, over real HTTP."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from prometheus_client.parser import text_string_to_metric_families
+
+from crabpath_retrievers import CrabPath, Feedback, Settings
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.server import create_app
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """Two pages; what is said about them waits."""
+    settings = Settings(learning=LearningSettings(apply="external"))
+    vectors = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=vectors, settings=settings) as opened:
+        opened.add_documents([Document("One.", id="one"), Document("Two.", id="two")])
+        yield opened
+
+
+@pytest.fixture
+def connect(serve):
+    """Makes clients of an application behind a real server."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(httpx.Client(base_url=serve(app)))
+
+
+def read_samples(client):
+    """The samples that Prometheus would read, by name and labels; each once."""
+    answer = client.get("/metrics")
+    families = text_string_to_metric_families(answer.text)
+    samples = [sample for family in families for sample in family.samples]
+    found = {
+        (one.name, *sorted(label for label in one.labels.items() if label[1])): one.value
+        for one in samples
+    }
+    assert len(found) == len(samples)
+    return found
+
+
+def test_prometheus_reads_what_was_asked_and_said(memory, connect):
+    """Requests count as other queries do; what waits is looked up at each reading."""
+    client = connect(create_app(memory))
+    before = read_samples(client)
+    asked = client.post("/query", json={"text": "One?"}).json()
+    client.post("/feedback", json={"turn_id": asked["turn_id"], "outcome": 1.0})
+    memory.retrieve("Two?", namespace="ann-the-customer")
+    after = read_samples(client)
+    answer = client.get("/metrics")
+    memory.learning.learn_waiting()
+    learned = read_samples(client)
+
+    def growth(*key):
+        return after.get(key, 0) - before.get(key, 0)
+
+    assert growth("crabpath_queries_total") == 2
+    assert growth("crabpath_query_duration_seconds_count") == 2
+    assert growth("crabpath_feedback_total", ("crabpath_feedback_status", "waiting")) == 1
+    assert growth("crabpath_waiting") == 1
+    assert learned["crabpath_waiting",] == before["crabpath_waiting",]
+    assert learned["crabpath_learned_total",] == before.get(("crabpath_learned_total",), 0) + 1
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert "ann-the-customer" not in answer.text
+
+
+def test_applications_of_one_process_count_together(memory, connect):
+    """Each shows every metric once, also to several readers at a time."""
+    one, other = connect(create_app(memory)), connect(create_app(memory))
+    memory.retrieve("One?")
+    before = read_samples(other)["crabpath_queries_total",]
+    one.post("/query", json={"text": "One?"})
+    with ThreadPoolExecutor(8) as threads:
+        read = list(threads.map(lambda _: read_samples(other), range(24)))
+    assert {samples["crabpath_queries_total",] for samples in read} == {before + 1}
+
+
+def test_openmetrics_is_given_where_it_is_asked_for(client):
+    answer = client.get("/metrics", headers={"Accept": "application/openmetrics-text"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+def test_metrics_need_the_right_to_read(as_bearer):
+    """Where the server has tokens."""
+    scraper, voter = as_bearer("metrics", rights=["read"]), as_bearer("ann", rights=["feedback"])
+    answers = [
+        scraper.get("/metrics"),
+        voter.get("/metrics"),
+        scraper.get("/metrics", headers={"Authorization": ""}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 403, 401]
+
+
+def test_a_memory_that_cannot_count_leaves_the_rest_readable(memory, client):
+    """What is closed while it is served counts in no gauge; counters stay."""
+    others = read_samples(client)["crabpath_waiting",]
+    turn = memory.retrieve("One?").turn
+    memory.record(Feedback(turn.id, 1.0))
+    assert read_samples(client)["crabpath_waiting",] == others + 1
+    memory.close()
+    samples = read_samples(client)
+    assert samples.get(("crabpath_waiting",), 0) == others
+    assert samples["crabpath_queries_total",] >= 1
