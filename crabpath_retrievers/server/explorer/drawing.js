@@ -8,7 +8,7 @@ const CHARACTER = 6.6; // pixels, on average
 
 const drawings = new Set();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const drawing of drawings) drawing.draw();
+  for (const drawing of drawings) drawing.redraw();
 });
 
 /** The colour that the style sheet gives to a class, in the current scheme. */
@@ -62,17 +62,22 @@ export class Drawing {
     this.place.style.height = `${scene.height}px`;
     this.bare = scene.bare;
     const graph = this.fill(scene);
-    if (this.sigma) {
-      this.sigma.setCustomBBox({ x: [0, width], y: [0, scene.height] });
-      this.sigma.setSettings(this.chooseSettings());
-      this.sigma.resize(true);
-      this.sigma.setGraph(graph);
-    } else {
-      this.begin(graph, width, scene.height);
-    }
+    if (!this.sigma) this.begin(graph);
+    if (!this.sigma) return;
+    this.sigma.setGraph(graph);
+    this.sigma.setCustomBBox({ x: [0, width], y: [0, scene.height] });
+    this.sigma.resize(true);
+    this.sigma.refresh();
   }
 
-  begin(graph, width, height) {
+  /** Draw from the beginning: the colours may be others. */
+  redraw() {
+    this.sigma?.kill();
+    this.sigma = null;
+    this.draw();
+  }
+
+  begin(graph) {
     try {
       this.sigma = new Sigma(graph, this.place, this.chooseSettings());
     } catch {
@@ -80,8 +85,6 @@ export class Drawing {
       this.place.style.height = "auto";
       return;
     }
-    this.sigma.setCustomBBox({ x: [0, width], y: [0, height] });
-    this.sigma.refresh();
     this.sigma.getTouchCaptor().enabled = false; // a finger scrolls the page; a tap is a click
     this.sigma.on("clickNode", ({ node }) => this.onNode(node));
     this.sigma.on("enterNode", () => this.place.classList.add("pointing"));

@@ -39,7 +39,7 @@ export function makeRegions(section) {
     const named = []; // where there is room for a name, the most used first
     for (const node of nodes) {
       const near = (other) => Math.abs(node.y - other.y) < 18 && node.x - other.x < NAME * 7 && other.x - node.x < NAME * 7;
-      if (named.some(near)) node.text = "";
+      if (named.some(near)) node.text = node.tag = "";
       else named.push(node);
     }
     return { height: HEIGHT, bare: true, nodes, edges: [] };
