@@ -145,8 +145,10 @@ def shoot(page: Page, name: str, *, whole: bool = False) -> None:
 def draw_again(page: Page) -> bytes:
     """A picture of the drawing that is seen, when it has been drawn."""
     page.mouse.move(0, 0)
+    drawing = page.locator("section:not([hidden]) .drawing").first
+    drawing.evaluate("element => element.scrollIntoView()")  # above the status line
     page.wait_for_timeout(500)  # drawings follow the next frame
-    return page.locator("section:not([hidden]) .drawing").first.screenshot()
+    return drawing.screenshot()
 
 
 def count_colours(page: Page) -> int:
