@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,6 +6,10 @@ PYTHON ?= python3
 STAMP := $(VENV)/.complete
 # One more worker than cores: a third of the time tests wait for disks and servers.
 WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
+
+# langchain-mcp-adapters needs release 1 of mcp, and the server release 2: a test runs it apart.
+MCP_ADAPTERS := $(CURDIR)/$(VENV)/mcp-adapters
+test-all: export CRABPATH_MCP_ADAPTERS = $(MCP_ADAPTERS)
 
 # Compiled modules are kept, so that each worker and child process need not compile them again.
 test test-all: export PYTHONDONTWRITEBYTECODE =
@@ -55,8 +59,13 @@ bench-sync: $(STAMP)  ## learned weights kept when documents are edited and sync
 bench-serve: $(STAMP)  ## what HTTP adds to a question; 64 clients with tokens of theirs for MINUTES
 	$(BIN)/python -m benchmarks serve $(if $(MINUTES),--minutes $(MINUTES))
 
+openapi: $(STAMP)  ## the description of the server in docs/reference, and the types of TypeScript made from it
+	$(BIN)/python -c "import json; from crabpath_retrievers.server.app import ENDPOINTS, describe_api; \
+		print(json.dumps(describe_api(ENDPOINTS), indent=2))" > docs/reference/openapi.json
+	npx --yes openapi-typescript@7 docs/reference/openapi.json --output docs/reference/crabpath.d.ts
+
 fuzz-server: $(STAMP)  ## more than 20,000 requests made from the OpenAPI description
-	CRABPATH_FUZZ=$(or $(EXAMPLES),900) $(BIN)/pytest -s tests/server/test_fuzz.py
+	CRABPATH_FUZZ=$(or $(EXAMPLES),400) $(BIN)/pytest -s -m "not slow" tests/server/test_fuzz.py
 
 soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
 	$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \
@@ -77,6 +86,8 @@ $(STAMP): pyproject.toml adapters/llama_index/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" -e adapters/llama_index --group dev
+	rm -rf $(MCP_ADAPTERS)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(MCP_ADAPTERS) mcp==1.30.0 langchain-mcp-adapters==0.3.2
 	touch $@
 
 clean:

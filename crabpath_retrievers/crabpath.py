@@ -520,14 +520,18 @@ class CrabPath(Component):
         *,
         source: str | None = None,
         namespace: str | None = None,
+        notes_of: str | None = None,
     ) -> int:
-        """Delete documents, or all that a namespace has learned. Give exactly one argument.
+        """Delete documents, or all that a namespace has learned.
+
+        Give exactly one of ``ids``, ``source`` and ``namespace``.
 
         Args:
             ids: Ids of chunks or notes, or of whole documents that were given ids. Parts that
                 maintenance has split off are deleted with their document.
             source: Every chunk of this source.
             namespace: Its learned weights, notes, turns and clock; documents stay.
+            notes_of: With ``ids``, the only namespace whose notes are deleted; None for all.
 
         Returns:
             How many chunks and notes were deleted; 0 where there is none of them.
@@ -542,7 +546,7 @@ class CrabPath(Component):
         services = self._services
         operation = "delete_memory" if namespace is None else "delete_memory_store"
         with trace_operation(operation, services.data_source) as span:
-            count = forget_documents(services, ids, source, namespace)
+            count = forget_documents(services, ids, source, namespace, notes_of)
             describe_memory(span, services.data_source, namespace, count_records(count))
             return count
 

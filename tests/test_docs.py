@@ -16,13 +16,16 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms import MockLLM
 from markdown_it import MarkdownIt
+from served import running
 from typer.main import get_command
 
 import crabpath_retrievers
 import langgraph_crabpath
 from benchmarks.commands import app as benchmarks
-from crabpath_retrievers import CrabPathRetriever, Settings, callbacks
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, callbacks, client
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.server import Access, create_app
+from crabpath_retrievers.server.access import add_token
 from llama_index.retrievers import crabpath as llama_crabpath
 
 ROOT = Path(__file__).parents[1]
@@ -60,10 +63,23 @@ def documents(tmp_path, monkeypatch, chat_server):
 
 
 @pytest.fixture
+def served(documents, monkeypatch):
+    """The address of a server with a token, and both in the environment."""
+    token = add_token("tokens.json", ["ann"], ["read", "feedback", "write"])
+    access = Access.from_file("tokens.json")
+    with CrabPath.open("./memory") as memory, running(create_app(memory, access=access)) as url:
+        monkeypatch.setenv("CRABPATH_URL", url)
+        monkeypatch.setenv("CRABPATH_TOKEN", token)
+        yield url
+
+
+@pytest.fixture
 def given(documents, chat_server, httpserver, monkeypatch, request):
     """Names that pages take for granted, made where they are asked for."""
 
     def make(page):
+        if page == "how-to/client":
+            request.getfixturevalue("served")
         if page == "how-to/feedback-callbacks":
             monkeypatch.setenv("LANGSMITH_ENDPOINT", LangSmithServer(httpserver, "my-project").url)
             monkeypatch.setenv("LANGSMITH_API_KEY", API_KEY)
@@ -202,6 +218,16 @@ def check_router(it):
     assert (turn.llm_failures, turn.llm_calls) in {(0, 0), (0, 1)}
 
 
+def check_client(it):
+    assert it.found[0].metadata["crabpath"]["namespace"] == "ann"
+    assert it.receipt.status == "applied"
+    assert len(it.nodes) == 2
+
+
+def check_mcp(it):
+    assert it.answer == ("deploy", "applied")
+
+
 def check_one_database(it):
     assert len(it.found) == 2
     assert all(document.metadata["number"] >= 60 for document in it.found)
@@ -212,12 +238,14 @@ CHECKS = {
     "how-to/ab-test": check_ab,
     "how-to/agent-episodes": check_regions,
     "how-to/autotune": check_autotuner,
+    "how-to/client": check_client,
     "how-to/feedback-callbacks": check_callbacks,
     "how-to/langgraph": check_langgraph,
     "how-to/llama-index": check_llama_index,
     "how-to/llm-router": check_router,
     "how-to/look-inside": check_look_inside,
     "how-to/maintain": check_maintenance,
+    "how-to/mcp": check_mcp,
     "how-to/monitor": check_health,
     "how-to/move-and-replay": check_migration,
     "how-to/one-database": check_one_database,
@@ -351,7 +379,7 @@ def test_files_and_settings_that_pages_name_exist(page):
 
 @pytest.mark.parametrize(
     "module",
-    [crabpath_retrievers, callbacks, langgraph_crabpath, llama_crabpath],
+    [crabpath_retrievers, callbacks, client, langgraph_crabpath, llama_crabpath],
     ids=lambda m: m.__name__,
 )
 def test_every_public_name_is_in_the_reference(module):

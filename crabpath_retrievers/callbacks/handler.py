@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -39,6 +39,9 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
 from crabpath_retrievers.learning.supersede import record_superseding
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 OnReceipt = Callable[[Feedback, Receipt], object]
@@ -160,8 +163,9 @@ class ChainListener:
         )
 
     def _find_stored_turn(self, name: str) -> ChainRun | None:
-        """Find a turn in the store by its id or its retriever run."""
-        logged = self.memory.store.turns.find(to_storable(name))
+        """Find a turn in the store, unless a server has it, by its id or its retriever run."""
+        store: GraphStore | None = self.memory.store
+        logged = None if store is None else store.turns.find(to_storable(name))
         if logged is None:
             return None
         turn = logged.turn

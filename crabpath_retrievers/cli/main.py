@@ -10,7 +10,7 @@ from crabpath_retrievers.cli import ab, documents, feedback, maintenance, namesp
 from crabpath_retrievers.cli.evaluation import run_evaluation
 from crabpath_retrievers.cli.options import Output, print_output, report_errors
 from crabpath_retrievers.cli.regions import show_regions
-from crabpath_retrievers.cli.serving import add_access_token, run_explore, run_serve
+from crabpath_retrievers.cli.serving import add_access_token, run_explore, run_mcp, run_serve
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -121,7 +121,12 @@ _GROUPS: dict[str, tuple[str, str, _Commands]] = {
 for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
         app.command(name, rich_help_panel=panel)(print_output(command))
-for name, serving in {"serve": run_serve, "explore": run_explore}.items():
+_SERVING: dict[str, Callable[..., None]] = {
+    "serve": run_serve,
+    "explore": run_explore,
+    "mcp": run_mcp,
+}
+for name, serving in _SERVING.items():
     app.command(name, rich_help_panel="Operate")(report_errors(serving))
 app.command("eval", rich_help_panel="Research")(report_errors(run_evaluation))
 for name, (panel, summary, members) in _GROUPS.items():

@@ -1,4 +1,4 @@
-"""Commands that serve: ``serve``, ``explore`` and ``token``."""
+"""Commands that serve: ``serve``, ``explore``, ``mcp`` and ``token``."""
 
 import socket
 import threading
@@ -16,11 +16,13 @@ from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     DEMO_STORE,
     EmbedderName,
+    Namespace,
     Output,
     Replica,
     Vectors,
     errors,
 )
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError, ServiceError
 
@@ -89,6 +91,23 @@ def _choose_memory() -> str:
         "or name one: crabpath explore STORE"
     )
     raise NotFoundError(msg)
+
+
+def run_mcp(
+    store: Served = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
+    vectors: Vectors = None,
+    replica: Replica = None,
+    embeddings: EmbedderName = None,
+) -> None:
+    """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
+    from crabpath_retrievers.server.mcp import create_local_server
+
+    with CrabPath.open(
+        store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
+    ) as memory:
+        create_local_server(memory, namespace, k=k).run("stdio")
 
 
 def _serve(

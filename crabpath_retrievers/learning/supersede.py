@@ -91,9 +91,10 @@ def record_superseding(memory: FeedbackSink, feedback: Feedback) -> Receipt:
 def _undo_weaker(memory: FeedbackSink, feedback: Feedback) -> None:
     stated: EventKind = "score" if feedback.correction is None else "correction"
     event_kind = parse_event_kind(feedback.feedback_id) or stated
-    if event_kind in OBSERVED_KINDS or feedback.turn_id is None:
+    store: GraphStore | None = memory.store  # None if a server has it, and does this itself
+    if store is None or event_kind in OBSERVED_KINDS or feedback.turn_id is None:
         return
-    stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+    stored = store.turns.find(feedback.turn_id, namespace=feedback.namespace)
     if stored is None or stored.state.frozen:
         return
     superseded = {

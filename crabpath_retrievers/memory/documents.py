@@ -186,10 +186,14 @@ def forget_documents(
     ids: Sequence[str] | str | None,
     source: str | None,
     namespace: str | None,
+    notes_of: str | None,
 ) -> int:
     """Delete documents, or what a namespace has learned; as ``CrabPath.forget``."""
     if sum(value is not None for value in (ids, source, namespace)) != 1:
         msg = "give exactly one of ids, source and namespace to forget"
+        raise InvalidInputError(msg)
+    if notes_of is not None and ids is None:
+        msg = "notes_of says whose notes may be among ids: give ids, or leave it out"
         raise InvalidInputError(msg)
     catalog = services.store.catalog
     if namespace is not None:
@@ -201,7 +205,7 @@ def forget_documents(
     names = texts_of(() if ids is None else ids)
     chunks = catalog.find_chunks(ids=names, documents=names, owners=_ALL_OWNERS)
     count = _remove_chunks(services, chunks)
-    return count + _remove_notes(services, names)
+    return count + _remove_notes(services, names, notes_of)
 
 
 def _remove_chunks(services: Services, chunks: Sequence[StoredChunk]) -> int:
@@ -210,8 +214,9 @@ def _remove_chunks(services: Services, chunks: Sequence[StoredChunk]) -> int:
     return len(chunks)
 
 
-def _remove_notes(services: Services, ids: Sequence[str]) -> int:
-    notes = services.store.notes.get_facts(ids)
+def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None) -> int:
+    name = None if namespace is None else namespace_of(namespace)
+    notes = [n for n in services.store.notes.get_facts(ids) if name in (None, n.namespace)]
     if notes:
         services.store.apply([RemoveNotes(tuple(note.id for note in notes))])
     for owner in {note.owner for note in notes}:

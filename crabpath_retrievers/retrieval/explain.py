@@ -140,6 +140,25 @@ class Explanation:
             "titles": self.titles,
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
+        """The explanation behind data of :meth:`to_dict`, also where they went through JSON."""
+        turn = {name: value for name, value in data["turn"].items() if name != "follow_log"}
+        reasons = tuple(_to_reason(item) for item in data["documents"])
+        return cls(Turn.from_dict(turn), reasons, dict(data["titles"]))
+
+
+def _to_reason(data: Mapping[str, Any]) -> DocumentReason:
+    path = tuple(PathEdge(**edge) for edge in data["path"])
+    support = data["support"] and PathEdge(**data["support"])
+    moved = tuple(
+        EdgeChanges(
+            **{**edge, "moves": tuple(StoredWeightChange(**move) for move in edge["moves"])}
+        )
+        for edge in data["moved"]
+    )
+    return DocumentReason(**{**data, "path": path, "support": support, "moved": moved})
+
 
 def collect_edges(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
     """The edges of a route and the supporting edge, without duplicates."""

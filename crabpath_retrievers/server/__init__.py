@@ -9,7 +9,7 @@ except ImportError as error:
     msg = f"the server needs {error.name}: pip install 'crabpath-retrievers[server]'"
     raise MissingExtraError(msg) from error
 
-from crabpath_retrievers.server.access import Access, Grant
+from crabpath_retrievers.server.access import Access, Grant, add_token
 from crabpath_retrievers.server.app import Limits, create_app
 
-__all__ = ["Access", "Grant", "Limits", "create_app"]
+__all__ = ["Access", "Grant", "Limits", "add_token", "create_app"]

@@ -16,6 +16,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -67,7 +68,8 @@ class Grant:
         """The namespace of a request.
 
         Args:
-            header: What the header ``CrabPath-Namespace`` says; None for the usual namespace.
+            header: What the header ``CrabPath-Namespace`` says, percent-encoded as far as it is no
+                ASCII; None for the usual namespace.
 
         Raises:
             InvalidInputError: It is no name of a namespace.
@@ -76,7 +78,7 @@ class Grant:
         if header is None:
             first = self.namespaces[0]
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
-        name = namespace_of(header)
+        name = namespace_of(unquote(header))
         if not self.has_all_namespaces and name not in self.namespaces:
             msg = f"this token does not grant the namespace {name!r}: leave the header out"
             raise ForbiddenError(msg)
@@ -222,6 +224,12 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def read_token(headers: Mapping[str, str]) -> str | None:
+    """The token that a request bears; None without one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def hash_token(token: str) -> str:

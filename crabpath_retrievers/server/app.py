@@ -12,7 +12,8 @@ import uvicorn
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -33,8 +34,9 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server import insight, routes
-from crabpath_retrievers.server.access import Access
+from crabpath_retrievers.server.access import Access, read_token
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
@@ -130,7 +132,8 @@ def create_app(
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
     resources = [
-        Route(path, _Resource(methods, memory, access, limits)) for path, methods in by_path.items()
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
     start_metrics()
@@ -147,6 +150,7 @@ def create_app(
             Route("/openapi.json", lambda _: description),
             *make_page_routes(),
             Route("/metrics", answer_metrics),
+            Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],
@@ -171,6 +175,21 @@ def run_app(app: ASGIApp, listening: socket) -> None:
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class _AnyText(Convertor[str]):
+    """Any text in a path: that of Starlette stops at the end of a line."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """The text itself."""
+        return value
+
+    to_string = convert
+
+
+register_url_convertor("text", _AnyText())
 
 
 class _Resource:
@@ -208,7 +227,10 @@ class _Resource:
         except asyncio.TimeoutError:
             return _answer_late(seconds)
         return Response(
-            answer.model_dump_json(), answer.choose_status(), media_type="application/json"
+            answer.model_dump_json(),
+            answer.choose_status(),
+            {"Cache-Control": "no-store"},
+            "application/json",
         )
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
@@ -229,12 +251,6 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
-
-
-def read_token(headers: Headers) -> str | None:
-    """The token that a request bears; None without one."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
@@ -311,6 +327,8 @@ class _Gate:
 
         async def send_in_time(message: Message) -> None:
             nonlocal started
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             started = True
             await asyncio.wait_for(send(message), self._limits.transfer_seconds)
 

@@ -87,6 +87,7 @@ class Endpoint:
         answer: Its function, see the module.
         stream: What sends events where ``Accept`` asks for ``text/event-stream``: the name and the
             data of each. Its last event is ``answer``.
+        event: Model of the data of its other events.
         is_slow: Whether it may take as long as it needs, rather than as long as a question.
     """
 
@@ -95,6 +96,7 @@ class Endpoint:
     right: Right | Literal["any"] | None
     answer: Answering
     stream: Streaming | None = None
+    event: type[ApiOutput] | None = None
     is_slow: bool = False
 
     @cached_property

@@ -47,6 +47,7 @@ def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
     modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
     outputs = [ErrorAnswer, *(e.output for e in table)]
+    outputs += [e.event for e in table if e.event is not None]
     modes += [(model, "serialization") for model in dict.fromkeys(outputs)]
     references, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas = {model: schema for (model, _), schema in references.items()}
@@ -63,10 +64,28 @@ def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": definitions["$defs"],
+            "schemas": {n: _drop_titles(model) for n, model in definitions["$defs"].items()},
+            "responses": {
+                _name_error(status): {
+                    "description": description,
+                    "content": {"application/json": {"schema": schemas[ErrorAnswer]}},
+                }
+                for status, description in STATUSES.items()
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _name_error(status: int) -> str:
+    return f"Error{status}"
+
+
+def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
+    """A model whose fields have no titles: they repeat the names."""
+    fields = model.get("properties", {})
+    plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
+    return {**model, "properties": plain} if fields else model
 
 
 def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
@@ -104,7 +123,7 @@ def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
                 "name": NAMESPACE_HEADER,
                 "in": "header",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 512},
-                "description": "Another namespace that the token grants than its first one.",
+                "description": "Another namespace of the token than its first; percent-encoded.",
             }
         )
     if endpoint.input is not None and endpoint.method != "POST":
@@ -133,16 +152,17 @@ def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
 def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     output = {"schema": schemas[endpoint.output]}
     content: dict[str, Any] = {"application/json": output}
-    if endpoint.stream is not None:
-        content["text/event-stream"] = {
-            "schema": {"type": "string"},
-        }
-    failed = {"application/json": {"schema": schemas[ErrorAnswer]}}
+    if endpoint.event is not None:
+        description = (
+            f"Server-sent events, each with a {endpoint.event.__name__} as data; the last one is "
+            f"answer with a {endpoint.output.__name__}, or error with an ErrorAnswer."
+        )
+        content["text/event-stream"] = {"schema": {"type": "string", "description": description}}
     answers: dict[str, Any] = {
         "200": {"description": _first_line(endpoint.output), "content": content}
     }
-    for status, description in STATUSES.items():
-        answers[str(status)] = {"description": description, "content": failed}
+    for status in STATUSES:
+        answers[str(status)] = {"$ref": f"#/components/responses/{_name_error(status)}"}
     if endpoint.path == "/ready":
         answers["503"] = {"description": STATUSES[503], "content": {"application/json": output}}
     return answers

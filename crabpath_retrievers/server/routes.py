@@ -80,6 +80,8 @@ class QueryBody(ApiInput):
     max_tokens: int | None = None
     task_type: str | None = None
     session: str | None = None
+    arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
+    run_id: str | None = Field(None, description="Run of the host, which names the turn as well.")
     candidate_ids: list[str] | None = Field(None, description="The only nodes to rank.")
     record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
@@ -106,6 +108,8 @@ class FoundDocument(ApiOutput):
     origin: Literal["seed", "walk"]
     tier: str | None = Field(description="Tier of the strongest edge to it; null without one.")
     path: list[PathStep] = Field(description="The way of the walk to it; empty for a search hit.")
+    source: str = Field("", description="Where its text comes from.")
+    features: dict[str, float] = Field({}, description="Inputs of the ranker by name.")
 
 
 class QueryAnswer(ApiOutput):
@@ -141,6 +145,8 @@ def _to_found(item: RetrievedDocument) -> FoundDocument:
         origin=returned.origin,
         tier=None if returned.support is None else returned.support.tier,
         path=_to_path(returned.path),
+        source=node.source,
+        features=returned.features,
     )
 
 
@@ -323,20 +329,15 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
     return IngestCounts.model_validate(report)
 
 
-async def _find_chunks(call: Call) -> list[Document]:
+async def read_document(call: Call) -> WholeDocument:
+    """Read a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
     found = await call.memory.aio.get_by_ids([name], namespace=call.namespace)
     if not found:
-        msg = f"there is no document or note {name!r}: check the id and the namespace"
-        raise NotFoundError(msg)
-    return found
-
-
-async def read_document(call: Call) -> WholeDocument:
-    """Read a document with all its chunks, or one chunk or note."""
-    chunks = [_to_stored(document) for document in await _find_chunks(call)]
+        raise _make_unknown(name)
+    chunks = [_to_stored(document) for document in found]
     return WholeDocument(
-        id=call.path["id"],
+        id=name,
         text="\n\n".join(chunk.text for chunk in chunks),
         title=chunks[0].title,
         metadata=chunks[0].metadata,
@@ -346,9 +347,15 @@ async def read_document(call: Call) -> WholeDocument:
 
 async def delete_document(call: Call) -> Deleted:
     """Delete a document with all its chunks, or one chunk or note."""
-    # By the ids of what this namespace sees: a note of another one may have the same name.
-    names = [str(document.id) for document in await _find_chunks(call)]
-    return Deleted(deleted=await call.memory.aio.forget(names))
+    name = call.path["id"]
+    deleted = await call.memory.aio.forget([name], notes_of=call.namespace)
+    if not deleted:
+        raise _make_unknown(name)
+    return Deleted(deleted=deleted)
+
+
+def _make_unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no document or note {name!r}: check the id and the namespace")
 
 
 async def delete_source(call: Call, given: SourceParameters) -> Deleted:
@@ -553,7 +560,7 @@ ENDPOINTS = (
     Endpoint("GET", "/health", None, check_health),
     Endpoint("GET", "/ready", None, check_readiness),
     Endpoint("GET", "/session", "any", describe_session),
-    Endpoint("POST", "/query", "read", ask, stream=ask_with_hops),
+    Endpoint("POST", "/query", "read", ask, ask_with_hops, HopEvent),
     Endpoint("POST", "/search", "read", search),
     Endpoint("GET", "/documents", "read", list_chunks),
     Endpoint("POST", "/documents", "write", add_documents, is_slow=True),

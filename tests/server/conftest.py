@@ -1,15 +1,13 @@
 """A memory, applications over it, and real servers that clients of all kinds talk to."""
 
 import json
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
-import uvicorn
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from served import running
 from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
@@ -56,23 +54,6 @@ def as_bearer(memory, token_file):
         return TestClient(app, base_url=LOCAL, headers={"Authorization": f"Bearer {token}"})
 
     return make
-
-
-@contextmanager
-def running(app) -> Iterator[str]:
-    """A real server in a thread; yields its address."""
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from crabpath_retrievers import __version__
+from crabpath_retrievers import InvalidInputError, __version__
 from crabpath_retrievers.server import create_app
 from crabpath_retrievers.server.access import RIGHTS
 
@@ -92,6 +92,8 @@ def test_options_of_a_question(client):
     assert ids(candidate_ids=["pipeline"]) == ["pipeline"]
     assert len(ids(k=1, seed_ids=["deploy"], boost_tags=["x"], task_type="t", session="s")) == 1
     assert ids(min_score=1.0, fill=False) == []
+    headers = client.get("/turns").headers
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
     before = len(ok(client.get("/turns"))["turns"])
     ids(record=False)
     assert len(ok(client.get("/turns"))["turns"]) == before
@@ -169,6 +171,13 @@ def test_health_readiness_and_session(client, memory):
     closed = client.get("/ready")
     assert (closed.status_code, closed.json()["ready"]) == (503, False)
     assert ok(client.get("/health")) == {"status": "ok"}
+    for method, path, body in (
+        ("POST", "/query", {"text": "sky"}),
+        ("GET", "/turns", None),
+        ("POST", "/teach", {"text": "x"}),
+        ("GET", "/documents/sky", None),
+    ):
+        assert client.request(method, path, json=body).status_code in {400, 503}, path
 
 
 def test_each_endpoint_needs_its_right(memory, as_bearer):
@@ -232,14 +241,19 @@ def test_a_token_reaches_its_namespaces_alone(as_bearer):
     assert ok(ann.get("/documents/sky"))["text"] == "The sky is blue."
 
 
-def test_a_deleted_document_takes_no_note_of_others_along(as_bearer):
+def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
+    """A note may have the id of a document that has several chunks."""
     ann, bob = as_bearer("ann"), as_bearer("bob")
-    text = "# One\n\nFirst.\n\n# Two\n\nSecond."
-    ok(ann.post("/documents", json={"documents": [{"id": "both", "text": text}]}))
-    taught = bob.post("/teach", json={"text": "A note of Bob.", "id": "both"})
-    ok(ann.delete("/documents/both"))
-    if taught.status_code == 200:
-        assert ok(bob.get("/documents/both"))["text"] == "A note of Bob."
+    text = "# One\n\n" + "First. " * 400 + "\n\n# Two\n\n" + "Second. " * 400
+    added = ok(ann.post("/documents", json={"documents": [{"id": "both", "text": text}]}))
+    assert len(added["ids"]) > 1
+    ok(bob.post("/teach", json={"text": "A note of Bob.", "id": "both"}))
+    assert ok(ann.delete("/documents/both")) == {"deleted": len(added["ids"])}
+    assert ok(bob.get("/documents/both"))["text"] == "A note of Bob."
+    refused(ann.delete("/documents/both"), 404, "NotFoundError")
+    with pytest.raises(InvalidInputError, match="give ids"):
+        memory.forget(source="x", notes_of="bob")
+    assert ok(bob.delete("/documents/both")) == {"deleted": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""``crabpath serve`` and ``crabpath token``, as a user starts them."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.server import Access
+
+COMMAND = [sys.executable, "-m", "crabpath_retrievers", "serve"]
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CRABPATH_TOKENS", raising=False)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def refuse(cli):
+    def run(*arguments, code=2):
+        result = cli(*arguments)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.stderr
+        return " ".join(result.stderr.split())
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts ``crabpath serve`` and waits for its address; what is left of it is killed."""
+    processes = []
+
+    def begin(*arguments, **environment):
+        process = subprocess.Popen(
+            [*COMMAND, *arguments, "--port", "0"],
+            cwd=tmp_path,
+            env=environment or None,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        late = threading.Timer(60, process.kill)
+        late.start()
+        said = ""
+        while not (found := re.search(r"http://\S+", said)):
+            line = process.stderr.readline()
+            assert line, f"it ended: {said}"
+            said += line
+        late.cancel()
+        return process, found[0], said
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_a_server_with_tokens_from_start_to_end(memory, cli, start, tmp_path):
+    memory.close()
+    made = cli("token", "--file", "t.json", "-n", "ann", "--rights", "read,feedback", "--json")
+    token = json.loads(made.stdout)["token"]
+    process, url, said = start("memory", "--tokens", "t.json", "--host", "127.0.0.1")
+    assert "with a token" in said
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
+        assert client.get("/session").json()["namespace"] == "ann"
+        assert client.get("/sources").json()["sources"]["sky.md"] == 1
+        assert client.get("/ready").status_code == 200
+        client.headers.pop("Authorization")
+        assert client.get("/session").status_code == 401
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_a_server_without_tokens_says_whom_it_serves(memory, start):
+    memory.close()
+    process, url, said = start("memory")
+    assert "this machine" in said
+    assert httpx.get(f"{url}/session").json()["namespaces"] == ["*"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) in (0, -signal.SIGINT, 130)
+
+
+def test_what_cannot_be_served_is_said_in_a_sentence(memory, refuse, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "--port" in refuse("serve", "memory", "--port", port, code=1)
+    for host in ("0.0.0.0", "::", "192.0.2.1", "memory.example"):  # noqa: S104  refused
+        assert "crabpath token" in refuse("serve", "memory", "--host", host)
+    assert "no memory at" in refuse("serve", "nothing", "--port", "0")
+    (tmp_path / "t.json").write_text("[]")
+    assert "chmod 600" in refuse("serve", "memory", "--tokens", "t.json", code=1)
+
+
+def test_tokens_of_the_environment_that_cannot_be_used(refuse, monkeypatch):
+    monkeypatch.setenv("CRABPATH_TOKENS", "[{]")
+    assert "CRABPATH_TOKENS cannot be used" in refuse("serve", "memory", code=1)
+
+
+def test_a_token_is_printed_once_and_grants_what_was_said(cli, tmp_path):
+    options = ("--namespace", "ann", "--namespace", "team", "--expires", "2999-01-01")
+    made = cli("token", "--file", "t.json", *options)
+    grant = Access.from_file(tmp_path / "t.json").authorise(made.stdout.strip())
+    assert grant.namespaces == ("ann", "team")
+    assert grant.rights == {"read", "feedback"}
+    (entry,) = json.loads((tmp_path / "t.json").read_text())
+    assert made.stdout.strip() not in str(entry)
+    assert entry["expires"].startswith(("2998-12-31", "2999-01-01"))
+
+
+def test_tokens_that_would_be_none(refuse):
+    base = ("token", "--file", "t.json", "-n", "ann")
+    assert "rights" in refuse(*base, "--rights", "everything", code=1)
+    assert "--expires must be" in refuse(*base, "--expires", "soon")
+    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ")

@@ -1,0 +1,40 @@
+"""The OpenAPI description, and what is made from it for users, are those of the server."""
+
+import json
+import re
+from pathlib import Path
+
+from crabpath_retrievers.server.app import ENDPOINTS, describe_api
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def test_the_committed_description_is_that_of_the_server():
+    """``make openapi`` writes it."""
+    committed = json.loads((REFERENCE / "openapi.json").read_text())
+    assert committed == json.loads(json.dumps(describe_api(ENDPOINTS)))
+
+
+def test_the_types_of_typescript_have_every_path_model_and_field():
+    types = (REFERENCE / "crabpath.d.ts").read_text()
+    described = describe_api(ENDPOINTS)
+    for path in described["paths"]:
+        assert f'"{path}": {{' in types
+    for name, model in described["components"]["schemas"].items():
+        body = types[types.index(f"        {name}: ") :]
+        for field in model.get("properties", {}):
+            assert re.search(rf'^ {{12}}"?{field}"?\??:', body, re.MULTILINE), (name, field)
+
+
+def test_every_endpoint_is_described_once_with_its_right_and_errors(client):
+    described = client.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.1")
+    operations = [one for methods in described["paths"].values() for one in methods.values()]
+    assert len(operations) == len(ENDPOINTS)
+    assert len({one["operationId"] for one in operations}) == len(operations)
+    for operation in operations:
+        assert operation["summary"].endswith(".")
+        assert {"200", "400", "401", "403", "404", "503"} <= set(operation["responses"])
+    names = described["components"]
+    for kind, name in re.findall(r'"#/components/(\w+)/(\w+)"', json.dumps(described)):
+        assert name in names[kind]
