@@ -117,6 +117,8 @@ class MemoryLearning(Component):
     ) -> list[DocumentUse]:
         """The chunks and notes that were most useful to a namespace, by feedback that said so.
 
+        Those that were used at least as often as not; with ``least`` the others.
+
         Args:
             namespace: The namespace whose feedback counts.
             least: The least useful instead: what was returned and not used.

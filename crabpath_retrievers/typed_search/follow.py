@@ -116,8 +116,8 @@ def page_edges(
     key = scope.key(node)
     bounds = (-1.0, 1.0) if wanted.tier is None else tiers.get_range(wanted.tier)
     bounded, end = WeightRange(*bounds, wanted.least), offset + wanted.limit
-    found, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, end)
-    page = found[offset:]
+    place = (offset, wanted.limit)
+    page, total = scope.strongest_edges(key, wanted.kinds, bounded, wanted.direction, place)
     facts = scope.store.edges.describe_nodes({key, *(edge.key for edge in page)}, scope.clock.key)
     edges = []
     for edge in page:

@@ -85,7 +85,12 @@ class NamespaceView:
         return [edge for edge in found if edge.id not in expired]
 
     def strongest_edges(
-        self, key: int, kinds: Iterable[EdgeKind], weights: WeightRange, way: Direction, most: int
+        self,
+        key: int,
+        kinds: Iterable[EdgeKind],
+        weights: WeightRange,
+        way: Direction,
+        place: tuple[int, int],
     ) -> tuple[list[FarEnd], int]:
         """Return the strongest edges of a node, and the number of all with these weights.
 
@@ -94,21 +99,22 @@ class NamespaceView:
             kinds: Kinds of edges.
             weights: Effective weights.
             way: ``out`` for edges that leave the node, ``in`` for edges that enter it.
-            most: Number of edges that are returned.
+            place: Number of stronger edges that are left out, and of those that are returned.
         """
-        wanted = set(kinds)
+        wanted, (offset, limit) = set(kinds), place
+        typed = wanted.intersection(TYPED_KINDS)
         since = self.notes.get_probation_start(self.clock)
-        read = self.store.edges.find_strongest
-        given = (key, self.clock, wanted.difference(TYPED_KINDS), weights, way, most)
-        found, total = read(*given, since=since)
-        if typed := wanted.intersection(TYPED_KINDS):
-            more = [
-                FarEnd(edge.key, edge.kind, edge.weight, 0.0)
-                for edge in self.edges([key], typed, way)
-                if weights.holds(edge.weight)
-            ]
-            found, total = sort_edges([*found, *more])[:most], total + len(more)
-        return found, total
+        read_from = (0, offset + limit) if typed else place
+        given = (key, self.clock, wanted - typed, weights, way, read_from)
+        found, total = self.store.edges.find_strongest(*given, since=since)
+        if not typed:
+            return found, total
+        more = [
+            FarEnd(edge.key, edge.kind, edge.weight, 0.0)
+            for edge in self.edges([key], typed, way)
+            if weights.holds(edge.weight)
+        ]
+        return sort_edges([*found, *more])[offset:][:limit], total + len(more)
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
         """Return the documents nearest to a unit vector, shape ``[d]``, without notes."""

@@ -8,6 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.core.graph import EdgeKind
 
 HUB = 100_000
 FILL = """
@@ -16,8 +18,8 @@ INSERT INTO {table} ({columns}) SELECT {values} FROM n {more}
 """
 
 
-def make_hub(memory):
-    """Let d1 mention 100,000 more pages, with weights from .3 to .8 by the text."""
+def make_hub(memory, size):
+    """Let d1 mention more pages, with weights from .3 to .8 by the text."""
     first = memory.store.catalog.get_last_key() + 1
     hub = memory.store.learned.keys(["d1"])["d1"]
     of_d1 = "JOIN crabpath_nodes AS d ON d.id = 'd1' JOIN crabpath_contents AS c ON c.node = d.key"
@@ -43,7 +45,7 @@ def make_hub(memory):
     )
     with memory.store._engine.begin() as connection:
         for table, columns, values, more in rows:
-            given = {"hub": HUB, "table": table, "columns": columns, "values": values}
+            given = {"hub": size, "table": table, "columns": columns, "values": values}
             connection.execute(sa.text(FILL.format(**given, more=more)))
     memory.store.refresh_statistics()
 
@@ -62,7 +64,7 @@ def test_a_hub_answers_as_fast_as_a_page_is_read(open_memory):
     """Of 100,000 edges a page comes within 200 ms, with those that a namespace has learned."""
     with open_memory() as memory:
         own = memory.graph.edges("d1").total
-        make_hub(memory)
+        make_hub(memory, HUB)
         memory.graph.add_edge("d1", "far7", "taught", 0.95, namespace="ann")
         memory.graph.add_edge("d1", "far8", "inhibits", -0.9, namespace="ann")
         page = memory.graph.edges("d1", namespace="ann")
@@ -72,9 +74,40 @@ def test_a_hub_answers_as_fast_as_a_page_is_read(open_memory):
         assert memory.graph.edges("d1").total == HUB + own
         strong = memory.graph.edges("d1", "mention", min_weight=0.79)
         assert strong.total == HUB // 1000 * 20
-        for options in ({}, {"tier": "habitual"}, {"min_weight": 0.5}, {"offset": 5_000}):
+        for options in ({}, {"tier": "habitual"}, {"min_weight": 0.5}, {"offset": 20_000}):
             call = lambda given=options: memory.graph.edges("d1", namespace="ann", **given)  # noqa: E731
             assert time_best(call) < 0.2
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("size", [3, 40, 1000])
+def test_weights_that_moved_stand_where_they_belong_on_every_page(open_memory, size):
+    """Edges of the text became stronger and weaker, or negative, in one namespace."""
+    with open_memory() as memory:
+        make_hub(memory, 300)
+        (hub,) = memory.store.learned.keys(["d1"]).values()
+        far = memory.store.learned.keys([f"far{n}" for n in range(1, 301)])
+        deltas = {f"far{n}": (-0.9, -0.2, 0.1, 0.4)[n % 4] for n in range(1, 301, 7)}
+        moved = [WeightDelta(hub, far[node], EdgeKind.MENTION, by) for node, by in deltas.items()]
+        memory.store.apply([AdjustWeights("ann", tuple(moved), "by hand")])
+        memory.graph.add_edge("d1", "d2", "taught", 0.35, namespace="ann")
+        expected = {f"far{n}": 0.3 + n / 2000 + deltas.get(f"far{n}", 0.0) for n in range(1, 301)}
+        expected["d2"] = 0.35
+        found, offset = [], 0
+        while offset is not None:
+            page = memory.graph.edges("d1", offset=offset, limit=size, namespace="ann")
+            assert page.total == len(expected)
+            assert offset + len(page.edges) == (page.next_offset or page.total)
+            found += page.edges
+            offset = page.next_offset
+        assert {edge.target: edge.weight for edge in found} == pytest.approx(expected)
+        assert len(found) == len(expected)
+        sizes = [abs(edge.weight) for edge in found]
+        assert sizes == sorted(sizes, reverse=True)
+        for tier in ("habitual", "dormant", "inhibitory", "reflex"):
+            page = memory.graph.edges("d1", tier=tier, limit=1000, namespace="ann")
+            assert list(page.edges) == [edge for edge in found if edge.tier == tier]
+            assert page.total == len(page.edges)
 
 
 @pytest.mark.both_databases

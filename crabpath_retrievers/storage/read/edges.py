@@ -54,7 +54,12 @@ class FarEnd(NamedTuple):
 
 def sort_edges(found: Iterable[FarEnd]) -> list[FarEnd]:
     """Edges by their absolute weight, strongest first; equal ones in the order of their ends."""
-    return sorted(found, key=lambda end: (-abs(end.weight), end.key, end.kind.value))
+    return sorted(found, key=_rank_edge)
+
+
+def _rank_edge(edge: FarEnd) -> tuple[float, int, int]:
+    """What edges are sorted by, here and in the database."""
+    return -abs(edge.weight), edge.key, edge.kind.value
 
 
 class NodeFact(NamedTuple):
@@ -83,7 +88,7 @@ class EdgeQueries(Queries):
         kinds: Collection[EdgeKind],
         weights: WeightRange,
         direction: Direction,
-        most: int,
+        place: tuple[int, int],
         *,
         since: int,
     ) -> tuple[list[FarEnd], int]:
@@ -97,7 +102,7 @@ class EdgeQueries(Queries):
             kinds: Kinds of edges.
             weights: Effective weights that are meant.
             direction: ``out`` for edges that leave the node, ``in`` for edges that enter it.
-            most: Number of edges that are returned.
+            place: Number of stronger edges that are left out, and of those that are returned.
             since: Turn from which notes on probation are seen, see ``NoteQueries``.
         """
         wanted = [kind.value for kind in kinds if kind is not EdgeKind.STOP]
@@ -107,17 +112,29 @@ class EdgeQueries(Queries):
             of_node = (near == key, edges.c.kind.in_(wanted), *weights.where(edges.c.prior))
             query = sa.select(far, edges.c.kind, edges.c.prior).where(*of_node)
             strongest = (sa.func.abs(edges.c.prior).desc(), far, edges.c.kind)
-            rows = self._rows(query.order_by(*strongest).limit(most + len(moving)))
+            # A moving edge may stand anywhere, and its row in the text anywhere else.
+            offset, limit = place
+            skipped, margin = max(0, offset - len(moving)), 2 * len(moving)
+            rows = self._rows(query.order_by(*strongest).limit(limit + margin).offset(skipped))
             total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
-        counted = sum(row.in_text and weights.holds(row.prior) for row in moving.values())
-        found = [row.end for row in moving.values() if row.seen and weights.holds(row.end.weight)]
-        total = int(total) - counted + len(found)
-        found += [
-            FarEnd(end, _KINDS[kind], prior, prior)
-            for end, kind, prior in rows
-            if (end, kind) not in moving
+        steady = [FarEnd(end, _KINDS[kind], prior, prior) for end, kind, prior in rows]
+        replaced = [
+            row.end._replace(weight=row.prior)
+            for row in moving.values()
+            if row.in_text and weights.holds(row.prior)
         ]
-        return sort_edges(found)[:most], total
+        added = [row.end for row in moving.values() if row.seen and weights.holds(row.end.weight)]
+        total = int(total) - len(replaced) + len(added)
+        if skipped and not steady:
+            return [], total
+        start = skipped
+        if skipped:
+            first = _rank_edge(steady[0])
+            start -= sum(_rank_edge(edge) < first for edge in replaced)
+            start += sum(_rank_edge(edge) < first for edge in added)
+            added = [edge for edge in added if _rank_edge(edge) >= first]
+        kept = [edge for edge in steady if (edge.key, edge.kind.value) not in moving]
+        return sort_edges([*added, *kept])[offset - start :][:limit], total
 
     def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeFact]:
         """What is told of nodes that a namespace (by key) sees, by key; others are left out."""

@@ -324,7 +324,7 @@ class LearnedQueries(Queries):
             sa.select(nodes.c.id, nodes.c.title, wins, losses, useful)
             .join(nodes, nodes.c.key == usage.c.node)
             .where(usage.c.namespace == namespace, nodes.c.owner.in_((0, namespace)))
-            .where(wins + losses > 0)
+            .where(losses > wins if least else sa.and_(wins >= losses, wins > 0))
             .order_by(useful if least else useful.desc(), nodes.c.key)
             .limit(limit)
         )
