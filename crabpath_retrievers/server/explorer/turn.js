@@ -149,15 +149,15 @@ export class TurnPanel {
     const givers = new Map(feedback.map((record) => [record.feedback_id, record.user ?? record.source]));
     const size = (change) => Math.abs(change.after - change.before);
     const sorted = [...changes].sort((a, b) => b.at - a.at || size(b) - size(a));
+    const link = (id) => make("a", { href: `#graph/${encodeURIComponent(id)}` }, this.nameOf(id));
     const rows = sorted.map((change) => [
-      make("a", { href: `#graph/${encodeURIComponent(change.source)}` }, this.nameOf(change.source)),
-      make("a", { href: `#graph/${encodeURIComponent(change.target)}` }, this.nameOf(change.target)),
-      change.kind, change.before, change.after,
-      formatSigned(change.after - change.before), change.user ?? givers.get(change.feedback_id) ?? change.feedback_id, formatTime(change.at),
+      make("span", {}, link(change.source), " → ", link(change.target), make("span", { class: "dim" }, ` ${change.kind}`)),
+      change.before, change.after,
+      formatSigned(change.after - change.before), `${change.user ?? givers.get(change.feedback_id) ?? change.feedback_id}, ${formatTime(change.at)}`,
     ]);
     this.learned.replaceChildren(
       ...(list.length ? [make("h3", {}, "Feedback"), make("ul", { class: "plain" }, list)] : []),
-      ...(rows.length ? [makeTable(`Weights that moved (${rows.length})`, ["From", "To", "Kind", "Before", "After", "Change", "By", "When"], rows, { class: "moved" })] : []),
+      ...(rows.length ? [makeTable(`Weights that moved (${rows.length})`, ["Edge", "Before", "After", "Change", "By"], rows, { class: "moved" })] : []),
       ...(!rows.length && feedback.some((record) => record.status === "applied") ? [make("p", { class: "dim" }, "No weight moved: no edge led to what was used.")] : []),
     );
   }
