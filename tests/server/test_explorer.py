@@ -141,7 +141,7 @@ def shoot(page: Page, name: str, *, whole: bool = False) -> None:
     page.wait_for_timeout(300)  # drawings follow the next frame
     picture = Image.open(BytesIO(page.screenshot(full_page=whole))).convert("RGB")
     place = ASSETS / f"explorer-{name}.png"
-    picture.quantize(128).save(place, optimize=True)
+    picture.quantize(256).save(place, optimize=True)
     assert place.stat().st_size < 150_000
 
 

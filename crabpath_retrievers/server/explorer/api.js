@@ -84,7 +84,7 @@ async function request(method, path, body, namespace, accept = "application/json
   const headers = { Accept: accept };
   if (state.token) headers.Authorization = `Bearer ${state.token}`;
   const chosen = namespace ?? state.namespace;
-  if (chosen) headers["CrabPath-Namespace"] = toHeader(chosen);
+  if (chosen) headers["CrabPath-Namespace"] = encodeURIComponent(chosen);
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {
@@ -97,9 +97,4 @@ async function request(method, path, body, namespace, accept = "application/json
   if (response.ok) return response;
   const answer = await response.json().catch(() => null);
   throw new RequestError(response.status, answer?.error?.message ?? `The server answered ${response.status}.`);
-}
-
-/** The bytes of a name in UTF-8, each as a character: what a header can hold. */
-function toHeader(name) {
-  return String.fromCharCode(...new TextEncoder().encode(name));
 }
