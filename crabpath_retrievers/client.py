@@ -68,6 +68,7 @@ __all__ = ["CrabPathRetriever", "ServedMemory"]
 _BODY_BYTES = 4 << 20  # half of what a server takes
 _KNOWN_TURNS = 10_000
 _ATTEMPTS = 3
+_SLOW = 3600.0  # seconds for an ingest
 _LOCAL = {"vector", "existing_ids"}  # options that cannot be sent
 _ABSENT = {  # parts of a memory that need its stores
     "namespaces",
@@ -98,8 +99,12 @@ class _NotServedError(InvalidInputError, AttributeError):
     """Something that a memory has and its server does not offer."""
 
 
-class _BusyError(ServiceError):
-    """The server asked to try again, or the connection broke."""
+class _BusyError(Exception):
+    """The server asked to try again, or the connection broke; ``reason`` is what callers see."""
+
+    def __init__(self, reason: CrabPathError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class ServedMemory(CrabPath):
@@ -142,8 +147,13 @@ class ServedMemory(CrabPath):
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             msg = f"the address must begin with http:// or https://, not {format_value(url)}"
             raise InvalidInputError(msg)
+        if token is not None and not (isinstance(token, str) and token.isascii() and token.strip()):
+            msg = "the token must be the text that crabpath token printed"
+            raise InvalidInputError(msg)
         self.url = url.rstrip("/")
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        # What the server calls slow by nature may take as long as it allows.
+        self._slow = httpx.Timeout(timeout, read=_SLOW)
+        headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
         self._http = httpx.Client(
             headers=headers,
             timeout=timeout,
@@ -152,7 +162,7 @@ class ServedMemory(CrabPath):
         # Feedback is about a turn of a namespace, and mostly given by the id of the turn alone.
         self._namespaces: OrderedDict[str, str] = OrderedDict()
         try:
-            session = self._read("/session", namespace)
+            session = self._get("/session", namespace)
         except BaseException:
             self._http.close()
             raise
@@ -193,7 +203,7 @@ class ServedMemory(CrabPath):
 
     def as_retriever(self, **fields: Unpack[RetrieverFields]) -> "CrabPathRetriever":
         """A LangChain retriever over this memory, as :meth:`CrabPath.as_retriever`."""
-        return CrabPathRetriever(memory=self, **{"namespace": self.namespace, **fields})
+        return CrabPathRetriever(memory=self, **fields)
 
     # Documents.
 
@@ -233,7 +243,7 @@ class ServedMemory(CrabPath):
         total = IngestReport()
         for part in [given] if cleanup is not None else _divide(given):
             body = {"documents": part, "split": split, "cleanup": cleanup}
-            report = IngestReport(**self._send("/documents", None, body))
+            report = IngestReport(**self._post("/documents", None, body))
             total.add(report)
             total.blank += report.blank
             total.ids += report.ids
@@ -273,7 +283,7 @@ class ServedMemory(CrabPath):
         found: dict[str, Document] = {}
         for name in dict.fromkeys(texts_of(ids)):
             try:
-                chunks = self._read(_make_path(name), namespace)["chunks"]
+                chunks = self._get(_make_path(name), namespace)["chunks"]
             except NotFoundError:
                 continue
             for chunk in chunks:
@@ -291,24 +301,24 @@ class ServedMemory(CrabPath):
         """As :meth:`CrabPath.documents`, without ``filter``; at most 1,000."""
         if filter is not None:
             raise _NotServedError(_explain_absence())
-        found = self._read("/documents", None, source=source, q=words, limit=limit)
+        found = self._get("/documents", None, source=source, q=words, limit=limit)
         return [_to_document(chunk) for chunk in found["documents"]]
 
     def sources(self, *, limit: int = 100) -> dict[str, int]:
         """As :meth:`CrabPath.sources`; at most 1,000."""
-        found: dict[str, int] = self._read("/sources", None, limit=limit)["sources"]
+        found: dict[str, int] = self._get("/sources", None, limit=limit)["sources"]
         return found
 
     def notes(self, *, namespace: str | None = None, limit: int = 100) -> list[NoteRecord]:
         """As :meth:`CrabPath.notes`; at most 1,000."""
-        found = self._read("/notes", namespace, limit=limit)["notes"]
+        found = self._get("/notes", namespace, limit=limit)["notes"]
         return [NoteRecord(**note) for note in found]
 
     def turns(
         self, *, namespace: str | None = None, before: str | None = None, limit: int = 100
     ) -> list[TurnRecord]:
         """As :meth:`CrabPath.turns`; at most 1,000."""
-        found = self._read("/turns", namespace, after=before, limit=limit)["turns"]
+        found = self._get("/turns", namespace, after=before, limit=limit)["turns"]
         return [TurnRecord(**{**turn, "documents": tuple(turn["documents"])}) for turn in found]
 
     def ready(self) -> Readiness:
@@ -343,7 +353,7 @@ class ServedMemory(CrabPath):
             given["run_id"] = asked.run_id
         on_hop, repeat = given.pop("on_hop", None), not asked.record
         body = {"text": text, **given}
-        found = self._send("/query", namespace, body, repeat=repeat, on_hop=on_hop)
+        found = self._post("/query", namespace, body, repeat=repeat, on_hop=on_hop)
         answer = _to_answer(asked, found)
         self._remember(answer.turn)
         return answer
@@ -351,7 +361,7 @@ class ServedMemory(CrabPath):
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """As :meth:`CrabPath.explain`, within one namespace."""
         name = namespace or self._namespaces.get(str(turn_id))
-        found = self._read(f"/turns/{quote(str(turn_id), safe='')}", name)
+        found = self._get(f"/turns/{quote(str(turn_id), safe='')}", name)
         return Explanation.from_dict(found)
 
     # Feedback.
@@ -387,7 +397,7 @@ class ServedMemory(CrabPath):
     def _record_one(self, feedback: Feedback, *, strict: bool) -> Receipt:
         body = feedback.to_dict()
         name = body.pop("namespace") or self._namespaces.get(str(feedback.turn_id))
-        return Receipt(**self._send("/feedback", name, {**body, "strict": strict}, repeat=True))
+        return Receipt(**self._post("/feedback", name, {**body, "strict": strict}, repeat=True))
 
     def _remember(self, turn: Turn) -> None:
         for name in (turn.id, turn.run_id):
@@ -408,7 +418,7 @@ class ServedMemory(CrabPath):
     ) -> str:
         """As :meth:`CrabPath.teach`."""
         body = {"text": text, "kind": kind, "query": query, "authority": authority}
-        found = self._send("/teach", namespace, {**body, **_to_note(fields)}, repeat=True)
+        found = self._post("/teach", namespace, {**body, **_to_note(fields)}, repeat=True)
         return str(found["id"])
 
     def correct(
@@ -427,7 +437,7 @@ class ServedMemory(CrabPath):
         ids = None if wrong is None else texts_of(wrong, name="wrong")
         body = {"text": text, "turn_id": turn, "wrong": ids, "query": query, "authority": authority}
         name = namespace or self._namespaces.get(str(turn_id))
-        found = self._send("/correct", name, {**body, **_to_note(fields)}, repeat=True)
+        found = self._post("/correct", name, {**body, **_to_note(fields)}, repeat=True)
         return str(found["id"])
 
     def undo(
@@ -441,16 +451,16 @@ class ServedMemory(CrabPath):
         turn = None if turn_id is None else str(turn_id)
         body = {"feedback_id": feedback_id, "turn_id": turn}
         name = namespace or self._namespaces.get(str(turn_id))
-        return Receipt(**self._send("/undo", name, body))
+        return Receipt(**self._post("/undo", name, body))
 
     # Requests.
 
-    def _read(self, path: str, namespace: str | None, **parameters: Any) -> dict[str, Any]:
+    def _get(self, path: str, namespace: str | None, **parameters: Any) -> dict[str, Any]:
         """What GET answers."""
         given = {name: value for name, value in parameters.items() if value is not None}
         return self._request("GET", path, namespace, params=given, repeat=True)
 
-    def _send(
+    def _post(
         self,
         path: str,
         namespace: str | None,
@@ -477,6 +487,8 @@ class ServedMemory(CrabPath):
         name = getattr(self, "namespace", None) if is_blank(namespace) else namespace
         if name is not None:
             headers["CrabPath-Namespace"] = quote(str(name))
+        if path.startswith("/documents") and method != "GET":
+            options["timeout"] = self._slow
         attempts = Retrying(
             stop=stop_after_attempt(_ATTEMPTS if repeat else 1),
             retry=retry_if_exception_type(_BusyError),
@@ -488,7 +500,7 @@ class ServedMemory(CrabPath):
                 self._request_once, method, f"{self.url}{path}", headers=headers, **options
             )
         except _BusyError as error:
-            raise StoreUnavailableError(str(error)) from error.__cause__
+            raise error.reason from error.__cause__
         return found
 
     def _request_once(
@@ -526,7 +538,7 @@ class ServedMemory(CrabPath):
             raise InvalidInputError(message) from error
         except httpx.HTTPError as error:
             message = f"{self.url} cannot be reached: {error}"
-            raise _BusyError(message) from error
+            raise _BusyError(StoreUnavailableError(message)) from error
         except RuntimeError as error:
             if not self._http.is_closed:
                 raise
@@ -566,6 +578,12 @@ class CrabPathRetriever(EmbeddedRetriever):
     LangChain, LangGraph and the adapters take it as they take that one.
     """
 
+    def __init__(self, *, memory: CrabPath, **fields: Unpack[RetrieverFields]) -> None:
+        """Search a :class:`ServedMemory`, by default in its namespace."""
+        if isinstance(memory, ServedMemory) and is_blank(fields.get("namespace")):
+            fields["namespace"] = memory.namespace
+        super().__init__(memory=memory, **fields)
+
     @classmethod
     def connect(
         cls,
@@ -598,7 +616,7 @@ class CrabPathRetriever(EmbeddedRetriever):
         name = None if is_blank(chosen) else chosen
         memory = ServedMemory(url, token=token, namespace=name, timeout=timeout)
         try:
-            return cls(memory=memory, **{**fields, "namespace": memory.namespace})
+            return cls(memory=memory, **fields)
         except BaseException:
             memory.close()
             raise
@@ -620,16 +638,15 @@ def _explain_absence() -> str:
     )
 
 
-def _read_error(response: httpx.Response) -> CrabPathError:
-    """The error that a server names, as its class."""
+def _read_error(response: httpx.Response) -> Exception:
+    """The error that a server names, as its class; busy where a second time may succeed."""
     try:
         said = response.json()["error"]
         name, message = str(said["type"]), str(said["message"])
     except (ValueError, KeyError, TypeError):
         name, message = "", f"{response.url} answered with status {response.status_code}"
-    if response.status_code in {429, 503}:
-        return _BusyError(message)
-    return _make_error(name, message, response.status_code)
+    error = _make_error(name, message, response.status_code)
+    return _BusyError(error) if response.status_code in {429, 503} else error
 
 
 def _make_error(name: str, message: str, status: int) -> CrabPathError:

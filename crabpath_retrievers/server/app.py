@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
+import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from socket import socket
 from typing import Any
 
 import uvicorn
@@ -16,7 +16,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,6 +43,7 @@ from crabpath_retrievers.server.page import make_page_routes
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
+_SILENCE = 60  # seconds until the connection to a client that takes nothing is cut
 _FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
@@ -56,6 +57,10 @@ class _LateBodyError(InvalidInputError):
 
 class _NotJsonError(InvalidInputError):
     """A body is of another type than JSON."""
+
+
+class _DeafClientError(Exception):
+    """A client does not read its answer."""
 
 
 _STATUSES: dict[type, int] = {
@@ -160,13 +165,16 @@ def create_app(
     return app
 
 
-def run_app(app: ASGIApp, listening: socket) -> None:
+def run_app(app: ASGIApp, listening: socket.socket) -> None:
     """Answer what comes to a listening socket, until SIGTERM or SIGINT.
 
     Args:
         app: The application.
         listening: The socket, bound and listening.
     """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: else what a client does not read stays here
+        milliseconds = int(_SILENCE * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -330,15 +338,20 @@ class _Gate:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
             started = True
-            await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+            try:
+                await asyncio.wait_for(send(message), self._limits.transfer_seconds)
+            except asyncio.TimeoutError:
+                raise _DeafClientError from None
 
         self._running += 1
         try:
             self._require_place()
             self._require_local(scope)
             await self._app(scope, self._bound_body(scope, receive), send_in_time)
-        except asyncio.TimeoutError:
+        except _DeafClientError:
             _log.warning("a client that does not read was dropped")
+        except ClientDisconnect:
+            _log.debug("a client left before it had sent its body")
         except Exception as error:
             if started:
                 raise

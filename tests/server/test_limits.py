@@ -276,3 +276,15 @@ def test_clients_that_leave_early_leave_nothing_behind(slow_memory, serve, gate)
             time.sleep(0.05)
         assert httpx.get(f"{url}/health").status_code == 200
         gate.clear()
+
+
+def test_clients_that_leave_in_the_middle_of_a_body_are_no_failures(memory, serve, caplog):
+    url = serve(create_app(memory))
+    place = urlsplit(url)
+    head = "POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((place.hostname, place.port)) as leaving:
+        leaving.sendall(f"{head}Content-Length: 50\r\n\r\n".encode() + b'{"text":')
+        time.sleep(0.2)
+    time.sleep(0.2)
+    assert httpx.get(f"{url}/health").status_code == 200
+    assert "failed" not in caplog.text
