@@ -6,6 +6,10 @@ Every page must stay without errors in its console, and ask nothing of any other
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Iterator
 from io import BytesIO
@@ -14,7 +18,9 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from hub import make_hub
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -200,7 +206,7 @@ def test_a_question_a_thumb_and_its_undo(page, memory, namespace):
 
 def test_the_same_question_asked_otherwise(page, memory, namespace):
     """Beside plain search, and beside a namespace in which nobody's question is recorded."""
-    other = f"{namespace}-other"
+    other = f"{namespace} Zoë/日本"
     page.get_by_label("beside plain search").check()
     page.get_by_label("beside namespace").fill(other)
     ask(page)
@@ -422,7 +428,7 @@ def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tm
     expect(page.locator("#namespace")).to_have_value(namespace)
     ask(page)
     expect(page.get_by_role("button", name="It answered")).to_have_count(0)
-    enter_namespace(page, "another")
+    enter_namespace(page, "Zoë 日本")
     expect(page.locator("#status")).to_contain_text("does not grant the namespace")
     page.close()
     assert [error for error in errors if not re.search("40[13]", error)] == []
@@ -447,3 +453,54 @@ def test_a_server_that_ends_is_told_in_a_sentence(page, errors):
     ask(page)
     assert all("ERR_INTERNET_DISCONNECTED" in error for error in errors), errors
     errors.clear()
+
+
+def test_a_hub_of_100_000_edges_is_paged(browser, serve, tmp_path):
+    """Its neighbourhood answers within 200 ms, 50 edges at a time."""
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as memory:
+        memory.add_documents([Document("A hub.", id="d1", metadata={"title": "Hub"})], split=False)
+        make_hub(memory, 100_000)
+        page = browser.new_page(base_url=serve(create_app(memory)))
+        errors: list[str] = []
+        watch(page, errors)
+        panel = open_document(page, "d1")
+        for text in ("1 to 50", "51 to 100", "101 to 150"):
+            expect(panel.get_by_text(f"Edges {text} of 100,000")).to_be_visible()
+            expect(panel.locator("table.edges tbody tr")).to_have_count(50)
+            panel.get_by_role("button", name="Weaker").click()
+        times = page.evaluate(
+            "performance.getEntriesByType('resource')"
+            ".filter((e) => e.name.includes('graph/neighbors')).map((e) => e.duration)"
+        )
+        assert min(times) < 200, times
+        page.close()
+        assert errors == []
+
+
+def test_explore_opens_the_memory_of_the_demo(tmp_path, embeddings):
+    """One command opens the page; where there is no memory it says how to make one."""
+    opened = tmp_path / "opened"
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "crabpath_retrievers", "explore"]
+    given = {**os.environ, "BROWSER": f"{script} %s", "PYTHONPATH": str(FILES.parents[2])}
+    nothing = subprocess.run(
+        command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert nothing.returncode == 2
+    assert "make one with crabpath demo" in " ".join(nothing.stderr.split())
+    with CrabPath.open(tmp_path / "demo-memory", embeddings=embeddings) as memory:
+        memory.add_documents(load_sample().documents[:3], split=False)
+    process = subprocess.Popen(command, cwd=tmp_path, env=given, stderr=subprocess.PIPE)
+    try:
+        for _ in range(600):
+            if opened.exists() and opened.read_text():
+                break
+            time.sleep(0.1)
+        address = opened.read_text().strip()
+        assert "CrabPath explorer" in httpx.get(address, timeout=60).text
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
