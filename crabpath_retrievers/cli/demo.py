@@ -45,17 +45,18 @@ class DemoResult:
         }
 
 
-def run_demo(say: Callable[[str], None]) -> DemoResult:
+def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
     """Index the sample and answer its questions both ways.
 
     Args:
+        store: Directory of the memory, which stays there; it may exist already.
         say: Receives one line per stage.
     """
     data = load_sample()
     titles = {str(d.id): str(d.metadata["title"]) for d in data.documents}
     say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")
     begun = time.perf_counter()
-    with CrabPath.open() as memory:
+    with CrabPath.open(store) as memory:
         memory.add_documents(data.documents, split=False)
         seconds = time.perf_counter() - begun
         say(f"Asking {len(data.queries)} questions that need two paragraphs each …")

@@ -87,6 +87,8 @@ Memory = Annotated[str, typer.Argument(help="Directory or database URL of the me
 Place = Annotated[str | None, typer.Argument(metavar="[PATH]", help="As --store.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would change.")]
 DEFAULT_STORE = "memory"
+DEMO_STORE = "demo-memory"
+"""Where the demo leaves its memory, to be explored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from rich.text import Text
 from crabpath_retrievers.cli.demo import DemoResult, run_demo
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    DEMO_STORE,
     EmbedderName,
     Namespace,
     Output,
@@ -103,10 +104,14 @@ def run_explain(
     return Output(explanation.to_dict(), [query, explanation_table(explanation)])
 
 
-def show_demo_result() -> Output:
+def show_demo_result(
+    directory: Annotated[
+        str, typer.Option(help="Where its memory stays, for crabpath explore.")
+    ] = DEMO_STORE,
+) -> Output:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
-    result = run_demo(errors.print)
-    return Output(result.to_dict(), _describe_demo(result))
+    result = run_demo(directory, errors.print)
+    return Output(result.to_dict(), _describe_demo(result, directory))
 
 
 def explanation_table(explanation: Explanation) -> Table:
@@ -128,8 +133,9 @@ def _routing_summary(turn: Turn) -> str | None:
     return "\n".join([summary, *map(escape, turn.routing)])
 
 
-def _describe_demo(result: DemoResult) -> Iterator[RenderableType]:
+def _describe_demo(result: DemoResult, directory: str) -> Iterator[RenderableType]:
     """The results of the demo, and what to try next."""
+    place = "" if directory == DEMO_STORE else f" {escape(directory)}"
     table = Table("k = 5, same embedder", "all gold passages found")
     for name, share in (("plain Chroma", result.plain), ("CrabPath", result.crabpath)):
         table.add_row(name, f"{share:.0%} of {result.questions} questions")
@@ -143,6 +149,8 @@ def _describe_demo(result: DemoResult) -> Iterator[RenderableType]:
         yield f"CrabPath  {escape(', '.join(walked))}\n"
         yield explanation_table(result.route)
     yield (
+        "\nSee its walks, give a thumb, undo it:\n"
+        f"  crabpath explore{place}\n"
         "\nNext, on your own files:\n"
         "  crabpath add docs/\n"
         '  crabpath query "how do I deploy?"\n'

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
+    DEMO_STORE,
     EmbedderName,
     Namespace,
     Output,
@@ -23,7 +24,7 @@ from crabpath_retrievers.cli.options import (
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError, ServiceError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError, ServiceError
 
 if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
@@ -32,6 +33,14 @@ _PORT = 8765
 
 Served = Annotated[
     str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
+]
+Explored = Annotated[
+    str | None,
+    typer.Argument(
+        envvar="CRABPATH_STORE",
+        help=f"Directory or database URL of the memory; without it {DEFAULT_STORE}, or else that "
+        "of the demo.",
+    ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; any but this machine needs tokens.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")]
@@ -55,7 +64,7 @@ def run_serve(
 
 
 def run_explore(
-    store: Served = DEFAULT_STORE,
+    store: Explored = None,
     host: Host = "127.0.0.1",
     port: Port = 0,
     tokens: Tokens = None,
@@ -64,7 +73,24 @@ def run_explore(
     embeddings: EmbedderName = None,
 ) -> None:
     """Serve a memory, and open its page in the browser."""
-    _serve(store, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+    place = _choose_memory() if store is None else store
+    _serve(place, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+
+
+def _choose_memory() -> str:
+    """The memory here, or else the one that the demo left.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    for place in (DEFAULT_STORE, DEMO_STORE):
+        if (Path(place) / "graph.sqlite").is_file():
+            return place
+    msg = (
+        "there is no memory here: make one with crabpath demo or crabpath add FILES, "
+        "or name one: crabpath explore STORE"
+    )
+    raise NotFoundError(msg)
 
 
 def run_mcp(

@@ -39,6 +39,7 @@ from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endp
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
+from crabpath_retrievers.server.page import make_page_routes
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
@@ -152,6 +153,7 @@ def create_app(
         routes=[
             *resources,
             Route("/openapi.json", lambda _: description),
+            *make_page_routes(),
             Route("/metrics", answer_metrics),
             Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
             *more,

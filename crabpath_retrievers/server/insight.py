@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.errors import ForbiddenError, NotFoundError
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
 from crabpath_retrievers.server.routes import FeedbackEntry, FeedbackReceipt
@@ -354,14 +354,27 @@ class MaintenanceBody(ApiInput):
     steps: list[str] = Field(list(MAINTENANCE_STEPS))
 
 
+def _require_all_namespaces(call: Call) -> None:
+    """Maintenance changes, and counts, what all namespaces have learned.
+
+    Raises:
+        ForbiddenError: The token grants only some.
+    """
+    if not call.grant.has_all_namespaces:
+        msg = "maintenance concerns all namespaces: use a token that grants '*'"
+        raise ForbiddenError(msg)
+
+
 async def plan_maintenance(call: Call) -> MaintenanceResult:
-    """Say what maintenance would change in all namespaces."""
+    """Say what maintenance would change; needs all namespaces."""
+    _require_all_namespaces(call)
     report = await call.memory.aio.maintenance.run(dry_run=True)
     return MaintenanceResult.model_validate(report)
 
 
 async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceResult:
-    """Run maintenance in all namespaces."""
+    """Run maintenance; needs all namespaces."""
+    _require_all_namespaces(call)
     return MaintenanceResult.model_validate(await call.memory.aio.maintenance.run(body.steps))
 
 

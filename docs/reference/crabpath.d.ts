@@ -442,13 +442,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say what maintenance would change in all namespaces.
+         * Say what maintenance would change; needs all namespaces.
          * @description Right: admin.
          */
         get: operations["plan_maintenance"];
         put?: never;
         /**
-         * Run maintenance in all namespaces.
+         * Run maintenance; needs all namespaces.
          * @description Right: admin.
          */
         post: operations["maintain"];

@@ -1,13 +1,16 @@
 """The client of the server: used as the retriever and the memory that are in this process."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
 import pytest
+from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from crabpath_retrievers import (
@@ -24,7 +27,12 @@ from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 from crabpath_retrievers.client import CrabPathRetriever, ServedMemory
 from crabpath_retrievers.server import Access, create_app
 from crabpath_retrievers.server.access import add_token
-from langgraph_crabpath import crabpath_feedback, crabpath_retrieve
+from langgraph_crabpath import (
+    CrabPathMiddleware,
+    crabpath_feedback,
+    crabpath_retrieve,
+    create_crabpath_tool,
+)
 from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaRetriever
 
 QUESTION = "How do I deploy?"
@@ -303,3 +311,14 @@ def test_callbacks_nodes_and_llama_index_take_it(served, memory):
     nodes = LlamaRetriever(served.memory).retrieve(QUESTION)
     assert {node.node.node_id for node in nodes} >= {"deploy"}
     assert len(memory.learning.feedback()) == 2
+
+
+def test_the_middleware_of_agents_takes_it(served, memory, chat_server):
+    model = ChatOpenAI(model="m", base_url=chat_server.url, api_key="x", max_retries=0)
+    tool = create_crabpath_tool(served)
+    agent = create_agent(model, [tool], middleware=[CrabPathMiddleware(served)])
+    state = agent.invoke({"messages": [("user", QUESTION)]})
+    assert state["messages"][-1].text == "ok"
+    assert "Deploys go through" in json.dumps(chat_server.requests[0]["messages"])
+    assert "Deploys go through" in tool.invoke({"query": QUESTION})
+    assert len(memory.turns()) == 2

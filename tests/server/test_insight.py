@@ -213,13 +213,18 @@ def test_a_memory_without_regions_has_an_empty_map():
 def test_upkeep_needs_an_administrator_and_does_what_it_says(app, memory):
     ann, reader = app("ann"), app("reader")
     before = memory.info()
-    planned = get(ann, "/maintenance")
+    everyone = app("*")
+    planned = get(everyone, "/maintenance")
     assert planned["dry_run"] is True
     assert memory.info() == before
-    done = post(ann, "/maintenance", steps=["fade", "prune"])
+    done = post(everyone, "/maintenance", steps=["fade", "prune"])
     assert [step["step"] for step in done["steps"]] == ["fade", "prune"]
     assert done["run"]
-    assert ann.post("/maintenance", json={"steps": ["no"]}).status_code == 400
+    assert everyone.post("/maintenance", json={"steps": ["no"]}).status_code == 400
+    for method in ("GET", "POST"):  # it would count and change what Bob has learned
+        refused = ann.request(method, "/maintenance", json={})
+        assert refused.status_code == 403
+        assert "grants '*'" in refused.text
     kept = post(ann, "/snapshots", name="monday")
     assert get(ann, "/snapshots")["snapshots"] == [kept]
     assert get(app("bob"), "/snapshots")["snapshots"] == []

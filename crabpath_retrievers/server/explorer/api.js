@@ -1,0 +1,100 @@
+// Requests to the server that served this page.
+
+const state = { token: sessionStorage.getItem("crabpath-token") ?? "", namespace: "", rights: new Set() };
+
+export class RequestError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const session = {
+  get namespace() {
+    return state.namespace;
+  },
+  /** Whether the token grants a right. */
+  may(right) {
+    return state.rights.has(right);
+  },
+  setNamespace(name) {
+    state.namespace = name;
+  },
+  setToken(token) {
+    state.token = token;
+    state.namespace = "";
+    sessionStorage.setItem("crabpath-token", token);
+  },
+  /** Ask what the token grants. */
+  async open() {
+    const granted = await get("session");
+    state.namespace ||= granted.namespace;
+    state.rights = new Set(granted.rights);
+    return granted;
+  },
+};
+
+/** GET a path with parameters; those that are empty are left out. */
+export function get(path, parameters = {}, namespace) {
+  const known = Object.entries(parameters).filter(([, value]) => value !== "" && value != null);
+  const query = new URLSearchParams(known).toString();
+  return send("GET", query ? `${path}?${query}` : path, undefined, namespace);
+}
+
+export function post(path, body, namespace) {
+  return send("POST", path, body, namespace);
+}
+
+export function remove(path) {
+  return send("DELETE", path);
+}
+
+/** POST a question; tells each hop while the walk goes on, and returns the answer. */
+export async function ask(body, onHop) {
+  const response = await request("POST", "query", body, undefined, "text/event-stream");
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    text += value ?? "";
+    let end;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const [name, data] = parseEvent(text.slice(0, end));
+      text = text.slice(end + 2);
+      if (name === "hop") onHop(data);
+      else if (name === "answer") return data;
+      else if (name === "error") throw new RequestError(503, data.error.message);
+    }
+    if (done) throw new RequestError(0, "the answer broke off: ask again");
+  }
+}
+
+function parseEvent(block) {
+  const fields = block.split("\n").map((line) => [line.split(":", 1)[0], line.slice(line.indexOf(":") + 1).trimStart()]);
+  const data = fields.filter(([field]) => field === "data").map(([, value]) => value).join("\n");
+  return [fields.find(([field]) => field === "event")?.[1], data ? JSON.parse(data) : null];
+}
+
+async function send(method, path, body, namespace) {
+  const response = await request(method, path, body, namespace);
+  return response.json();
+}
+
+async function request(method, path, body, namespace, accept = "application/json") {
+  const headers = { Accept: accept };
+  if (state.token) headers.Authorization = `Bearer ${state.token}`;
+  const chosen = namespace ?? state.namespace;
+  if (chosen) headers["CrabPath-Namespace"] = encodeURIComponent(chosen);
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(new URL(path, document.baseURI), {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error",
+    });
+  } catch {
+    throw new RequestError(0, "The server does not answer: is it still running?");
+  }
+  if (response.ok) return response;
+  const answer = await response.json().catch(() => null);
+  throw new RequestError(response.status, answer?.error?.message ?? `The server answered ${response.status}.`);
+}

@@ -1,0 +1,118 @@
+// Elements, tables and numbers. Text of documents only ever becomes text nodes.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; attributes that are functions listen to events, null children are left out. */
+export function make(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** As make, for drawings. */
+export function makeSvg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, String(value));
+  }
+  element.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
+  return element;
+}
+
+/**
+ * A table with a caption; the cells of rows are texts, numbers or elements.
+ * On narrow screens every row becomes a block; the roles keep it a table for screen readers.
+ */
+export function makeTable(caption, heads, rows, attributes = {}) {
+  const makeCell = (cell, place) => {
+    const numeric = typeof cell === "number";
+    return make("td", { role: "cell", "data-head": heads[place], class: numeric ? "number" : null }, numeric ? formatNumber(cell) : cell);
+  };
+  return make(
+    "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    make(
+      "table", { role: "table", ...attributes },
+      make("caption", {}, caption, rows.length ? null : make("span", { class: "dim" }, " none yet")),
+      rows.length > 0 && make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads.map((head) => make("th", { role: "columnheader", scope: "col" }, head)))),
+      make("tbody", { role: "rowgroup" }, rows.map((row) => make("tr", { role: "row" }, row.map(makeCell)))),
+    ),
+  );
+}
+
+/** A labelled field. */
+export function label(text, field) {
+  return make("label", {}, make("span", {}, text), " ", field);
+}
+
+/** A list to choose from; options are values, or pairs of value and text. */
+export function makeSelect(name, options, attributes = {}) {
+  return make("select", { name, ...attributes }, options.map((option) => {
+    const [value, text] = Array.isArray(option) ? option : [option, option];
+    return make("option", { value }, text);
+  }));
+}
+
+export function formatNumber(value, decimals = 2) {
+  if (value == null) return "–";
+  return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(decimals);
+}
+
+export function formatSigned(value, decimals = 3) {
+  return value == null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(decimals)}`;
+}
+
+/** Seconds since the epoch as the time here; the date only where it is not today. */
+export function formatTime(seconds) {
+  const time = new Date(seconds * 1000);
+  const clock = time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return time.toDateString() === new Date().toDateString() ? clock : `${time.toLocaleDateString()} ${clock}`;
+}
+
+export function shorten(text, most) {
+  const line = String(text).replace(/\s+/g, " ").trim();
+  return line.length > most ? `${line.slice(0, Math.max(1, most - 1))}…` : line;
+}
+
+/** A mark for a tier: a colour, and a pattern for those who do not see it. */
+export function makeTier(tier) {
+  return tier ? make("span", { class: `tier tier-${tier}` }, tier) : make("span", { class: "dim" }, "none");
+}
+
+/** Say something in the status line, which screen readers read aloud. */
+export function say(text, isError = false) {
+  const line = document.getElementById("status");
+  line.textContent = text;
+  line.classList.toggle("error", isError);
+}
+
+/** Ask before what cannot be undone; true for yes. */
+export function confirmAction(text, action) {
+  const dialog = document.getElementById("confirm-dialog");
+  document.getElementById("confirm-text").textContent = text;
+  document.getElementById("confirm-do").textContent = action;
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "do"), { once: true });
+  });
+}
+
+/** Run an action of a button; its error becomes the status line, and the button waits. */
+export function act(action) {
+  return async (event) => {
+    event.preventDefault();
+    const button = event.submitter ?? event.currentTarget;
+    if (button.getAttribute("aria-disabled") === "true") return;
+    button.setAttribute("aria-disabled", "true");
+    try {
+      await action(event);
+    } catch (error) {
+      say(error.message, true);
+    } finally {
+      button.removeAttribute("aria-disabled");
+    }
+  };
+}

@@ -1,0 +1,197 @@
+// Graph: one document and its edges, page by page; authority, connections, forgetting.
+
+import { get, post, remove, session } from "./api.js";
+import { act, confirmAction, formatSigned, formatTime, label, make, makeSelect, makeTable, makeTier, say, shorten } from "./dom.js";
+import { Drawing, heightOf, middleOf } from "./drawing.js";
+
+const PAGE = 50;
+const WALKED = ["sibling", "link", "linked_by", "mention", "mentioned_by", "shared_term", "similar", "co_used", "inhibits", "taught"];
+const TYPED = ["temporal", "same_action", "caused_success", "caused_failure", "irrelevant", "region_transition", "granger_causal"];
+const TIERS = ["reflex", "habitual", "dormant", "inhibitory"];
+const AUTHORITIES = [["overlay", "overlay: decays as usual"], ["canonical", "canonical: decays at a quarter"], ["constitutional", "constitutional: never decays"]];
+const SIZES = { reflex: 4.5, habitual: 3, dormant: 1.5, inhibitory: 2 };
+
+export function makeGraph(section) {
+  const words = make("input", { type: "search", name: "q", placeholder: "Words of a document or its title", "aria-label": "Search documents", autocomplete: "off" });
+  const results = make("ul", { class: "results", "aria-label": "Documents found" });
+  const kind = makeSelect("kind", [["", "those that queries follow"], ...WALKED, ...TYPED], { change: turnBack });
+  const tier = makeSelect("tier", [["", "any"], ...TIERS], { change: turnBack });
+  const direction = makeSelect("direction", [["out", "outgoing"], ["in", "incoming"]], { change: turnBack });
+  const least = make("input", { type: "number", name: "min_weight", min: 0, max: 1, step: 0.05, value: 0, change: turnBack });
+  const filters = make("form", { class: "line options", "aria-label": "Filters", submit: turnBack },
+    label("Edges", direction), label("Kind", kind), label("Tier", tier), label("Weight at least", least));
+  const place = make("div", { class: "panel" });
+  let drawing = null;
+  let page = null;
+  let node = "";
+  let offset = 0;
+
+  const find = act(async () => {
+    const { documents } = await get("documents", { q: words.value.trim(), limit: 20 });
+    results.replaceChildren(...documents.map((found) => make("li", {},
+      make("a", { href: `#graph/${encodeURIComponent(found.id)}` }, found.title || shorten(found.text, 60)), " ",
+      make("span", { class: "dim" }, shorten(found.text, 90)))));
+    say(`${documents.length} documents found.`);
+  });
+
+  function turnBack(event) {
+    event.preventDefault();
+    offset = 0;
+    if (node) act(read)(event);
+  }
+
+  async function read() {
+    const wanted = node;
+    const found = await get("graph/neighbors", {
+      node, kind: kind.value, tier: tier.value, direction: direction.value, min_weight: least.value, limit: PAGE, offset,
+    });
+    if (node !== wanted) return;
+    page = found;
+    show(await get(`documents/${encodeURIComponent(node)}`).catch(() => null));
+  }
+
+  function stop() {
+    drawing?.stop();
+    drawing = null;
+  }
+
+  const otherEnd = (edge) => (edge.source === page.node.id ? edge.target : edge.source);
+
+  function compose(width) {
+    const rows = Math.max(1, page.edges.length);
+    const seen = new Map();
+    const edges = [];
+    const nodes = [{ id: page.node.id, x: 16, y: heightOf(rows) / 2, text: width > 700 ? shorten(nameOf(page.node), 28) : "", size: 10, colour: "seed", strong: true }];
+    const first = Math.min(250, width * 0.18);
+    for (const edge of page.edges) {
+      const other = otherEnd(edge);
+      const style = { colour: `tier-${edge.tier}`, size: SIZES[edge.tier], source: edge.source, target: edge.target };
+      if (seen.has(other)) {
+        edges.push({ ...style, shape: "curve" });
+        continue;
+      }
+      seen.set(other, true);
+      const reach = Math.min(260, width * 0.2) * (1 - Math.abs(edge.weight));
+      nodes.push({
+        id: other, x: first + reach, y: middleOf(nodes.length - 1), text: edge.title || other, tag: `${edge.kind} ${edge.weight.toFixed(2)} ${edge.tier}`,
+        size: 6, colour: `tier-${edge.tier}`, shape: edge.tier === "dormant" || edge.tier === "inhibitory" ? "ring" : "disc",
+      });
+      edges.push({ ...style, shape: edge.tier === "dormant" ? "line" : "arrow" });
+    }
+    return { height: heightOf(nodes.length - 1), nodes, edges };
+  }
+
+  const nameOf = (found) => found.title || found.id;
+
+  function show(text) {
+    stop();
+    drawing = new Drawing(`Edges of ${nameOf(page.node)}: the table below says the same.`, compose, (id) => { location.hash = `graph/${encodeURIComponent(id)}`; });
+    const history = make("div", { class: "history" });
+    const last = offset + page.edges.length;
+    const step = (name, to, possible) => possible && make("button", { type: "button", class: "quiet", click: act(async () => { offset = to; await read(); }) }, name);
+    place.replaceChildren(
+      make("h2", {}, nameOf(page.node)),
+      make("p", { class: "dim" }, [page.node.id, page.node.source !== page.node.id && (page.node.source || "note"), `authority ${page.node.authority}`].filter(Boolean).join(", ")),
+      text ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "text" }, text.text)) : "",
+      filters,
+      make("p", { class: "line pages" }, `Edges ${page.total ? offset + 1 : 0} to ${last} of ${page.total.toLocaleString("en")}, strongest first`,
+        step("Stronger", Math.max(0, offset - PAGE), offset > 0), step("Weaker", page.next_offset, page.next_offset != null)),
+      page.edges.length ? drawing.place : make("p", { class: "dim" }, "No edge passes these filters."),
+      history,
+      makeTable("Edges", ["Document", "Kind", "Tier", "Weight", "From text", "Do"], page.edges.map((edge) => [
+        make("a", { href: `#graph/${encodeURIComponent(otherEnd(edge))}` }, edge.title || otherEnd(edge)),
+        edge.kind, makeTier(edge.tier), edge.weight, edge.prior, makeActions(edge, history),
+      ]), { class: "edges" }),
+      session.may("write") ? makeTools() : "",
+    );
+    drawing.start();
+  }
+
+  function makeActions(edge, history) {
+    const button = (name, action) => make("button", { type: "button", class: "quiet", click: act(action) }, name);
+    return make("span", { class: "actions" },
+      button("Who moved it", () => showHistory(edge, history)),
+      session.may("write") && edge.kind !== "inhibits" && button("Inhibit", () => setEdge(edge.source, edge.target, -0.5)),
+      session.may("write") && ["inhibits", "taught", ...TYPED].includes(edge.kind) && button("Remove", () => setEdge(edge.source, edge.target, 0, edge.kind)),
+    );
+  }
+
+  async function showHistory(edge, history) {
+    const { changes } = await get("graph/changes", { source: edge.source, target: edge.target, kind: edge.kind });
+    history.replaceChildren(makeTable(
+      `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", ""],
+      changes.map((change) => [
+        formatTime(change.at), change.user ?? change.feedback_id, change.before, change.after, formatSigned(change.after - change.before),
+        session.may("feedback") && make("button", { type: "button", class: "quiet", click: act(() => undo(change.feedback_id)) }, "Undo"),
+      ]),
+    ));
+    history.scrollIntoView({ block: "nearest" });
+    say(`${changes.length} changes.`);
+  }
+
+  async function undo(id) {
+    const receipt = await post("undo", { feedback_id: id });
+    await read();
+    say(`Undone: ${receipt.status}.`);
+  }
+
+  async function setEdge(source, target, weight, name) {
+    const receipt = await post("graph/edges", { source, target, weight, kind: name ?? null });
+    await read();
+    say(receipt.status === "applied" ? "The edge was set." : `The edge was not set: ${receipt.note ?? receipt.status}`, receipt.status !== "applied");
+  }
+
+  function makeTools() {
+    const authority = makeSelect("authority", AUTHORITIES);
+    authority.value = page.node.authority;
+    const anchor = act(async () => {
+      await post("graph/authority", { ids: [node], authority: authority.value });
+      await read();
+      say(`Authority is ${authority.value} now.`);
+    });
+    const target = make("input", { name: "target", required: true, autocomplete: "off", list: "targets", placeholder: "words or id" });
+    const options = make("datalist", { id: "targets" });
+    target.addEventListener("input", () => {
+      clearTimeout(target.timer);
+      target.timer = setTimeout(async () => {
+        if (target.value.trim().length < 2) return;
+        const { documents } = await get("documents", { q: target.value.trim(), limit: 10 }).catch(() => ({ documents: [] }));
+        options.replaceChildren(...documents.map((found) => make("option", { value: found.id }, found.title || shorten(found.text, 50))));
+      }, 250);
+    });
+    const weight = make("input", { name: "weight", type: "number", min: -1, max: 1, step: 0.05, value: 0.6 });
+    const edgeKind = makeSelect("edge_kind", [["", "taught, or inhibits below 0"], ...TYPED]);
+    const connect = act(async () => setEdge(node, target.value.trim(), weight.valueAsNumber, edgeKind.value || null));
+    const forget = act(async () => {
+      if (!(await confirmAction(`Forget ${nameOf(page.node)}, its text and all its edges, in every namespace? This cannot be undone.`, "Forget"))) return;
+      const { deleted } = await remove(`documents/${encodeURIComponent(node)}`);
+      node = "";
+      stop();
+      place.replaceChildren();
+      location.hash = "graph";
+      say(`${deleted} chunks were forgotten.`);
+    });
+    return make("section", { class: "tools", "aria-label": "Change it" },
+      make("form", { class: "line", submit: anchor, "aria-label": "Authority" }, label("Authority", authority), make("button", {}, "Set")),
+      make("form", { class: "line", submit: connect, "aria-label": "Connect" }, label("Connect to", target), options, label("Weight", weight), label("Kind", edgeKind), make("button", {}, "Connect")),
+      make("p", {}, make("button", { type: "button", class: "danger", click: forget }, "Forget this document")),
+    );
+  }
+
+  section.append(make("form", { class: "line", submit: find, role: "search" }, words, make("button", {}, "Find")), results, place);
+
+  return {
+    async show(id) {
+      if (id && id !== node) offset = 0;
+      node = id || node;
+      if (node) await read();
+    },
+    hide: stop,
+    reset() {
+      stop();
+      node = "";
+      place.replaceChildren();
+      results.replaceChildren();
+    },
+  };
+}

@@ -1,0 +1,85 @@
+// Regions: where the documents lie, and which kind of step succeeds where.
+
+import { get } from "./api.js";
+import { act, formatNumber, label, make, makeTable, shorten } from "./dom.js";
+import { Drawing } from "./drawing.js";
+
+const HEIGHT = 420;
+const NAME = 26; // longest name on the map, in characters
+
+/** Success as a class of colour, and as a word. */
+const judge = (quality) => (quality == null ? "dim" : quality >= 0.6 ? "good" : quality <= 0.4 ? "bad" : "mixed");
+
+export function makeRegions(section) {
+  const level = make("select", { name: "level" });
+  const place = make("div", {});
+  let drawing = null;
+  let regions = [];
+
+  function stop() {
+    drawing?.stop();
+    drawing = null;
+  }
+
+  function compose(width) {
+    const spread = (name) => {
+      const values = regions.map((region) => region[name]);
+      const low = Math.min(...values);
+      return [low, Math.max(...values) - low || 1];
+    };
+    const [left, wide] = spread("x");
+    const [low, high] = spread("y");
+    const largest = Math.max(...regions.map((region) => region.size), 1);
+    const room = Math.min(180, width * 0.3); // for names at the right
+    const nodes = byUse().map((region) => ({
+      id: region.region, x: 24 + ((region.x - left) / wide) * (width - 24 - room), y: 24 + ((region.y - low) / high) * (HEIGHT - 48),
+      text: shorten(region.title || region.region, NAME), tag: region.quality == null ? "" : `${Math.round(region.quality * 100)}%`,
+      size: 4 + 12 * Math.sqrt(region.size / largest), colour: judge(region.quality), shape: region.quality == null ? "ring" : "disc",
+    }));
+    const named = []; // where there is room for a name, the most used first
+    for (const node of nodes) {
+      const near = (other) => Math.abs(node.y - other.y) < 18 && node.x - other.x < NAME * 7 && other.x - node.x < NAME * 7;
+      if (named.some(near)) node.text = node.tag = "";
+      else named.push(node);
+    }
+    return { height: HEIGHT, bare: true, nodes, edges: [] };
+  }
+
+  function show(found) {
+    stop();
+    regions = found.regions;
+    level.replaceChildren(...found.levels.map((number) => make("option", { value: number, selected: number === found.level }, String(number))));
+    if (!regions.length) {
+      place.replaceChildren(make("p", { class: "dim" }, "This memory is too small for regions."));
+      return;
+    }
+    drawing = new Drawing("Map of the regions: the table below says the same.", compose, (id) => { location.hash = `graph/${encodeURIComponent(id)}`; });
+    place.replaceChildren(
+      make("p", { class: "dim" }, `${regions.length} regions; near each other what is similar. ● size by documents, with P(success) where something was learned; ○ nothing learned yet.`),
+      drawing.place,
+      makeTable("Regions", ["Region", "Documents", "Arrivals", "P(success)", "Success by action", "Leads to"],
+        byUse().map((region) => [
+          make("a", { href: `#graph/${encodeURIComponent(region.region)}` }, region.title || region.region), region.size, formatNumber(region.arrivals, 1),
+          region.quality == null ? "" : make("span", { class: judge(region.quality) }, region.quality.toFixed(2)),
+          region.actions.length && make("ul", { class: "plain" }, region.actions.slice(0, 4).map((action) => make("li", {}, `${action.action} ${action.success.toFixed(2)} of ${formatNumber(action.trials, 1)}`))) || "",
+          region.next_regions.slice(0, 2).map((next) => `${titleOf(next.region)} ${Math.round(next.share * 100)}%`).join(", "),
+        ])),
+    );
+    drawing.start();
+  }
+
+  const byUse = () => [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size);
+  const titleOf = (id) => shorten(regions.find((region) => region.region === id)?.title || id, 24);
+
+  level.addEventListener("change", act(async () => show(await get("regions", { level: level.value }))));
+  section.append(make("form", { class: "line", submit: (event) => event.preventDefault() }, label("Level", level)), place);
+
+  return {
+    show: async () => show(await get("regions")),
+    hide: stop,
+    reset() {
+      stop();
+      place.replaceChildren();
+    },
+  };
+}

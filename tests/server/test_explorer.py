@@ -1,0 +1,506 @@
+"""The explorer as a person uses it, in Chromium; with CRABPATH_SCREENSHOTS=1 it draws docs/assets.
+
+Every page must stay without errors in its console, and ask nothing of any other server.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hub import make_hub
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
+from crabpath_retrievers.server import Access, create_app
+from crabpath_retrievers.server.access import add_token
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+FILES = Path(__file__).parents[2] / "crabpath_retrievers" / "server" / "explorer"
+ASSETS = Path(__file__).parents[2] / "docs" / "assets"
+DRAW = os.environ.get("CRABPATH_SCREENSHOTS") == "1"
+QUESTION = 'The director of the romantic comedy "Big Stone Gap" is based in what New York city?'
+FILM, DIRECTOR = "h49", "h43"
+WIDE = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+NARROW = {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"}
+HOSTILE = (
+    "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'"
+    '</script>"><svg onload="document.title=1"> javascript:alert(1) {{7*7}} ${7*7} \u202etxt'
+)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory, embeddings) -> Iterator[CrabPath]:
+    """Paragraphs of the demo; tests share it, each in a namespace of its own."""
+    documents = load_sample().documents[: 600 if DRAW else 100]
+    path = tmp_path_factory.mktemp("explorer") / "memory"
+    with CrabPath.open(path, embeddings=embeddings) as opened:
+        opened.add_documents(documents, split=False)
+        yield opened
+
+
+@pytest.fixture
+def base(memory, serve) -> str:
+    """Address of a server without tokens."""
+    return serve(create_app(memory))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
+    with sync_playwright() as tools:
+        started = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def namespace(request) -> str:
+    """A namespace that nobody has used yet; one that can be read on screenshots."""
+    if not DRAW:
+        return uuid.uuid4().hex
+    word = request.node.originalname.removeprefix("test_a_").removeprefix("test_").split("_")[0]
+    return f"{word}-narrow" if "narrow" in request.node.name else word
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    """What went wrong in the page; a test that expects some clears it."""
+    return []
+
+
+@pytest.fixture(params=[WIDE, NARROW], ids=["wide", "narrow"])
+def page(browser, base, namespace, errors, request) -> Iterator[Page]:
+    """The explorer in a namespace that nobody has used."""
+    context = browser.new_context(base_url=base, **request.param)
+    opened = context.new_page()
+    watch(opened, errors)
+    elsewhere: list[str] = []
+    opened.on("request", lambda r: r.url.startswith(base) or elsewhere.append(r.url))
+    opened.goto("/")
+    enter_namespace(opened, namespace)
+    yield opened
+    assert opened.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert opened.title() == "CrabPath explorer"
+    context.close()
+    assert (errors, elsewhere) == ([], [])
+
+
+def watch(page: Page, errors: list[str]) -> None:
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
+
+
+def enter_namespace(page: Page, name: str) -> None:
+    expect(page.locator("#namespace")).not_to_have_value("")
+    page.locator("#namespace").fill(name)
+    with page.expect_response("**/session"):
+        page.locator("#namespace").press("Enter")
+
+
+def ask(page: Page, question: str = QUESTION) -> None:
+    page.get_by_role("tab", name="Ask").click()
+    page.get_by_label("Question", exact=True).fill(question)
+    page.get_by_label("Question", exact=True).press("Enter")
+    expect(page.locator("#view-ask .question")).to_have_text(question)
+    expect(page.locator("#status")).to_have_text("5 documents.")
+
+
+def view(page: Page, name: str):
+    page.get_by_role("tab", name=name).click()
+    panel = page.locator(f"#view-{name.lower()}")
+    expect(panel).to_be_visible()
+    return panel
+
+
+def open_document(page: Page, node: str):
+    page.goto(f"/#graph/{quote(node, safe='')}")
+    panel = page.locator("#view-graph")
+    expect(panel.locator("p.dim").first).to_contain_text(node)
+    return panel
+
+
+def shoot(page: Page, name: str, *, whole: bool = False) -> None:
+    """Draw a screenshot for the documentation, in few colours."""
+    if not DRAW:
+        return
+    page.evaluate("scrollTo(0, 0); document.getElementById('status').textContent = ''")
+    page.wait_for_timeout(300)  # drawings follow the next frame
+    picture = Image.open(BytesIO(page.screenshot(full_page=whole))).convert("RGB")
+    place = ASSETS / f"explorer-{name}.png"
+    picture.quantize(256).save(place, optimize=True)
+    assert place.stat().st_size < 150_000
+
+
+def draw_again(page: Page) -> bytes:
+    """A picture of the drawing that is seen, when it has been drawn."""
+    page.mouse.move(0, 0)
+    drawing = page.locator("section:not([hidden]) .drawing").first
+    drawing.evaluate("element => element.scrollIntoView()")  # above the status line
+    page.wait_for_timeout(500)  # drawings follow the next frame
+    return drawing.screenshot()
+
+
+def count_colours(page: Page) -> int:
+    """Number of colours in the drawing that is seen; an empty one has one."""
+    return len(Image.open(BytesIO(draw_again(page))).convert("RGB").getcolors(1 << 20))
+
+
+def test_a_question_a_thumb_and_its_undo(page, memory, namespace):
+    """Documents with reasons, the walk step by step, weights that move and move back."""
+    wide = page.viewport_size["width"] > 1000
+    ask(page)
+    found = page.locator(".documents > li")
+    expect(found).to_have_count(5)
+    walked = found.filter(has_text="Adriana Trigiani").first
+    expect(walked).to_contain_text("Big Stone Gap (film) → mention")
+    expect(walked).to_contain_text("habitual")
+    walked.get_by_text("Text").click()
+    expect(walked.locator(".text")).to_contain_text("Italian American best-selling author")
+    walked.get_by_text("Text").click()
+    assert count_colours(page) > 20
+    expect(page.locator(".step-note")).to_contain_text("The whole walk")
+    whole = draw_again(page)
+    page.get_by_role("button", name="First step").click()
+    expect(page.locator(".step-note")).to_contain_text("Seeds: search found")
+    page.get_by_role("button", name="Next step").click()
+    expect(page.locator(".step-note")).to_contain_text("Decision 1 of")
+    expect(page.locator(".step-note")).to_contain_text("followed")
+    page.get_by_role("button", name="Whole walk").click()
+    assert draw_again(page) == whole
+    walked.get_by_label("used").check()
+    page.get_by_role("button", name="It answered").click()
+    moved = page.locator("table.moved tbody tr")
+    expect(moved.filter(has_text="Adriana Trigiani").first).to_contain_text(
+        re.compile(r"\+0\.\d+human")
+    )
+    assert any(
+        move.target == DIRECTOR and move.after > move.before
+        for move in memory.graph.changes(source=FILM, namespace=namespace)
+    )
+    shoot(page, "ask" if wide else "narrow", whole=wide)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".given")).to_contain_text("undone")
+    expect(moved).to_have_count(0)
+    assert memory.graph.changes(source=FILM, namespace=namespace) == []
+
+
+def test_the_same_question_asked_otherwise(page, memory, namespace):
+    """Beside plain search, and beside a namespace in which nobody's question is recorded."""
+    other = f"{namespace} Zoë/日本"
+    page.get_by_label("beside plain search").check()
+    page.get_by_label("beside namespace").fill(other)
+    ask(page)
+    table = page.get_by_role("table", name="The same question asked otherwise")
+    expect(table.locator("tbody tr")).to_have_count(5)
+    expect(table).to_contain_text("plain vector search")
+    expect(table).to_contain_text(f"CrabPath, {other}")
+    expect(table).to_contain_text("only here")
+    assert memory.turns(namespace=other) == []
+
+
+def test_turns_come_as_they_are_asked_and_take_corrections(page, base, memory, namespace):
+    """Another client's turn appears by itself; a correction becomes a note, and is undone."""
+    panel = view(page, "Turns")
+    expect(panel.get_by_text("No turn yet")).to_be_visible()
+    headers = {"CrabPath-Namespace": namespace}
+    asked = httpx.post(f"{base}/query", json={"text": QUESTION, "k": 5}, headers=headers)
+    assert asked.status_code == 200
+    link = panel.get_by_role("link", name=re.compile("Big Stone Gap"))
+    expect(link).to_be_visible(timeout=10_000)
+    link.click()
+    expect(panel.locator(".documents > li")).to_have_count(5)
+    panel.get_by_label("Correction").fill("She lives in Greenwich Village.")
+    panel.get_by_role("button", name="It did not").click()
+    expect(panel.locator(".given")).to_contain_text("She lives in Greenwich Village.")
+    assert [note.text for note in memory.notes(namespace=namespace)] == [
+        "She lives in Greenwich Village."
+    ]
+    expect(panel.locator(".turns")).to_contain_text("feedback")
+    shoot(page, "turns") if page.viewport_size["width"] > 1000 else None
+    panel.get_by_role("button", name="Undo").click()
+    expect(panel.locator(".given")).to_contain_text("undone")
+    assert memory.notes(namespace=namespace) == []
+
+
+def test_a_document_its_edges_and_who_moved_them(page, memory, namespace):
+    """Search, filters, connecting, inhibiting, history and undo."""
+    panel = view(page, "Graph")
+    panel.get_by_label("Search documents").fill("Adriana Trigiani")
+    panel.get_by_role("button", name="Find").click()
+    panel.get_by_role("link", name="Adriana Trigiani").first.click()
+    expect(panel.locator("h2")).to_have_text("Adriana Trigiani")
+    edges = panel.locator("table.edges tbody tr")
+    everything = edges.count()
+    assert everything == memory.graph.edges(DIRECTOR, namespace=namespace).total
+    panel.get_by_label("Kind").first.select_option("mentioned_by")
+    expect(edges).to_have_count(1)
+    panel.get_by_label("Tier").select_option("reflex")
+    expect(panel.get_by_text("No edge passes these filters.")).to_be_visible()
+    panel.get_by_label("Tier").select_option("")
+    panel.get_by_label("Kind").first.select_option("")
+    expect(edges).to_have_count(everything)
+    assert count_colours(page) > 20
+
+    connect = panel.get_by_role("form", name="Connect")
+    connect.get_by_label("Connect to").fill("h1")
+    connect.get_by_label("Weight").fill("0.9")
+    connect.get_by_role("button", name="Connect").click()
+    expect(page.locator("#status")).to_have_text("The edge was set.")
+    taught = edges.filter(has_text="taught")
+    expect(taught).to_contain_text("0.90")
+    taught.get_by_role("button", name="Who moved it").click()
+    expect(panel.locator(".history tbody tr")).to_contain_text("+0.900")
+    shoot(page, "graph") if page.viewport_size["width"] > 1000 else None
+    taught.get_by_role("button", name="Inhibit").click()
+    inhibiting = edges.filter(has_text="inhibits")
+    expect(inhibiting).to_contain_text("-0.50")
+    expect(taught).to_have_count(0)
+    inhibiting.get_by_role("button", name="Who moved it").click()
+    panel.locator(".history").get_by_role("button", name="Undo").click()
+    expect(inhibiting).to_have_count(0)
+    expect(taught).to_have_count(1)
+    taught.get_by_role("button", name="Remove").click()
+    expect(edges).to_have_count(everything)
+
+
+def test_authority_and_forgetting(page, memory, namespace):
+    """Authority is set; a document is forgotten only when a person says so twice."""
+    panel = open_document(page, DIRECTOR)
+    authority = panel.get_by_role("form", name="Authority")
+    authority.get_by_label("Authority").select_option("canonical")
+    authority.get_by_role("button", name="Set").click()
+    expect(panel.get_by_text("authority canonical")).to_be_visible()
+    memory.learning.anchor(DIRECTOR, "overlay")
+
+    memory.add_documents([Document("A page to forget.", id=f"gone/{namespace}")], split=False)
+    open_document(page, f"gone/{namespace}")
+    panel.get_by_role("button", name="Forget this document").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert memory.get_by_ids([f"gone/{namespace}"])
+    panel.get_by_role("button", name="Forget this document").click()
+    page.get_by_role("button", name="Forget", exact=True).click()
+    expect(page.locator("#status")).to_have_text("1 chunks were forgotten.")
+    assert memory.get_by_ids([f"gone/{namespace}"]) == []
+
+
+def test_learning_and_maintenance(page, memory, namespace):
+    """The curve, tiers, health with ranges, useful documents; maintenance is asked for first."""
+    panel = view(page, "Learning")
+    expect(panel.get_by_text("No feedback yet")).to_be_visible()
+    for number, text in enumerate(load_sample().queries.values()):
+        answer = memory.retrieve(text, k=5, namespace=namespace)
+        wanted = number % (2 + number // 8)  # failures become rare
+        used = [answer.documents[0].node.id] if wanted else []
+        memory.record(answer.turn.id, 1.0 if wanted else -1.0, used=used, strict=False)
+        if number == (59 if DRAW else 30):
+            break
+    memory.maintenance.health(namespace)
+    page.get_by_role("tab", name="Ask").click()
+    view(page, "Learning")
+    expect(panel.get_by_role("img", name="Share of feedback above 0, over time")).to_be_visible()
+    expect(panel.get_by_role("img", name="Share of edges by tier, over time")).to_be_visible()
+    health = panel.get_by_role("table", name="Health")
+    expect(health.locator("tbody tr")).to_have_count(8)
+    expect(health).to_contain_text("in range")
+    useful = panel.get_by_role("table", name="Most useful documents")
+    assert useful.locator("tbody tr").count() > 0
+    shoot(page, "learning") if page.viewport_size["width"] > 1000 else None
+    panel.get_by_role("button", name="What would it do?").click()
+    expect(panel.get_by_role("table", name=re.compile("Maintenance would change"))).to_be_visible()
+    panel.get_by_role("button", name="Run it").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    done = panel.get_by_role("table", name=re.compile("Maintenance changed"))
+    expect(done).to_be_visible(timeout=60_000)
+
+
+def test_regions_with_success_by_action(page, memory, namespace):
+    """The map and its table; a region leads to its hub in the graph."""
+    for text in [*load_sample().queries.values()][: 60 if DRAW else 8]:
+        answer = memory.retrieve(text, k=5, namespace=namespace)
+        memory.record(answer.turn.id, 1.0, used=[answer.documents[0].node.id], strict=False)
+    panel = view(page, "Regions")
+    rows = panel.get_by_role("table", name="Regions").locator("tbody tr")
+    regions = memory.regions.map(namespace=namespace).regions
+    expect(rows).to_have_count(len(regions))
+    learned = [region for region in regions if region.actions]
+    assert learned
+    expect(rows.first).to_contain_text(learned[0].actions[0].action)
+    assert count_colours(page) > 20
+    shoot(page, "regions") if page.viewport_size["width"] > 1000 else None
+    title = rows.first.get_by_role("link").first.text_content()
+    rows.first.get_by_role("link").first.click()
+    expect(page.locator("#view-graph h2")).to_have_text(title)
+
+
+def test_texts_of_documents_never_run(page, memory, namespace, base):
+    """Markup in titles, texts, ids, questions and corrections is shown as it is written."""
+    name = f"hostile/{namespace}<b>"
+    hostile = Document(f"Trap {HOSTILE}", id=name, metadata={"title": HOSTILE, "source": HOSTILE})
+    memory.add_documents([hostile], split=False)
+    ask(page, f"Trap {HOSTILE}".replace("\u202e", ""))
+    page.locator(".documents > li").first.get_by_text("Text").click()
+    expect(page.locator(".documents > li").first.locator(".text")).to_contain_text("<script>")
+    page.get_by_label("Correction").fill(HOSTILE)
+    page.get_by_role("button", name="It did not").click()
+    expect(page.locator(".given")).to_contain_text("<img src=x")
+    panel = open_document(page, name)
+    expect(panel.locator("h2")).to_contain_text("<img src=x")
+    assert page.locator("main img, main script, main iframe, main b:not(.score)").count() == 0
+    memory.forget([name])
+
+
+def test_the_policy_lets_no_script_in(page, base, errors):
+    """Even markup that got into the page would not run, nor be fetched, nor framed."""
+    with pytest.raises(Exception, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<img src=x onerror=alert(1)>'")
+    for path in ("/", "/static/app.js", "/static/vendor/sigma.min.js", "/static/missing.js"):
+        policy = httpx.get(f"{base}{path}").headers.get("content-security-policy", "none")
+        assert "unsafe" not in policy
+        assert path == "/static/missing.js" or "default-src 'none'" in policy
+    for path in ("/static/../access.py", "/static/%2e%2e/access.py", "/static/..%2faccess.py"):
+        assert httpx.get(f"{base}{path}").status_code == 404
+    assert all("Security Policy" in error or "TrustedHTML" in error for error in errors), errors
+    errors.clear()
+
+
+def test_the_page_is_used_by_keyboard_and_read_aloud(page):
+    """Tabs by arrows; every drawing and field has a name, and every drawing a table."""
+    page.get_by_role("tab", name="Ask").focus()
+    for name in ("Turns", "Graph", "Learning", "Regions", "Ask"):
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("tab", name=name)).to_be_focused()
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
+    page.keyboard.press("End")
+    expect(page.get_by_role("tab", name="Regions")).to_be_focused()
+    ask(page)
+    slider = page.get_by_role("slider", name="Step of the walk")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("Seeds"))
+    page.locator("summary", has_text="Decisions").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("table", name="Decisions of the walk")).to_be_visible()
+    nameless = """[...document.querySelectorAll(':is(input, select, textarea, button)')]
+        .filter((field) => !(field.labels?.length || field.ariaLabel || field.textContent.trim()))
+        .map((field) => field.outerHTML)"""
+    for name in ("Ask", "Turns", "Graph", "Learning", "Regions"):
+        view(page, name)
+        assert page.evaluate(nameless) == []
+
+
+def test_a_token_is_asked_for_and_its_rights_are_kept(browser, memory, serve, tmp_path, namespace):
+    """Without a token nothing is shown; one that may only read gives no feedback."""
+    token = add_token(tmp_path / "tokens.json", [namespace], ["read"])
+    base = serve(create_app(memory, access=Access.from_file(tmp_path / "tokens.json")))
+    errors: list[str] = []
+    page = browser.new_page(base_url=base)
+    watch(page, errors)
+    page.goto("/")
+    dialog = page.get_by_role("dialog", name="Token")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Token").fill("wrong")
+    dialog.get_by_role("button", name="Use it").click()
+    expect(page.locator("#status")).to_contain_text("token")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Token").fill(token)
+    dialog.get_by_role("button", name="Use it").click()
+    expect(page.locator("#namespace")).to_have_value(namespace)
+    ask(page)
+    expect(page.get_by_role("button", name="It answered")).to_have_count(0)
+    enter_namespace(page, "Zoë 日本")
+    expect(page.locator("#status")).to_contain_text("does not grant the namespace")
+    page.close()
+    assert [error for error in errors if not re.search("40[13]", error)] == []
+
+
+def test_the_page_is_small_and_draws_at_once(page):
+    """At most 600 kB in all; from the question to the drawn walk at most half a second."""
+    assert sum(file.stat().st_size for file in FILES.rglob("*") if file.is_file()) < 600_000
+    for _ in range(4):
+        ask(page)
+    times = page.evaluate("performance.getEntriesByName('turn drawn').map((e) => e.duration)")
+    assert min(times) < 500, times
+
+
+def test_a_server_that_ends_is_told_in_a_sentence(page, errors):
+    """Errors stand in the status line, and the page goes on."""
+    page.context.set_offline(True)
+    page.get_by_label("Question", exact=True).fill("Who?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#status")).to_contain_text("The server does not answer")
+    page.context.set_offline(False)
+    ask(page)
+    assert all("ERR_INTERNET_DISCONNECTED" in error for error in errors), errors
+    errors.clear()
+
+
+def test_a_hub_of_100_000_edges_is_paged(browser, serve, tmp_path):
+    """Its neighbourhood answers within 200 ms, 50 edges at a time."""
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as memory:
+        memory.add_documents([Document("A hub.", id="d1", metadata={"title": "Hub"})], split=False)
+        make_hub(memory, 100_000)
+        page = browser.new_page(base_url=serve(create_app(memory)))
+        errors: list[str] = []
+        watch(page, errors)
+        panel = open_document(page, "d1")
+        for text in ("1 to 50", "51 to 100", "101 to 150"):
+            expect(panel.get_by_text(f"Edges {text} of 100,000")).to_be_visible()
+            expect(panel.locator("table.edges tbody tr")).to_have_count(50)
+            panel.get_by_role("button", name="Weaker").click()
+        times = page.evaluate(
+            "performance.getEntriesByType('resource')"
+            ".filter((e) => e.name.includes('graph/neighbors')).map((e) => e.duration)"
+        )
+        assert min(times) < 200, times
+        page.close()
+        assert errors == []
+
+
+def test_explore_opens_the_memory_of_the_demo(tmp_path, embeddings):
+    """One command opens the page; where there is no memory it says how to make one."""
+    opened = tmp_path / "opened"
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "crabpath_retrievers", "explore"]
+    given = {**os.environ, "BROWSER": f"{script} %s", "PYTHONPATH": str(FILES.parents[2])}
+    nothing = subprocess.run(
+        command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert nothing.returncode == 2
+    assert "make one with crabpath demo" in " ".join(nothing.stderr.split())
+    with CrabPath.open(tmp_path / "demo-memory", embeddings=embeddings) as memory:
+        memory.add_documents(load_sample().documents[:3], split=False)
+    process = subprocess.Popen(command, cwd=tmp_path, env=given, stderr=subprocess.PIPE)
+    try:
+        for _ in range(600):
+            if opened.exists() and opened.read_text():
+                break
+            time.sleep(0.1)
+        address = opened.read_text().strip()
+        assert "CrabPath explorer" in httpx.get(address, timeout=60).text
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
