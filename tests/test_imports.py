@@ -100,6 +100,7 @@ def test_adapters_import_public_names_only():
     [
         ("langchain", "langgraph_crabpath", r"needs lang[a-z.]*: .*\[langgraph\]"),
         ("llama_index.core", "llama_index.retrievers.crabpath", "LlamaIndex is not .*llama-index"),
+        ("mcp.server", "crabpath_retrievers.server", r"needs mcp: .*\[server\]"),
     ],
 )
 def test_the_message_names_the_command(module, adapter, message):

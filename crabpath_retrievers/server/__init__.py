@@ -5,8 +5,10 @@ from crabpath_retrievers.errors import MissingExtraError
 try:
     import starlette  # noqa: F401  only to say which extra is missing
     import uvicorn  # noqa: F401
+    from mcp.server import MCPServer  # noqa: F401  new in release 2
 except ImportError as error:
-    msg = f"the server needs {error.name}: pip install 'crabpath-retrievers[server]'"
+    needed = str(error.name).partition(".")[0]
+    msg = f"the server needs {needed}: pip install --upgrade 'crabpath-retrievers[server]'"
     raise MissingExtraError(msg) from error
 
 from crabpath_retrievers.server.access import Access, Grant, add_token
