@@ -259,12 +259,13 @@ def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "/static/nothing", 404),
         ("GET", "/nothing", 404),
         ("GET", "/documents/", 404),
         ("GET", "/QUERY", 404),
         ("GET", "/query/", 404),
         ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("POST", "/", 405),
         ("PUT", "/query", 405),
         ("OPTIONS", "/query", 405),
         ("POST", "/turns", 405),
