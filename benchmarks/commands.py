@@ -355,6 +355,19 @@ def apply_load(
         typer.echo(line)
 
 
+@app.command("replica")
+@report_errors
+def time_replica(
+    documents: Annotated[int, typer.Option(help="Synthetic documents.")] = 3000,
+    questions: Annotated[int, typer.Option(help="Questions, asked on both in turns.")] = 200,
+) -> None:
+    """Measure queries that read a streaming standby, and when it has what another process adds."""
+    from benchmarks.replica import measure_replica
+
+    for line in measure_replica(documents=documents, questions=questions):
+        typer.echo(line)
+
+
 @app.command("serve")
 @report_errors
 def measure_server(

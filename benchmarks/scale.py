@@ -89,7 +89,7 @@ def open_pgvector() -> Servers:
         yield "PostgreSQL with pgvector", Place("crabpath", url), Place("pgvector", url)
 
 
-def _make_documents(count: int) -> list[Document]:
+def make_documents(count: int) -> list[Document]:
     """Documents of a paragraph, with titles; each mentions the title of another one."""
     return [
         Document(
@@ -106,7 +106,7 @@ def _make_documents(count: int) -> list[Document]:
 
 
 def _fill(place: Place, count: int) -> None:
-    documents = _make_documents(count)
+    documents = make_documents(count)
     if place.kind == "crabpath":
         with CrabPath.open(
             place.database, vectors=place.vectors, embeddings=Hashed(_DIMENSIONS)

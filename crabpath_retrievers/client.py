@@ -294,6 +294,7 @@ class ServedMemory(CrabPath):
         self,
         *,
         source: str | None = None,
+        under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         words: str | None = None,
         limit: int = 100,
@@ -301,12 +302,15 @@ class ServedMemory(CrabPath):
         """As :meth:`CrabPath.documents`, without ``filter``; at most 1,000."""
         if filter is not None:
             raise _NotServedError(_explain_absence())
-        found = self._get("/documents", None, source=source, q=words, limit=limit)
+        found = self._get("/documents", None, source=source, under=under, q=words, limit=limit)
         return [_to_document(chunk) for chunk in found["documents"]]
 
-    def sources(self, *, limit: int = 100) -> dict[str, int]:
+    def sources(
+        self, *, under: str | None = None, after: str | None = None, limit: int = 100
+    ) -> dict[str, int]:
         """As :meth:`CrabPath.sources`; at most 1,000."""
-        found: dict[str, int] = self._get("/sources", None, limit=limit)["sources"]
+        read = self._get("/sources", None, under=under, after=after, limit=limit)
+        found: dict[str, int] = read["sources"]
         return found
 
     def notes(self, *, namespace: str | None = None, limit: int = 100) -> list[NoteRecord]:

@@ -26,6 +26,7 @@ from crabpath_retrievers.core.query import (
     require_flags,
     require_list,
     require_splitter,
+    text_of,
 )
 from crabpath_retrievers.core.telemetry import (
     count_records,
@@ -574,6 +575,7 @@ class CrabPath(Component):
         self,
         *,
         source: str | None = None,
+        under: str | None = None,
         filter: Mapping[str, object] | None = None,  # noqa: A002  as everywhere
         words: str | None = None,
         limit: int = 100,
@@ -582,6 +584,7 @@ class CrabPath(Component):
 
         Args:
             source: Only chunks of this source, in the order of its text.
+            under: Only chunks whose source begins with this text, such as ``"docs/"``, by source.
             filter: Only chunks whose metadata have these values, such as ``{"team": "people"}``;
                 unlike that of a query it knows no operators. The corpus is read until there are
                 enough.
@@ -596,7 +599,7 @@ class CrabPath(Component):
 
             memory.documents(source="handbook.md", limit=3)
         """
-        return list_documents(self._services, source, filter, words, limit)
+        return list_documents(self._services, source, under, filter, words, limit)
 
     @apply_time_limit
     def similarity_search(self, text: str, *, k: int = 4) -> list[tuple[Document, float]]:
@@ -619,10 +622,14 @@ class CrabPath(Component):
         return find_similar(self._services, text, k)
 
     @apply_time_limit
-    def sources(self, *, limit: int = 100) -> dict[str, int]:
+    def sources(
+        self, *, under: str | None = None, after: str | None = None, limit: int = 100
+    ) -> dict[str, int]:
         """The sources by name, each with the number of its chunks.
 
         Args:
+            under: Only sources that begin with this text, such as ``"docs/"``.
+            after: Only sources that stand after this one, for the next page of a list.
             limit: How many at most, at least 1.
 
         Example::
@@ -630,7 +637,9 @@ class CrabPath(Component):
             memory.sources(limit=10)
         """
         require_count("limit", limit)
-        return self._services.store.catalog.count_by_source(limit)
+        texts = {"under": under, "after": after}
+        given = {name: text_of(name, text) for name, text in texts.items() if text is not None}
+        return self._services.store.catalog.count_by_source(limit, **given)
 
     @apply_time_limit
     def notes(self, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100) -> list[NoteRecord]:

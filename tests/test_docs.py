@@ -205,12 +205,17 @@ def check_langgraph(it):
     assert it.learned["feedback"]["status"] == "applied"
     assert [event["type"] for event in it.events][-1] == "crabpath_retrieved"
     assert [one["status"] for one in it.answered["crabpath_receipts"]] == ["applied"]
+    assert it.remembered[0].key == "tea"
+    assert it.items.turns(namespace=it.store.find_turn_namespace(it.anns))[0].feedback_id
+    it.items.close()
 
 
 def check_llama_index(it):
     assert it.found[0].page_content == "Nobody deploys on a Friday."
     assert it.ordered.source_nodes
     it.ranking.close()
+    assert it.chat_memory.memory_blocks == [it.block]
+    it.block.memory.close()
 
 
 def check_router(it):

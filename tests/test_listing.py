@@ -119,6 +119,8 @@ def test_listing_reads_as_much_as_it_returns(memory, monkeypatch):
 
     memory.documents()
     memory.documents(source="a.pdf")
+    memory.documents(under="a")
+    memory.sources(under="a")
     memory.turns()
     memory.notes()
     sa.event.remove(engine, "before_cursor_execute", explain)
@@ -222,3 +224,23 @@ def test_turns_page_by_page(memory):
     assert memory.turns(namespace="ann", before=rest[-1].id) == []
     with pytest.raises(NotFoundError):
         memory.turns(namespace="ann", before=foreign)
+
+
+def test_sources_and_documents_are_listed_by_how_a_source_begins(memory):
+    memory.add_documents(
+        [
+            Document(f"Text {n}", metadata={"source": source})
+            for n, source in enumerate(
+                ["docs/b", "docs/a", "docs/a/c", "docsx", "Docs/a", "docs/%"]
+            )
+        ]
+    )
+    under = ["docs/%", "docs/a", "docs/a/c", "docs/b"]
+    assert list(memory.sources(under="docs/")) == under
+    assert list(memory.sources(under="docs/", after="docs/a", limit=1)) == ["docs/a/c"]
+    assert list(memory.sources(after="docs/b")) == ["docsx"]
+    listed = [one.metadata["source"] for one in memory.documents(under="docs/")]
+    assert listed == under
+    assert len(memory.documents(under="docs/", limit=2)) == 2
+    assert memory.sources(under="docs/z") == {}
+    assert memory.documents(under="docs/a", source="docs/b") == []

@@ -1,4 +1,4 @@
-"""CrabPath in LangGraph: nodes, agent middleware and a retrieval tool."""
+"""CrabPath in LangGraph: nodes, agent middleware, a retrieval tool and a store."""
 
 from crabpath_retrievers import MissingExtraError
 
@@ -13,10 +13,13 @@ from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.feedback_node import FeedbackNode, crabpath_feedback
 from langgraph_crabpath.middleware import CrabPathMiddleware
 from langgraph_crabpath.retrieve_node import RetrieveNode, crabpath_retrieve
+from langgraph_crabpath.store import CrabPathSearchItem, CrabPathStore
 from langgraph_crabpath.tool import create_crabpath_tool
 
 __all__ = [
     "CrabPathMiddleware",
+    "CrabPathSearchItem",
+    "CrabPathStore",
     "FeedbackNode",
     "RetrieveNode",
     "crabpath_feedback",

@@ -79,6 +79,9 @@ class QueryOptions(CallOptions, total=False):
     existing_ids: Callable[[Sequence[str]], set[str] | None] | None
     """Returns those of some ids that the host still has; others are not returned. None asks the
     vector store, if the memory wraps one."""
+    confined: bool
+    """True: the walk enters only documents that the filter allows. False: it may pass through
+    others, which are not returned."""
     record: bool
     """Whether the turn is recorded, so that feedback can refer to it."""
     run_id: str | UUID | None
@@ -105,6 +108,7 @@ class Query:
     candidate_ids: Sequence[str] | None = None
     vector: Vector | None = None
     existing_ids: Callable[[Sequence[str]], set[str] | None] | None = None
+    confined: bool = False
     record: bool = True
     task_type: str | None = None
     session: str | None = None
@@ -151,7 +155,12 @@ class Query:
             require_count("max_tokens", self.max_tokens)
         if self.min_score is not None:
             require_share("min_score", self.min_score)
-        require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
+        require_flags(
+            fill=self.fill,
+            one_per_document=self.one_per_document,
+            confined=self.confined,
+            record=self.record,
+        )
         if not isinstance(self.explore, int) or self.explore < 0:
             shown = format_value(self.explore)
             msg = f"explore must be True, False or a seed of at least 0, not {shown}"

@@ -5,12 +5,34 @@ Retrieval writes these records; learning reads them.
 Usage of language models: calls, tokens and cost.
 """
 
+import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, overload
 
 SEARCH_ACTION = "search"
 """Action type of a returned document that no edge supports."""
+
+
+def make_turn_id() -> str:
+    """A new id of 32 hexadecimal digits that begins with its time: UUID version 7 (RFC 9562)."""
+    random = bytearray(os.urandom(10))
+    random[0] = 0x70 | random[0] & 0x0F
+    random[2] = 0x80 | random[2] & 0x3F
+    return f"{time.time_ns() // 1_000_000:012x}{random.hex()}"
+
+
+def is_recent_id(name: str, seconds: float) -> bool:
+    """Whether an id begins with a time that is at most so many seconds from now.
+
+    Ids of :func:`make_turn_id` and of LangChain's runs begin with one; others are not recent.
+    """
+    try:
+        made = int(name[:13].replace("-", "", 1)[:12], 16) / 1000
+    except ValueError:
+        return False
+    return abs(time.time() - made) <= seconds
 
 
 @dataclass(frozen=True, slots=True)

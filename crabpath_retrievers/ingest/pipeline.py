@@ -1,9 +1,9 @@
 """Publishes documents so that a crash at any point neither loses nor duplicates anything.
 
-A batch passes through four states, each one transaction: staged (invisible) → vectors indexed →
-published (visible, without edges) → linked. Vectors in the database of the graph are indexed in the
-transaction that publishes. :meth:`Ingest.recover` finishes what a crash left; every open and every
-ingest runs it first.
+Where the vectors are in the database of the graph, added documents are published with their vectors
+and edges in one transaction. Elsewhere, and in a sync, a batch passes through four states, each one
+transaction: staged (invisible) → vectors indexed → published (visible, without edges) → linked.
+:meth:`Ingest.recover` finishes what a crash left; every open and every ingest runs it first.
 
 A new chunk gets an id derived from its document and text, or also from its metadata where the
 document repeats the text. A sync keeps that id when the text is edited or moved, so an unchanged
@@ -13,7 +13,7 @@ text is recognised by document and digest, not by its id alone.
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,6 +28,7 @@ from crabpath_retrievers.core.changes import (
     ConfirmIndexDeletions,
     MarkIndexed,
     MoveNodes,
+    PublishNodes,
     PublishStaged,
     PutEdges,
     RemoveNodes,
@@ -35,11 +36,12 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
-from crabpath_retrievers.core.text import format_value, is_blank
+from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.bulk import (
     MIN_BULK_CHUNKS,
     PUBLISHED_AT_ONCE,
+    UNFINISHED_SINCE,
     BulkIngest,
     FindAll,
     Words,
@@ -56,6 +58,7 @@ from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
+from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import Embedder
 
@@ -150,18 +153,23 @@ class Ingest:
         begun = time.perf_counter()
         given = list(documents)
         nodes = chunking.nodes(given, ids)
-        growing = {node.document for node in nodes} - collect_caller_ids(given, ids)
+        named = collect_caller_ids(given, ids)
+        growing = {node.document for node in nodes} - named if cleanup is None else set[str]()
+        nodes = self._embed_few(nodes, cleanup, growing)
         with self.store.hold_ingest_lock():
-            self.recover(link_bulk=False)
-            plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
+            bulk_begun = self.recover(link_bulk=False)
+            plan = self._plan(nodes, cleanup, growing)
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with show_progress(progress, len(plan.changed)) as advance:
-                if self._is_bulk(plan):
+                if bulk_begun or self._is_large(plan):
                     self._publish_in_bulk(plan, advance)
                     self.bulk.link()
                 else:
                     for part in self._make_batches(plan):
-                        self.publish(part)
+                        if self.index.removal:
+                            self._publish_at_once(self._embed(part), plan.known)
+                        else:
+                            self.publish(part)
                         advance(len(part.nodes))
             self._move(plan)
             if len(plan.changed) >= _MANY:
@@ -261,10 +269,28 @@ class Ingest:
         """What does large ingests in two passes."""
         return BulkIngest(self.store, self.index, self.linkers)
 
-    def _is_bulk(self, plan: "_Plan") -> bool:
-        """Whether an ingest is large, or goes on with a large one that was interrupted."""
-        large = len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
-        return large or self.bulk.since is not None
+    def _embed_few(
+        self, nodes: list[Node], cleanup: Cleanup, growing: AbstractSet[str]
+    ) -> list[Node]:
+        """Embed what a small ingest changes while others may hold the lock.
+
+        Should they change that meanwhile, the rest is embedded later.
+        """
+        bare = any(node.vector is None for node in nodes)
+        if not bare or cleanup == "full" or len(nodes) > self.batch:
+            return nodes
+        changed = self._embed(StageNodes(tuple(self._plan(nodes, cleanup, growing).changed))).nodes
+        vectors = {make_embedding_text(node): node.vector for node in changed}
+        return [
+            replace(node, vector=vectors.get(make_embedding_text(node)))
+            if node.vector is None
+            else node
+            for node in nodes
+        ]
+
+    def _is_large(self, plan: "_Plan") -> bool:
+        """Whether an ingest is done in two passes."""
+        return len(plan.changed) >= MIN_BULK_CHUNKS and not self.index.foreign
 
     def _publish_in_bulk(self, plan: "_Plan", advance: Advance, words: Words | None = None) -> None:
         """Publish what a plan changes in large batches, without linking it."""
@@ -290,23 +316,30 @@ class Ingest:
             publish()
         self._empty_trash()
 
-    def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> None:
+    def recover(self, progress: Progress | None = None, *, link_bulk: bool = True) -> bool:
         """Finish an interrupted ingest, unless another process is still running it.
 
         Args:
             progress: Shows the progress of the vector index.
             link_bulk: Whether to link the chunks of an interrupted bulk ingest, which takes long.
+
+        Returns:
+            Whether a bulk ingest remains unfinished.
         """
-        if self.store.catalog.has_unfinished_ingest():
-            with self.store.hold_ingest_lock(wait=False) as held:
-                if held:
-                    self._index(progress)
-                    if link_bulk or self.bulk.since is None:
-                        self._finish()
-                    else:
-                        waiting = len(self.store.catalog.get_unlinked_keys())
-                        message = "%d chunks of an interrupted ingest have no edges: run it again"
-                        _log.warning(message, waiting)
+        unfinished, since = self.store.catalog.find_unfinished_work(UNFINISHED_SINCE)
+        if not (unfinished or (since and link_bulk)):
+            return bool(since)
+        with self.store.hold_ingest_lock(wait=False) as held:
+            if not held:
+                return bool(since)
+            self._index(progress)
+            if link_bulk or self.bulk.since is None:
+                self._finish()
+                return False
+            waiting = len(self.store.catalog.get_unlinked_keys())
+            message = "%d chunks of an interrupted ingest have no edges: run it again"
+            _log.warning(message, waiting)
+            return True
 
     def _index(self, progress: Progress | None = None) -> None:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
@@ -325,7 +358,6 @@ class Ingest:
         """Plan the changes; ``growing`` documents only gain chunks, others are replaced."""
         sources = {node.source for node in nodes} if cleanup == "incremental" else set()
         nodes, known = self._resolve_ids(nodes, growing, sources)
-        self.refuse_notes(nodes)
         given = {node.id for node in nodes}
         if cleanup == "full":
             gone = [node_id for node_id in self.store.catalog.all_ids() if node_id not in given]
@@ -363,14 +395,12 @@ class Ingest:
         ``sources``.
         """
         catalog = self.store.catalog
-        found = catalog.find_chunks(
-            ids=[node.id for node in nodes],
-            documents={node.document for node in nodes} - growing,
-            sources=sources,
+        known, of_notes = catalog.find_replaced(
+            [node.id for node in nodes], {node.document for node in nodes} - growing, sources
         )
+        _refuse_notes(of_notes)
         digests = {node.digest for node in nodes if node.document in growing}
-        found += catalog.find_by_digest(growing, digests)
-        known = {node.id: node for node in found}
+        known |= {node.id: node for node in catalog.find_by_digest(growing, digests)}
         kept: dict[str, Node] = {}
         if others := _find_id_conflicts(nodes, known):
             further = catalog.find_chunks(ids=map(make_metadata_id, others))
@@ -402,10 +432,7 @@ class Ingest:
         Raises:
             InvalidInputError: A node has the id of a note.
         """
-        taken = self.store.notes.get_facts(node.id for node in nodes)
-        if taken:
-            msg = f"the id {taken[0].id!r} belongs to a note: give the document another id"
-            raise InvalidInputError(msg)
+        _refuse_notes([note.id for note in self.store.notes.get_facts(node.id for node in nodes)])
 
     def _make_batches(self, plan: "_Plan") -> Iterator[StageNodes]:
         """Group changes in batches of whole documents, so no reader sees one half changed.
@@ -441,6 +468,26 @@ class Ingest:
         self.store.apply([self._embed(part)])
         self._finish()
 
+    def _publish_at_once(self, part: StageNodes, stored: Collection[str]) -> None:
+        """Publish and link a batch in one transaction, which also writes its vectors.
+
+        Args:
+            part: Nodes with their vectors, and ids to remove.
+            stored: Ids of the nodes that were visible before.
+        """
+        words = tuple(IndexedWords.from_text(node.title, node.content) for node in part.nodes)
+        published = PublishNodes(part.nodes, words, part.removed, indexed=True, queued=False)
+        vectors = self._prepare_vectors(part.nodes)  # creates their table
+        removal = self.index.removal if part.removed else ()
+        with self.store.join_changes():
+            ids, *_ = self.store.apply([published, *vectors, *removal])
+            by_id = {node.id: node for node in part.nodes}
+            known = {key: by_id[node] for key, node in ids.items() if node in by_id}
+            links = PublishedLinks(self.store, self.store.fulltext, known)
+            old = {key for key, node in ids.items() if node in stored or node not in by_id}
+            edges, touched = self._find_edges(links.nodes([*ids]), links)
+            self.store.apply([PutEdges(edges, resorted=tuple(old | touched))])
+
     def _embed(self, part: StageNodes) -> StageNodes:
         """Embed the nodes of a batch that have no vector."""
         bare = [node for node in part.nodes if node.vector is None]
@@ -467,18 +514,22 @@ class Ingest:
         )
 
     def _link(self) -> None:
+        """Link what is queued for it."""
         if self.bulk.since is not None:
             self.bulk.link()
         keys = self.store.catalog.get_unlinked_keys()
         if keys:
-            nodes = self.store.links.nodes(keys)
-            edges: list[Edge] = []
-            for linker in self.linkers:
-                edges += linker.link(nodes, self.store.links)
-            # A node with a new neighbour may have lost an old one.
-            waiting = set(keys)
-            beside = {e.target for e in edges if e.kind is EdgeKind.SIBLING and e.source in waiting}
-            self.store.apply([PutEdges(tuple(edges), tuple(keys), tuple(waiting | beside))])
+            edges, beside = self._find_edges(self.store.links.nodes(keys), self.store.links)
+            self.store.apply([PutEdges(edges, tuple(keys), tuple({*keys, *beside}))])
+
+    def _find_edges(
+        self, nodes: Sequence[LinkNode], links: LinkQueries
+    ) -> tuple[tuple[Edge, ...], set[int]]:
+        """Edges of nodes, and keys of their neighbours, which may have lost old ones."""
+        edges = tuple(edge for linker in self.linkers for edge in linker.link(nodes, links))
+        own = {node.key for node in nodes}
+        siblings = (edge for edge in edges if edge.kind is EdgeKind.SIBLING)
+        return edges, {edge.target for edge in siblings if edge.source in own}
 
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
@@ -519,6 +570,12 @@ class _Plan:
     known: dict[str, StoredChunk]
     growing: AbstractSet[str]
     report: IngestReport
+
+
+def _refuse_notes(taken: Sequence[str]) -> None:
+    if taken:
+        msg = f"the id {taken[0]!r} belongs to a note: give the document another id"
+        raise InvalidInputError(msg)
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:

@@ -143,7 +143,13 @@ class Reindexer:
                 "with `crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
             )
             raise ConfigurationError(msg)
-        if count and not some and not self.store.catalog.has_unfinished_ingest():
+        catalog = self.store.catalog
+        # Asked again: another process may have published its first documents meanwhile.
+        if (
+            count
+            and not some
+            and not (catalog.has_unfinished_ingest() or catalog.some_chunk_ids(2))
+        ):
             msg = (
                 f"{place} holds {count} vectors already, but {self.store.name} holds "
                 "no documents: check both; restore the database from a backup if it was lost, or "

@@ -193,7 +193,9 @@ def _list_parts(given: object) -> Iterable[object]:
         return given.values()
     if isinstance(given, (list, tuple)):
         return _select_last_round(given)
-    held = getattr(given, "__dict__", {})
+    if not hasattr(given, "__dict__"):  # an object with slots
+        return [getattr(given, name) for name in _PARTS if hasattr(given, name)]
+    held = given.__dict__
     return [held[name] for name in _PARTS if name in held]
 
 

@@ -118,7 +118,7 @@ class MaintenanceRunner:
     settings: Settings
     notes: NoteMemory | None = None
     held: FindExisting | None = None
-    sync_index: Callable[[], None] = _do_nothing
+    sync_index: Callable[[], object] = _do_nothing
 
     def run(
         self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False

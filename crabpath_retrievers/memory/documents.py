@@ -74,6 +74,7 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
 def list_documents(
     services: Services,
     source: str | None,
+    under: str | None,
     wanted: Mapping[str, object] | None,
     words: str | None,
     limit: int,
@@ -81,13 +82,16 @@ def list_documents(
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
     require_count("limit", limit)
     name, matches = None if source is None else text_of("source", source), _make_test(wanted)
+    start = None if under is None else text_of("under", under)
     if words is None:
-        nodes = services.store.catalog.list_nodes(limit, source=name, matches=matches)
+        nodes = services.store.catalog.list_nodes(limit, source=name, under=start, matches=matches)
         return [_to_document(node) for node in nodes]
     found = [
         node
         for node in _find_by_words(services, text_of("words", words))
-        if (name is None or node.source == name) and (matches is None or matches(node.metadata))
+        if (name is None or node.source == name)
+        and (start is None or node.source.startswith(start))
+        and (matches is None or matches(node.metadata))
     ]
     return [_to_document(node) for node in found[:limit]]
 

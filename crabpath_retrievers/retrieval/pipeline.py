@@ -52,11 +52,11 @@ from crabpath_retrievers.retrieval.turn_builder import (
     describe_returned,
     find_strongest_edges,
 )
-from crabpath_retrievers.retrieval.walk import Walk, Walker
+from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction
-from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.read.walk import Clock, Frontier
 from crabpath_retrievers.vectors.base import (
     FindExisting,
     VectorIndex,
@@ -351,7 +351,7 @@ class RetrievalPipeline:
         walker = Walker(
             request,
             vector,
-            read_edges=lambda keys: self.store.walk.get_outgoing_edges(keys, clock),
+            read_edges=self._make_edge_reader(query, vector, clock),
             router=router,
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
@@ -359,6 +359,20 @@ class RetrievalPipeline:
             on_hop=query.on_hop,
         )
         return walker.steps(choose_entries(hits, self.settings))
+
+    def _make_edge_reader(self, query: Query, vector: Vector, clock: Clock) -> ReadEdges:
+        """What reads the edges of a walk, in a confined one only those to allowed documents."""
+        read = partial(self.store.walk.get_outgoing_edges, clock=clock)
+        if not (query.filter and query.confined):
+            return read
+
+        def read_allowed(keys: Sequence[int]) -> Frontier:
+            edges, stops = read(keys)
+            ids = sorted({edge.target.id for edge in edges})
+            allowed = self.index.filter_ids(ids, vector, query.filter)
+            return Frontier([edge for edge in edges if edge.target.id in allowed], stops)
+
+        return read_allowed
 
     def _collect_pool(
         self, query: Query, vector: Vector, seeds: SeedHits, walk: Walk

@@ -1,12 +1,17 @@
 """Building the turn record of a retrieval, from which feedback learns."""
 
 import time
-import uuid
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, SeedRecord, Turn
+from crabpath_retrievers.core.turn import (
+    PathEdge,
+    ReturnedDocument,
+    SeedRecord,
+    Turn,
+    make_turn_id,
+)
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 
@@ -94,7 +99,7 @@ def build_turn(
     """
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(
-        id=uuid.uuid4().hex,
+        id=make_turn_id(),
         namespace=query.namespace,
         clock=clock,
         created=time.time(),

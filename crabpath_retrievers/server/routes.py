@@ -77,6 +77,7 @@ class QueryBody(ApiInput):
     )
     min_score: float | None = Field(None, description="Least probability, from 0 to 1.")
     one_per_document: bool = False
+    confined: bool = Field(default=False, description="Walk only where the filter allows.")
     max_tokens: int | None = None
     task_type: str | None = None
     session: str | None = None
@@ -273,7 +274,16 @@ class DocumentsParameters(ApiInput):
     """Which documents to list."""
 
     source: str | None = None
+    under: str | None = Field(None, description="Only sources that begin with this text.")
     q: str | None = Field(None, description="Words of the text or the title; best matches first.")
+    limit: Limit = 100
+
+
+class SourcesParameters(ApiInput):
+    """Which sources to list."""
+
+    under: str | None = Field(None, description="Only those that begin with this text.")
+    after: str | None = Field(None, description="The last source of the page before this one.")
     limit: Limit = 100
 
 
@@ -313,7 +323,9 @@ def _to_stored(document: Document) -> StoredDocument:
 
 async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
-    found = await call.memory.aio.documents(source=given.source, words=given.q, limit=given.limit)
+    found = await call.memory.aio.documents(
+        source=given.source, under=given.under, words=given.q, limit=given.limit
+    )
     return DocumentList(documents=[_to_stored(document) for document in found])
 
 
@@ -363,9 +375,10 @@ async def delete_source(call: Call, given: SourceParameters) -> Deleted:
     return Deleted(deleted=await call.memory.aio.forget(source=given.source))
 
 
-async def list_sources(call: Call, given: ListParameters) -> SourceCounts:
+async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
     """List the sources."""
-    return SourceCounts(sources=await call.memory.aio.sources(limit=given.limit))
+    found = await call.memory.aio.sources(under=given.under, after=given.after, limit=given.limit)
+    return SourceCounts(sources=found)
 
 
 class FeedbackBody(ApiInput):

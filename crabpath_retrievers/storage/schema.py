@@ -81,7 +81,13 @@ contents = Table(
     metadata,
     Column("node", Key, primary_key=True, autoincrement=False),
     Column("document", Text, nullable=False, index=True),
-    Column("source", Text, nullable=False, index=True),
+    # Compared by code points, as on SQLite: sources that begin alike stand together.
+    Column(
+        "source",
+        Text().with_variant(Text(collation="C"), "postgresql"),
+        nullable=False,
+        index=True,
+    ),
     Column("position", Integer, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("length", Integer, nullable=False),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -55,6 +55,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import apply_change
+from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
@@ -173,6 +174,7 @@ class GraphStore:
         self._ingesting = self._closed = False
         self._replica: Replica | None = None
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
+        self._joint: ContextVar[_OpenChanges | None] = ContextVar("changing", default=None)
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
                 lock_schema(connection)
@@ -293,18 +295,42 @@ class GraphStore:
         """
         if not changes:
             return []
+        if (joint := self._joint.get()) is not None:
+            return joint.carry_out(changes)
+        with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
+            return alone.carry_out(changes)
+
+    @contextmanager
+    def join_changes(self) -> Iterator[None]:
+        """One transaction of all changes that this context applies within, or none of them.
+
+        Its reads see what it has changed; nobody else does before the end.
+
+        Raises:
+            StoreError: The database failed, and no change was applied.
+        """
+        with self._begin() as joint:
+            connection = joint.transaction.connection
+            tokens = self._current.set(connection), self._joint.set(joint)
+            try:
+                yield
+            finally:
+                self._current.reset(tokens[0])
+                self._joint.reset(tokens[1])
+
+    @contextmanager
+    def _begin(self, *, lazy: bool = False) -> Iterator["_OpenChanges"]:
         self.flush()
-        opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
+        opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            tx = Transaction(connection, self._fulltext)
-            results = [apply_change(tx, change) for change in changes]
-            if touches_corpus := any(change.touches_corpus for change in changes):
-                renew_corpus_version(tx)
-        if self._replica is not None and any(type(change) is not RecordTurn for change in changes):
+            done = _OpenChanges(Transaction(connection, self._fulltext), set())
+            yield done
+            if touches_corpus := any(kind.touches_corpus for kind in done.kinds):
+                renew_corpus_version(done.transaction)
+        if self._replica is not None and not done.kinds <= {RecordTurn}:
             self._replica.note_write()
         if touches_corpus:
             self.walk.forget_corpus()
-        return results
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         try:
@@ -315,12 +341,12 @@ class GraphStore:
                 self._engine.dispose()
 
     def _apply_records(self, records: Sequence[RecordTurn]) -> None:
-        if self.dialect == "sqlite" or len(records) > 1:
+        if self.dialect == "sqlite":
             self.apply(records)
             return
-        # PostgreSQL records one turn by one statement, which needs no transaction around it.
+        # One statement, which needs no transaction around it.
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
-            apply_change(Transaction(connection, self._fulltext), records[0])
+            record_turns(Transaction(connection, self._fulltext), records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
@@ -385,6 +411,18 @@ class GraphStore:
             self._replica.close()
         self._reader.dispose()
         self._engine.dispose()
+
+
+class _OpenChanges(NamedTuple):
+    """A transaction that is open, and the kinds of the changes that it has carried out."""
+
+    transaction: Transaction
+    kinds: set[type[Change]]
+
+    def carry_out(self, changes: Sequence[Change]) -> list[Any]:
+        """Carry out changes; returns what their writers return."""
+        self.kinds.update(map(type, changes))
+        return [apply_change(self.transaction, change) for change in changes]
 
 
 class QueryReads:

@@ -1116,6 +1116,11 @@ export interface components {
             min_score: number | null;
             /** @default false */
             one_per_document: boolean;
+            /**
+             * @description Walk only where the filter allows.
+             * @default false
+             */
+            confined: boolean;
             /** @default null */
             max_tokens: number | null;
             /** @default null */
@@ -1718,6 +1723,7 @@ export interface operations {
         parameters: {
             query?: {
                 source?: string;
+                under?: string;
                 q?: string;
                 limit?: number;
             };
@@ -1908,6 +1914,8 @@ export interface operations {
     list_sources: {
         parameters: {
             query?: {
+                under?: string;
+                after?: string;
                 limit?: number;
             };
             header?: {

@@ -4,7 +4,9 @@ A given id is replaced; with a cleanup what changed is updated, and what a sourc
 goes.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event
 
 import pytest
 import sqlalchemy as sa
@@ -48,6 +50,32 @@ def test_pages_of_one_source_in_batches_all_stay(open_memory, location, chained,
     assert chained(memory, [page.page_content for page in pages])
     assert count_chunks(memory.add_documents(pages[2:7], cleanup="incremental")) == (0, 0, 4, 5)
     assert len(contents(memory)) == 5
+
+
+def test_others_add_while_one_embeds(open_memory, location, embedder, contents, monkeypatch):
+    """A slow embedder holds up nobody else; what was added meanwhile is kept, or replaced."""
+    slow = Document("slow", id="a", metadata={"source": "a"})
+    memory, begun, go_on = open_memory(location), Event(), Event()
+    embed = embedder.embed_documents
+
+    def wait_and_embed(texts):
+        if texts == ["slow"]:
+            begun.set()
+            assert go_on.wait(30)
+        return embed(texts)
+
+    monkeypatch.setattr(embedder, "embed_documents", wait_and_embed)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(memory.add_documents, [slow])
+        assert begun.wait(30)
+        quick = [Document("quick", id="a"), Document("other", id="b")]
+        second = threads.submit(memory.add_documents, quick)
+        try:
+            assert count_chunks(second.result(timeout=30)) == (2, 0, 0, 0)
+        finally:
+            go_on.set()
+        assert count_chunks(first.result(timeout=30)) == (0, 1, 0, 0)
+    assert contents(memory) == {"a": "slow", "b": "other"}
 
 
 async def test_every_way_of_adding_only_adds(embedder, tmp_path):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 from corpora import make_linked_corpus, read_graph
@@ -15,6 +16,7 @@ from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest import bulk, pipeline
 from crabpath_retrievers.maintenance.doctor import examine
+from crabpath_retrievers.memory import bulk as memory_bulk
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = make_linked_corpus(240)
@@ -166,6 +168,58 @@ def test_files_are_ingested_part_by_part(tmp_path, in_bulk):
         assert memory.ingest(folder).chunks.added == 1
     assert len(graph.nodes) == len(plain.nodes)
     assert len(graph.edges) == len(plain.edges)
+
+
+class EditingEmbedder(DeterministicFakeEmbedding):
+    """Embeds, and lets somebody edit the files meanwhile, once."""
+
+    size: int = 16
+    edit: Any = None
+
+    def embed_documents(self, texts):
+        """Embed after the edit, which comes with the first chunks."""
+        if self.edit is not None and len(texts) > 1:
+            edit, self.edit = self.edit, None
+            edit()
+        return super().embed_documents(texts)
+
+
+def test_files_that_change_during_the_run_are_right_after_the_next_one(
+    tmp_path, in_bulk, monkeypatch
+):
+    """One already read, one read later, one deleted: no error, and the next run mends the rest."""
+    monkeypatch.setattr(memory_bulk, "FILES_AT_ONCE", 64)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number, document in enumerate(DOCUMENTS):
+        (folder / f"{number:03}.md").write_text(document.page_content)
+
+    def edit():
+        (folder / "000.md").write_text("Read before it became this.")
+        (folder / "200.md").write_text("Read when it was this already.")
+        (folder / "201.md").unlink()
+
+    embedder = EditingEmbedder()
+    with CrabPath.open(tmp_path / "changing", embeddings=embedder) as memory:
+        embedder.edit = edit
+        report = memory.ingest(folder)
+        assert embedder.edit is None
+        assert [name.rsplit("/", 1)[1] for name in report.skipped] == ["201.md"]
+
+        def read(name):
+            return memory.documents(source=(folder / name).as_posix())[0].page_content
+
+        assert read("000.md").startswith("Alma Abel met Dario Dorn")
+        assert read("200.md") == "Read when it was this already."
+        again = memory.ingest(folder)
+        assert (again.chunks.added, again.chunks.removed) == (1, 2)
+        assert read("000.md") == "Read before it became this."
+        changing = read_graph(memory)
+    with open_memory(tmp_path / "calm") as memory:
+        memory.ingest(folder)
+        calm = read_graph(memory)
+    assert len(calm.nodes) == len(changing.nodes)
+    assert {frozenset(e[:2]) for e in calm.edges} == {frozenset(e[:2]) for e in changing.edges}
 
 
 def test_a_wrong_place_is_refused(tmp_path):

@@ -82,6 +82,21 @@ def test_walked_documents_show_their_path(forty):
     assert walked(forty.invoke(BRIDGE, k=3, filter={"set": "odd"})) == ["h11"]
 
 
+def test_a_confined_walk_enters_only_what_the_filter_allows(forty):
+    """Another one passes through the rest, and returns nothing of it."""
+    inside = {one.id for one in forty.memory.documents(filter={"set": "even"})}
+    entered = {}
+    for confined in (True, False):
+        hops = []
+        found = forty.memory.retrieve(
+            BRIDGE, k=8, filter={"set": "even"}, confined=confined, on_hop=hops.append
+        )
+        assert {item.node.id for item in found.documents} <= inside
+        entered[confined] = {edge.target for hop in hops for edge in hop.followed}
+    assert entered[True] <= inside
+    assert not entered[False] <= inside
+
+
 @pytest.mark.parametrize(
     ("where", "holding"),
     [

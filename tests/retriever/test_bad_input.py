@@ -151,7 +151,7 @@ def test_a_huge_title_is_kept_on_both_databases(location, tmp_path):
 
 NEW = [Document("new", id="new")]
 QUERY = "text k namespace filter seed_ids boost_tags fill one_per_document max_tokens vector record"
-QUERY += " candidate_ids task_type session arm run_id on_hop"
+QUERY += " candidate_ids task_type session arm run_id on_hop confined"
 CALLS = {
     "retrieve": ({"text": "sky"}, QUERY),
     "add_documents": ({"documents": NEW}, "documents ids split splitter vectors progress"),
@@ -161,8 +161,8 @@ CALLS = {
     "undo": ({}, "feedback_id turn_id namespace"),
     "record": ({"about": "t", "outcome": 1.0}, "about outcome strict used namespace"),
     "get_by_ids": ({"ids": ["a"]}, "ids namespace"),
-    "documents": ({}, "source filter limit"),
-    "sources": ({}, "limit"),
+    "documents": ({}, "source under filter limit"),
+    "sources": ({}, "under after limit"),
     "notes": ({}, "namespace limit"),
     "turns": ({}, "namespace limit"),
     "learning.anchor": ({}, "ids"),

@@ -34,6 +34,7 @@ def described(tmp_path):
         yield schema, token
 
 
+@pytest.mark.filterwarnings("ignore:The anyio.abc.BlockingPortal:DeprecationWarning")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(30, marks=pytest.mark.slow)])
 def test_no_request_makes_the_server_fail_and_answers_are_as_described(described, examples):

@@ -1,11 +1,14 @@
 """Turn records: written behind the answers and in order, found again; on both databases."""
 
 import threading
+import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
+from langchain_core.utils.uuid import uuid7
 
 from crabpath_retrievers.core.changes import ForgetNamespace, RecordTurn
 from crabpath_retrievers.core.turn import (
@@ -15,8 +18,11 @@ from crabpath_retrievers.core.turn import (
     SeedRecord,
     Turn,
     WalkStep,
+    is_recent_id,
+    make_turn_id,
 )
 from crabpath_retrievers.errors import NotFoundError, StoreError, StoreUnavailableError
+from crabpath_retrievers.storage.store import GraphStore
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
 AWAY = StoreUnavailableError("the database is down")
@@ -159,6 +165,43 @@ def test_changes_come_after_the_turns_that_were_handed_over(store):
     store.record(make_record(1).turn)
     store.apply([ForgetNamespace("n")])
     assert store.catalog.statistics()["turns"] == 0
+
+
+def test_turns_of_several_namespaces_that_wait_are_recorded_in_one_batch(store):
+    """Each namespace, new or not, numbers its own turns in the order of the answers."""
+    store.apply([RecordTurn(replace(FULL, id="first", namespace="ann"))])
+    asked = [(f"t{number}", "ann" if number % 3 else "bob") for number in range(9)]
+    for name, namespace in asked:
+        store.record(replace(FULL, id=name, namespace=namespace))
+    store.flush()
+    for namespace, before in ("ann", 1), ("bob", 0):
+        names = [name for name, own in asked if own == namespace]
+        clocks = [store.turns.get(name, namespace=namespace).clock for name in names]
+        assert clocks == list(range(before + 1, before + 1 + len(names)))
+        assert store.walk.get_clock(namespace).turn == clocks[-1]
+
+
+def test_a_turn_that_another_process_records_now_is_waited_for(postgres_store):
+    """A worker that gets the feedback before the other one has written the turn learns from it."""
+    with closing(GraphStore(postgres_store)) as asked, closing(GraphStore(postgres_store)) as other:
+        turn = replace(FULL, id=make_turn_id(), run_id=str(uuid7()))
+        other.turns.latest("default")  # opens its connection
+        asked.record(turn)
+        assert other.turns.find(turn.id) is not None
+        begun = time.monotonic()
+        assert other.turns.find("0" * 32) is None
+        assert time.monotonic() - begun < 0.05
+
+
+def test_ids_of_turns_and_of_runs_tell_their_age():
+    """Ids of other kinds are not recent."""
+    now = [make_turn_id(), str(uuid7()), uuid7().hex]
+    assert all(is_recent_id(name, 2.0) for name in now)
+    past = f"{int((time.time() - 60) * 1000):012x}" + now[0][12:]
+    others = [past, "t1", "", "zzzzzzzz-zzzz-zzzz", uuid.uuid4().hex, "ffffffffffff"]
+    assert not any(is_recent_id(name, 2.0) for name in others)
+    assert uuid.UUID(now[0]).version == 7
+    assert len({make_turn_id() for _ in range(1000)}) == 1000
 
 
 def test_a_stored_turn_comes_back_equal_and_is_recorded_once(store):

@@ -4,15 +4,17 @@ import subprocess
 import sys
 
 import pytest
+from corpora import make_linked_corpus, read_graph
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
-from crabpath_retrievers.core.changes import PublishStaged, StageNodes
-from crabpath_retrievers.errors import ConfigurationError
+from crabpath_retrievers.core.changes import PublishNodes, PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage.write.apply import WRITERS
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 CHILD = """
@@ -22,7 +24,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.core import changes
 
-url, first, kill = sys.argv[1:]
+url, first, way, kill = sys.argv[1:]
 memory = CrabPath.open(url, embeddings=DeterministicFakeEmbedding(size=16), vectors="pgvector")
 apply = memory.store.apply
 
@@ -35,7 +37,7 @@ def apply_and_die(given):
 memory.store.apply = apply_and_die
 print("open", flush=True)
 for n in range(int(first), int(first) + 20):
-    memory.add_documents([Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}")])
+    getattr(memory, way)([Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}")])
 memory.close()
 """
 
@@ -51,9 +53,9 @@ def pages(count):
     ]
 
 
-def start(url, first, kill="never"):
+def start(url, first, way="add_documents", kill="never"):
     return subprocess.Popen(
-        [sys.executable, "-c", CHILD, url, str(first), kill], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD, url, str(first), way, kill], stdout=subprocess.PIPE, text=True
     )
 
 
@@ -87,6 +89,19 @@ def test_from_documents_to_doctor(pgvector_url):
     diagnosis = examine(pgvector_url, embeddings=EMBEDDINGS)
     assert "vectors" in diagnosis.checked
     assert not [one for one in diagnosis.findings if one.check == "vectors"]
+
+
+def test_one_opens_while_another_publishes_its_first_documents(pgvector_url, monkeypatch):
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as first:
+        glance = PgVectorIndex.glance
+
+        def publish_and_glance(index, ids):
+            first.add_documents(pages(1))
+            return glance(index, ids)
+
+        monkeypatch.setattr(PgVectorIndex, "glance", publish_and_glance)
+        with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as second:
+            assert held(second) == {"d0"}
 
 
 def test_doctor_and_reindex_find_what_somebody_deleted(pgvector_url):
@@ -166,8 +181,11 @@ def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector, pgvector_url):
     engine._run_as_sync(engine.close())
 
 
-def test_vectors_and_documents_are_published_in_one_transaction(pgvector_url, monkeypatch):
-    """What fails after the vectors were written takes them back; the next add finishes it."""
+@pytest.mark.parametrize("change", [PublishNodes, PutEdges], ids=lambda kind: kind.__name__)
+def test_documents_vectors_and_edges_are_written_in_one_transaction(
+    pgvector_url, monkeypatch, change
+):
+    """What fails leaves nothing of what was written before; adding again brings everything."""
 
     def fail(*_):
         msg = "the disk is full"
@@ -175,19 +193,81 @@ def test_vectors_and_documents_are_published_in_one_transaction(pgvector_url, mo
 
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(3))
+        before = memory.info()
         with monkeypatch.context() as broken:
-            broken.setitem(WRITERS, PublishStaged, fail)
+            broken.setitem(WRITERS, change, fail)
             with pytest.raises(OSError, match="the disk is full"):
                 memory.add_documents(pages(6))
+        assert memory.info() == before
         assert memory.index.count() == 3
+        assert not memory.store.catalog.has_unfinished_ingest()
+        memory.add_documents(pages(6))
+        assert len(held(memory)) == 6
+        assert memory.info()["edges"]["mention"] == 5
+
+
+@pytest.mark.parametrize("table", ["crabpath_names", "crabpath_terms", "crabpath_edges"])
+def test_what_the_database_refuses_leaves_nothing(pgvector_url, table):
+    """Also where statements are sent together; afterwards the memory works as before."""
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        memory.add_documents(pages(3))
+        refuse = f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK (false) NOT VALID"
+        with memory.store.open_reader() as connection:
+            connection.exec_driver_sql(refuse)
+        with pytest.raises(StoreError, match="refused"):
+            memory.add_documents(pages(6))
+        assert len(held(memory)) == 3
+        with memory.store.open_reader() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT refused")
         memory.add_documents(pages(6))
         assert len(held(memory)) == 6
 
 
+def test_the_graph_is_that_of_other_stores(pgvector_url, tmp_path):
+    """Documents that are added one by one, changed, and removed with others have the same edges."""
+    linked = make_linked_corpus(40)
+    named = [
+        Document(page.page_content, id=f"d{n}", metadata=page.metadata)
+        for n, page in enumerate(linked)
+    ]
+    changed = [
+        Document(page.page_content.partition("##")[0], id=page.id, metadata=page.metadata)
+        for page in named[6:12]
+    ]
+    changed += [Document(linked[n].page_content, id=f"d{n + 1}") for n in (20, 33)]
+    graphs = []
+    for place in ({"path": pgvector_url, "vectors": "pgvector"}, {"path": tmp_path / "m"}):
+        with CrabPath.open(**place, embeddings=EMBEDDINGS) as memory:
+            for page in named:
+                memory.add_documents([page])
+            memory.add_documents(changed)
+            memory.add_documents([named[2]], cleanup="incremental")
+            graphs.append(read_graph(memory))
+            assert len(held(memory)) == len(graphs[-1].nodes)
+            memory.add_documents(named[3:9], cleanup="full")
+            graphs.append(read_graph(memory))
+            held(memory)
+    assert graphs[:2] == graphs[2:]
+    assert len(graphs[1].nodes) < len(graphs[0].nodes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [PublishNodes, PutEdges], ids=lambda kind: kind.__name__)
+def test_a_killed_add_leaves_nothing(pgvector_url, kill):
+    child = start(pgvector_url, 0, kill=kill.__name__)
+    child.communicate()
+    assert child.returncode == -9
+    with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
+        assert held(memory) == set()
+        assert not memory.store.catalog.has_unfinished_ingest()
+        memory.add_documents(pages(2))
+        assert held(memory) == {"d0", "d1"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [StageNodes, PublishStaged], ids=lambda kind: kind.__name__)
-def test_a_kill_between_the_steps_is_made_up_for(pgvector_url, kill):
-    child = start(pgvector_url, 0, kill.__name__)
+def test_a_kill_between_the_steps_of_a_sync_is_made_up_for(pgvector_url, kill):
+    child = start(pgvector_url, 0, "sync", kill.__name__)
     child.communicate()
     assert child.returncode == -9
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS) as memory:

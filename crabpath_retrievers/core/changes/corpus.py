@@ -45,7 +45,7 @@ class PublishStaged(Change):
 
 @dataclass(frozen=True, slots=True)
 class PublishNodes(Change):
-    """Make a batch visible without staging it, and queue its nodes for linking: bulk ingest.
+    """Make a batch visible without staging it, and queue its nodes for linking.
 
     Attributes:
         nodes: Nodes to add or replace, with their vectors.
@@ -53,12 +53,17 @@ class PublishNodes(Change):
         removed: Ids of nodes to delete.
         indexed: Whether this transaction also writes their vectors to the index; otherwise they
             are queued for it first.
+        queued: Whether they are queued; otherwise this transaction also links them.
+
+    Returns the ids of the nodes to link by key, in order, where they are not queued: the given
+    ones, and siblings of those that were replaced or deleted.
     """
 
     nodes: tuple[Node, ...]
     words: tuple[IndexedWords, ...]
     removed: tuple[str, ...] = ()
     indexed: bool = False
+    queued: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,15 +68,15 @@ class MentionLinker(PairLinker):
     def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
         """Return an edge for each mention, and one back, both within their limits."""
         targets = sorted({target for _, target in pairs})
-        back = store.out_degrees(targets, EdgeKind.MENTIONED_BY.value)
-        count = store.count_mentions(targets)
+        counts = store.count_mentions(targets)
         for source, target in pairs:
-            if count[target] >= self.settings.max_mentions:
+            count, back = counts[target]
+            if count >= self.settings.max_mentions:
                 continue
-            count[target] += 1
+            led_back = back < self.settings.max_back_links
+            counts[target] = (count + 1, back + led_back)
             yield make_edge(self.settings, source, target, EdgeKind.MENTION)
-            if back.get(target, 0) < self.settings.max_back_links:
-                back[target] = back.get(target, 0) + 1
+            if led_back:
                 yield make_edge(self.settings, target, source, EdgeKind.MENTIONED_BY)
 
     def _find_mentions_by(

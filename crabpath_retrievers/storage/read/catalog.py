@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -95,6 +96,20 @@ _SAMPLE = CompiledSelect(
 _KNOWN = sa.select(
     nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
 ).join(contents, contents.c.node == nodes.c.key)
+_OF_PLAN = CompiledSelect(
+    sa.union_all(
+        *(
+            _KNOWN.add_columns(nodes.c.owner).where(
+                column.in_(sa.bindparam(name, expanding=True)), condition
+            )
+            for column, name, condition in (
+                (nodes.c.id, "ids", nodes.c.owner >= 0),
+                (contents.c.document, "documents", nodes.c.owner == 0),
+                (contents.c.source, "sources", nodes.c.owner == 0),
+            )
+        )
+    )
+)
 _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == 0,
     ~sa.exists().where(staging.c.id == nodes.c.id),
@@ -130,40 +145,59 @@ class Catalog(Queries):
         return {node: title for node, title in self._rows_in(query, nodes.c.id, ids)}
 
     def list_nodes(
-        self, limit: int, *, source: str | None = None, matches: MetadataTest | None = None
+        self,
+        limit: int,
+        *,
+        source: str | None = None,
+        under: str | None = None,
+        matches: MetadataTest | None = None,
     ) -> list[Node]:
         """Visible chunks, without vectors, the oldest first.
 
         Args:
             limit: How many at most.
             source: Only chunks of this source, in the order of its texts.
+            under: Only chunks whose source begins with this text, by source.
             matches: Only chunks whose metadata pass; then the corpus is read up to the limit.
         """
         query = (
-            sa.select(contents.c.node, nodes.c.id, contents.c.metadata)
+            sa.select(contents.c.source, contents.c.node, nodes.c.id, contents.c.metadata)
             .join(nodes, nodes.c.key == contents.c.node)
             .where(nodes.c.owner == 0)
+            .limit(min(limit, _AT_ONCE))
         )
         if source is not None:
             query = query.where(contents.c.source == source)
+        if under is None:
+            query = query.order_by(contents.c.node)
+        else:
+            query = query.where(_begins_with(under)).order_by(contents.c.source, contents.c.node)
+        place = ("", 0)
         ids: list[str] = []
-        last = 0
-        query = query.order_by(contents.c.node).limit(min(limit, _AT_ONCE))
         with self._store.open_reader():
-            # Both bounds: PostgreSQL would read the other table from its first row.
-            while len(ids) < limit and (
-                rows := self._rows(query.where(contents.c.node > last, nodes.c.key > last))
-            ):
-                ids += [node for _, node, text in rows if matches is None or _passes(matches, text)]
-                last = rows[-1][0]
+            while len(ids) < limit:
+                rows = self._rows(query.where(*_stand_after(place, under)))
+                if not rows:
+                    break
+                passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
+                ids += [row.id for row in passed]
+                place = rows[-1].source, rows[-1].node
             read = self.documents(ids[:limit])
         found = [read[node] for node in ids[:limit] if node in read]
         if source is None:
             return found
         return sorted(found, key=lambda node: (node.document, node.position))
 
-    def count_by_source(self, limit: int) -> dict[str, int]:
-        """Number of visible chunks of each source, in the order of their names."""
+    def count_by_source(
+        self, limit: int, *, under: str | None = None, after: str | None = None
+    ) -> dict[str, int]:
+        """Number of visible chunks of each source, in the order of their names.
+
+        Args:
+            limit: How many sources at most.
+            under: Only sources that begin with this text.
+            after: Only sources that stand after this text.
+        """
         query = (
             sa.select(contents.c.source, sa.func.count())
             .join(nodes, nodes.c.key == contents.c.node)
@@ -171,6 +205,10 @@ class Catalog(Queries):
             .group_by(contents.c.source)
             .order_by(contents.c.source)
         )
+        if under is not None:
+            query = query.where(_begins_with(under))
+        if after is not None:
+            query = query.where(contents.c.source > after)
         return {source: count for source, count in self._rows(query.limit(limit))}
 
     def sample(self) -> list[dict[str, Any]]:
@@ -204,6 +242,28 @@ class Catalog(Queries):
             found |= {row.id: StoredChunk(*row) for row in self._rows_in(query, column, values)}
         return list(found.values())
 
+    def find_replaced(
+        self, ids: Iterable[str], documents: Iterable[str], sources: Iterable[str]
+    ) -> tuple[dict[str, StoredChunk], list[str]]:
+        """What an ingest may replace.
+
+        Returns:
+            Visible chunks with these ids, of these documents or from these sources, by id; and
+            those of the ids that belong to notes.
+        """
+        chunks: dict[str, StoredChunk] = {}
+        of_notes: list[str] = []
+        parts = (split_batches(values) for values in (ids, documents, sources))
+        for some in zip_longest(*parts, fillvalue=()):
+            names = zip(("ids", "documents", "sources"), map(list, some), strict=True)
+            for *facts, owner in self._run(_OF_PLAN, **dict(names)):
+                chunk = StoredChunk(*facts)
+                if owner:
+                    of_notes.append(chunk.id)
+                else:
+                    chunks[chunk.id] = chunk
+        return chunks, of_notes
+
     def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
         """Visible chunks of these documents that have one of these digests."""
         query = _KNOWN.where(nodes.c.owner == 0)
@@ -225,14 +285,12 @@ class Catalog(Queries):
         }
 
     def find_under_source(self, root: str) -> list[StoredChunk]:
-        """Chunks whose source is ``root`` or starts with ``root/``; scans the corpus.
+        """Chunks whose source is ``root`` or starts with ``root/``.
 
         A trailing slash of ``root`` is not doubled.
         """
         start = root if root.endswith("/") else f"{root}/"
-        # LIKE ignores case on SQLite, and no index supports it in every collation.
-        below = sa.func.substr(contents.c.source, 1, len(start)) == start
-        query = _KNOWN.where(nodes.c.owner == 0, below | (contents.c.source == root))
+        query = _KNOWN.where(nodes.c.owner == 0, _begins_with(start) | (contents.c.source == root))
         return [StoredChunk(*row) for row in self._rows(query)]
 
     def find_retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
@@ -322,6 +380,13 @@ class Catalog(Queries):
         queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
         return bool(self._scalar(sa.select(sa.or_(*queues))))
 
+    def find_unfinished_work(self, fact: str) -> tuple[bool, str]:
+        """The same, and the value of a fact of the store; empty without it."""
+        queues = (sa.exists(sa.select(queue.c.id)) for queue in (staging, index_deletions))
+        value = sa.select(meta.c.value).where(meta.c.name == fact).scalar_subquery()
+        ((unfinished, found),) = self._rows(sa.select(sa.or_(*queues), value))
+        return bool(unfinished), found or ""
+
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""
         return {name: value for name, value in self._rows(sa.select(meta))}
@@ -352,6 +417,23 @@ class Catalog(Queries):
 
     def _count(self, table: sa.Table) -> int:
         return self._scalar(sa.select(sa.func.count()).select_from(table)) or 0
+
+
+def _begins_with(text: str) -> sa.ColumnElement[bool]:
+    """Whether a source begins with a text; read from the index of the sources."""
+    source = contents.c.source
+    # The last code point stands behind all that texts consist of.
+    return sa.and_(source >= text, source < f"{text}\U0010ffff")
+
+
+def _stand_after(place: tuple[str, int], under: str | None) -> list[sa.ColumnElement[bool]]:
+    """What holds of the chunks that a list has after one with this source and key."""
+    source, key = place
+    if under is None:
+        # Both bounds: PostgreSQL would read the other table from its first row.
+        return [contents.c.node > key, nodes.c.key > key]
+    rest = sa.and_(contents.c.source == source, contents.c.node > key)
+    return [contents.c.source >= source, (contents.c.source > source) | rest]
 
 
 def _passes(matches: MetadataTest, text: str) -> bool:

@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.schema import (
@@ -39,7 +41,6 @@ class LinkNode(NamedTuple):
     position: int
     title: str
     content: str
-    mentions: int
 
     @property
     def text(self) -> str:
@@ -55,12 +56,20 @@ _COLUMNS = (
     contents.c.position,
     nodes.c.title,
     contents.c.content,
-    nodes.c.mentions,
 )
 _NODES = CompiledSelect(
     sa.select(*_COLUMNS)
     .join(contents, contents.c.node == nodes.c.key)
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
+)
+
+_BACK = sa.select(sa.func.count()).where(
+    edges.c.source == nodes.c.key, edges.c.kind == EdgeKind.MENTIONED_BY.value
+)
+_MENTIONS = CompiledSelect(
+    sa.select(nodes.c.key, nodes.c.mentions, _BACK.scalar_subquery()).where(
+        nodes.c.key.in_(sa.bindparam("values", expanding=True))
+    )
 )
 
 _FEW = 256  # values
@@ -114,6 +123,8 @@ class LinkQueries(Queries):
     def _lookup(
         self, statement: CompiledSelect, values: Sequence[object]
     ) -> Iterator[tuple[Any, ...]]:
+        if not values:
+            return
         with self._store.open_reader() as connection:
             for part in split_batches(values):
                 yield from statement.rows(connection, {"values": part})
@@ -141,9 +152,9 @@ class LinkQueries(Queries):
         """Document by key of the node."""
         return dict(self._pairs(contents.c.node, contents.c.document, keys))
 
-    def count_mentions(self, keys: Sequence[int]) -> dict[int, int]:
-        """How many nodes mention each of these nodes."""
-        return dict(self._pairs(nodes.c.key, nodes.c.mentions, keys))
+    def count_mentions(self, keys: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """How many nodes mention each of these nodes, and to how many an edge leads back."""
+        return {key: (count, back) for key, count, back in self._lookup(_MENTIONS, keys)}
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes with these names, by name."""
@@ -250,6 +261,57 @@ class RememberedLinks(LinkQueries):
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """As there."""
         return _remember(self._frequencies, words, super().frequencies)
+
+
+class PublishedLinks(LinkQueries):
+    """The same right after some chunks were published: what is known of them is not read."""
+
+    def __init__(
+        self, store: ReadableStore, fulltext: FullTextReader, published: Mapping[int, Node]
+    ) -> None:
+        """Read from ``store`` and its full-text index; ``published`` are new chunks by key."""
+        super().__init__(store, fulltext)
+        self._published = published
+
+    def _know(
+        self,
+        keys: Sequence[int],
+        take: Callable[[int, Node], T],
+        look_up: Callable[[list[int]], Mapping[int, T]],
+    ) -> dict[int, T]:
+        """What is known or, of other chunks, looked up, by key; what is empty is left out."""
+        other = [key for key in keys if key not in self._published]
+        own = {key: take(key, self._published[key]) for key in keys if key in self._published}
+        known = {key: value for key, value in own.items() if value}
+        return {**known, **look_up(other)} if other else known
+
+    def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
+        """As there."""
+        columns = attrgetter("id", "document", "source", "position", "title", "content")
+        found = self._know(
+            keys,
+            lambda key, node: LinkNode(key, *columns(node)),
+            lambda others: {node.key: node for node in super(PublishedLinks, self).nodes(others)},
+        )
+        return list(found.values())
+
+    def documents(self, keys: Sequence[int]) -> dict[int, str]:
+        """As there."""
+        return self._know(keys, lambda _, node: node.document, super().documents)
+
+    def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """As there."""
+        return self._know(keys, lambda _, node: [*dict.fromkeys(node.names)], super().names)
+
+    def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """As there."""
+        return self._know(keys, lambda _, node: [*dict.fromkeys(node.addresses)], super().addresses)
+
+    def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """As there."""
+        return self._know(
+            keys, lambda _, node: [*dict.fromkeys(node.references)], super().references
+        )
 
 
 def _remember(

@@ -1,5 +1,6 @@
 """Reads of turn records, and of A/B trials."""
 
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from pydantic_core import from_json
 
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import Turn
+from crabpath_retrievers.core.turn import Turn, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
@@ -87,6 +88,8 @@ def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     )
 
 
+# Seconds: processes gather records for .02 before they write them, and clocks differ.
+_UNWRITTEN, _RECENT = 0.06, 2.0
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
 _SELECT_TURN = (
     # The sum keeps the planner from the index on namespaces, which leads to all their turns.
@@ -147,11 +150,24 @@ class TurnLog(Queries):
     def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
         """A turn with what learning needs, in two statements; None for an unknown id.
 
+        A turn of another process that asked just now may not be written yet: it is waited for.
+
         Args:
             turn_id: Turn id, or run id of the host for the last turn of that run.
             namespace: Name of the namespace to search; None for all.
         """
         self._store.flush()
+        found = self._find(turn_id, namespace)
+        if found is None and is_recent_id(turn_id, _RECENT) and self._has_other_writers():
+            time.sleep(_UNWRITTEN)
+            found = self._find(turn_id, namespace)
+        return found
+
+    def _has_other_writers(self) -> bool:
+        with self._store.open_reader() as connection:
+            return connection.dialect.name != "sqlite"
+
+    def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
             rows = self._run(_FIND, asked=turn_id)
         else:

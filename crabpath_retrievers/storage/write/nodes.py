@@ -32,7 +32,6 @@ from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,
     encode_vector,
-    find_existing_keys,
     split_batches,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
@@ -103,18 +102,18 @@ class NewNode(NamedTuple):
     words: IndexedWords
 
 
-def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> list[str]:
+def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str, int], list[str]]:
     """Add nodes, or replace those with the same id, which keep their keys.
 
     Returns:
-        Ids of the siblings of replaced nodes, which must be linked again.
+        Keys by id, and ids of the siblings of replaced nodes, which must be linked again.
     """
     existing = tx.get_node_keys([node.id for node in given])
     siblings = find_siblings(tx, existing)
     _delete_contents(tx, list(existing.values()), TEXT_EDGE_KINDS)
     rows = [build_node_row(*node) for node in given]
     new = [row for row in rows if row["id"] not in existing]
-    tx.add(s.nodes, [{**row, "authority": row["authority"] or 0} for row in new])
+    added = tx.add_nodes([{**row, "authority": row["authority"] or 0} for row in new])
     changed = [row for row in rows if row["id"] in existing]
     if changed:
         columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
@@ -123,10 +122,11 @@ def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> list[str]:
         columns["authority"] = sa.func.coalesce(named, s.nodes.c.authority)
         update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
         tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
-    keys = tx.get_node_keys([node.id for node in given])
-    _insert_contents(tx, [(keys[node.id], node) for node in given])
-    _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
-    return siblings
+    keys = {**existing, **added}
+    with tx.send_together(len(given)):
+        _insert_contents(tx, [(keys[node.id], node) for node in given])
+        _count_hub_changes(tx, sum(row["level"] > 0 for row in rows))
+    return keys, siblings
 
 
 def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> None:
@@ -261,8 +261,7 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
     if sign < 0:
         for part in split_batches(frequency):
             tx.delete(s.terms, s.terms.c.term.in_(part), s.terms.c.frequency <= 0)
-    _add_to_meta(tx, "nodes", sign * len(texts))
-    _add_to_meta(tx, "tokens", sign * sum(len(text) for _, text in texts))
+    _add_to_meta(tx, nodes=sign * len(texts), tokens=sign * sum(len(text) for _, text in texts))
 
 
 def put_meta(tx: Transaction, change: c.PutMeta) -> None:
@@ -270,9 +269,21 @@ def put_meta(tx: Transaction, change: c.PutMeta) -> None:
     tx.upsert(s.meta, [{"name": name, "value": value} for name, value in change.values])
 
 
-def _add_to_meta(tx: Transaction, name: str, amount: int) -> None:
-    query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
-    put_meta(tx, c.PutMeta(((name, str(int(tx.scalar(query) or 0) + amount)),)))
+def _build_addition(insert: Callable[..., Any]) -> Any:
+    new = build_insert(insert, s.meta)
+    number = sa.cast(s.meta.c.value, sa.BigInteger) + sa.cast(new.excluded.value, sa.BigInteger)
+    return new.on_conflict_do_update(
+        index_elements=[s.meta.c.name], set_={"value": sa.cast(number, sa.Text)}
+    )
+
+
+_ADD_TO_META = CompiledWrite(_build_addition)
+
+
+def _add_to_meta(tx: Transaction, **amounts: int) -> None:
+    """Add to counters of the store, in one order in all transactions."""
+    rows = [{"name": name, "value": str(amount)} for name, amount in sorted(amounts.items())]
+    _ADD_TO_META.run_all(tx.connection, rows)
 
 
 def renew_corpus_version(tx: Transaction) -> None:
@@ -286,7 +297,7 @@ def renew_corpus_version(tx: Transaction) -> None:
 def _count_hub_changes(tx: Transaction, changed: int) -> None:
     """Count changes of the set of hubs, which invalidates caches of hubs."""
     if changed:
-        _add_to_meta(tx, "hubs", changed)
+        _add_to_meta(tx, hubs=changed)
 
 
 def build_node_row(
@@ -328,9 +339,10 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
     if change.resorted:
         _remove_edges(tx, change.resorted, [EdgeKind.SIBLING.value])
     rows = build_edge_rows(tx, change.edges)
-    tx.upsert(s.edges, rows, ("prior", "floor"))
-    mention = EdgeKind.MENTION.value
-    recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
+    with tx.send_together(len(rows)):
+        tx.upsert(s.edges, rows, ("prior", "floor"))
+        mention = EdgeKind.MENTION.value
+        recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
     for part in split_batches(change.linked):
         linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
         tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))
@@ -339,8 +351,10 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
 def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:
     """Rows of those edges whose nodes exist."""
     ends = {key for e in edges for key in (e.source, e.target)}
-    existing = find_existing_keys(tx.connection, ends)
-    decay_at = tx.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
+    latest = sa.select(sa.func.max(s.namespaces.c.exponent)).scalar_subquery()
+    rows = tx.select_in(sa.select(s.nodes.c.key, latest), s.nodes.c.key, ends)
+    existing = {key for key, _ in rows}
+    decay_at = max((exponent or 0.0 for _, exponent in rows), default=0.0)
     return [
         {
             "source": e.source,
@@ -379,12 +393,17 @@ def queue_indexing(
         tx.upsert(s.staging, [_build_queue_row(node, operation) for node in part])
 
 
+def find_visible(tx: Transaction, ids: Iterable[str]) -> dict[str, int]:
+    """Keys of those of the nodes that queries see, by id."""
+    query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner >= 0)
+    return {node: key for node, key in tx.select_in(query, s.nodes.c.id, ids)}
+
+
 def queue_linking(tx: Transaction, ids: Iterable[str]) -> None:
     """Queue those of the nodes that queries see for linking."""
-    query = sa.select(s.nodes.c.id).where(s.nodes.c.owner >= 0)
     for part in split_batches(ids):
-        seen = tx.select_in(query, s.nodes.c.id, part)
-        tx.add_missing(s.staging, [{"id": node, "operation": "link"} for (node,) in seen])
+        seen = find_visible(tx, part)
+        tx.add_missing(s.staging, [{"id": node, "operation": "link"} for node in seen])
 
 
 def queue_reindex(tx: Transaction, change: QueueReindex) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from crabpath_retrievers.storage.write.nodes import (
     NewNode,
     build_payload,
     find_siblings,
+    find_visible,
     queue_index_deletion,
     queue_indexing,
     queue_linking,
@@ -39,9 +41,9 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     tx.delete_in(s.staging.c.id, [row.id for row in queued if row.operation != "put"])
     names = {"put": added, "removed": removed, "retired": retired}
     ids = {name: [row.id for row in rows] for name, rows in names.items()}
-    _take_away(tx, ids["removed"], remove_nodes)
-    _take_away(tx, ids["retired"], retire_nodes)
-    siblings = write_nodes(tx, [_decode_staged(row) for row in added])
+    siblings = _take_away(tx, ids["removed"], remove_nodes)
+    siblings += _take_away(tx, ids["retired"], retire_nodes)
+    siblings += write_nodes(tx, [_decode_staged(row) for row in added])[1]
     linking = {"operation": "link", "payload": None, "embedding": None}
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
     queue_linking(tx, siblings)
@@ -55,29 +57,41 @@ def _decode_staged(row: Any) -> NewNode:
     return NewNode(row.id, payload, row.embedding, words)
 
 
-def publish_nodes(tx: Transaction, change: c.PublishNodes) -> None:
-    """Make a batch visible, and queue it for linking or, first, for the vector index."""
+def publish_nodes(tx: Transaction, change: c.PublishNodes) -> dict[int, str]:
+    """Make a batch visible, and queue it for linking or, first, for the vector index.
+
+    Returns:
+        Ids of the nodes to link by key, in order, unless they are queued.
+    """
     given = []
     for node, words in zip(change.nodes, change.words, strict=True):
         assert node.vector is not None, "published nodes must have a vector"  # noqa: S101
         given.append(NewNode(node.id, build_payload(node), encode_vector(node.vector), words))
     ids = [node.id for node in given]
-    _take_away(tx, change.removed, remove_nodes)
-    siblings = write_nodes(tx, given)
+    siblings = _take_away(tx, change.removed, remove_nodes)
+    keys, of_replaced = write_nodes(tx, given)
+    siblings += of_replaced
+    write_journal(tx, "publish", {"put": ids, "removed": list(change.removed), "retired": []})
+    if not change.queued:
+        found = {**keys, **find_visible(tx, siblings)}
+        return {key: found_id for found_id, key in sorted(found.items(), key=itemgetter(1))}
     if change.indexed:
         queue_linking(tx, ids)
     else:
         queue_indexing(tx, ids, "return")
     queue_linking(tx, siblings)
-    write_journal(tx, "publish", {"put": ids, "removed": list(change.removed), "retired": []})
+    return {}
 
 
 def _take_away(
     tx: Transaction, ids: Sequence[str], take: Callable[[Transaction, Sequence[str]], list[str]]
-) -> None:
+) -> list[str]:
+    """Remove or retire nodes; returns the ids of their siblings, which must be linked again."""
+    siblings: list[str] = []
     for part in split_batches(ids):
-        queue_linking(tx, take(tx, part))
+        siblings += take(tx, part)
         queue_index_deletion(tx, part)
+    return siblings
 
 
 def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
@@ -93,5 +107,5 @@ def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
 
 def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
     """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
-    _take_away(tx, change.ids, remove_nodes)
+    queue_linking(tx, _take_away(tx, change.ids, remove_nodes))
     write_journal(tx, "remove", {"ids": list(change.ids)})

@@ -1,6 +1,7 @@
 """An open transaction, with short forms of the statements that writers need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +38,7 @@ class Transaction:
         """Write on ``connection``."""
         self.connection, self.fulltext = connection, fulltext
         self.insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+        self._copies = True
         self._keys: dict[str, int] = {}
         self._locked: dict[str, tuple[int, float]] = {}
 
@@ -75,6 +77,34 @@ class Transaction:
         elif rows:
             self.run(table.insert(), rows)
 
+    def add_nodes(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """Insert nodes, whose keys are in the order of the rows; returns their keys by id."""
+        if not rows:
+            return {}
+        if self._is_many(s.nodes, rows):
+            self._insert_many(s.nodes, rows)
+            return self.get_node_keys([row["id"] for row in rows])
+        added = self.run(s.nodes.insert().returning(s.nodes.c.id, s.nodes.c.key), rows)
+        return {node: key for node, key in added}
+
+    @contextmanager
+    def send_together(self, rows: int) -> Iterator[None]:
+        """Send the writes within without waiting for each, if they are of few rows.
+
+        Within nothing can be read, and no changed rows be counted.
+        """
+        if rows >= _MANY or self.connection.dialect.driver != "psycopg":
+            yield
+            return
+        driver: Any = self.connection.connection.driver_connection
+        # The cursor translates errors of statements that were sent before.
+        with open_driver_cursor(self.connection), driver.pipeline():
+            self._copies = False
+            try:
+                yield
+            finally:
+                self._copies = True
+
     def add_missing(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert those rows that conflict with no other row."""
         if self._is_many(table, rows):
@@ -110,7 +140,7 @@ class Transaction:
 
     def _is_many(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether rows are inserted past SQLAlchemy, which takes longer than the database."""
-        if len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
+        if not self._copies or len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
             return False
         converted = any(isinstance(column.type, sa.TypeDecorator) for column in table.c)
         defaults = {column.name for column in table.c if column.default is not None}

@@ -1,8 +1,8 @@
 """Write-behind queue of turn records: several are written in one transaction after the answers.
 
-Answers do not wait for the write lock of the database. Reads of turns, all changes, and closing
-wait until the queue is empty. A killed process loses at most the turns of its last milliseconds,
-which nothing refers to yet.
+Answers do not wait for the write lock of the database. A record waits a moment for others, unless
+somebody waits for it: reads of turns, all changes, and closing wait until the queue is empty. A
+killed process loses at most the turns of its last moment, which nothing refers to yet.
 """
 
 import logging
@@ -19,9 +19,13 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 
+GATHERED_SECONDS = 0.02
+"""How long a record waits for others that are written with it."""
+
 _log = logging.getLogger(__name__)
 _TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
 _MAX_WAITING = 256  # turn records in the queue before answers wait
+_MAX_BATCH = 32  # records of one transaction
 # An idle writer waits for the next record so many times so many seconds: to start a thread costs
 # an answer more than to wake one. In between it looks whether the program ends, which waits for it.
 _IDLE_CHECKS, _IDLE_SECONDS = 10, 0.1
@@ -38,6 +42,8 @@ class TurnWriter:
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
         """Pass batches to ``write``, which writes each in one transaction."""
         self._write = write
+        self._gathering = False
+        self._readers = 0  # that wait for the records
         self._changed = threading.Condition()
         self._waiting: list[RecordTurn] = []
         self._thread: threading.Thread | None = None
@@ -53,7 +59,8 @@ class TurnWriter:
                 if not self._changed.wait(_get_remaining(deadline)):
                     break  # the oldest records are dropped
             self._enqueue([*self._waiting, record])
-            self._wake_thread()
+            if not self._gathering or len(self._waiting) >= _MAX_BATCH:
+                self._wake_thread()
 
     def settle(self) -> None:
         """Wait until all records are written.
@@ -65,11 +72,15 @@ class TurnWriter:
         if threading.current_thread() is self._thread:
             return
         with track_waiting() as deadline, self._changed:
-            if self._waiting:
-                self._wake_thread()
-            while (self._waiting or self._writing) and self._is_running():
-                if not self._changed.wait(_get_remaining(deadline)):
-                    raise StoreUnavailableError(_TIMEOUT)
+            self._readers += 1
+            try:
+                if self._waiting:
+                    self._wake_thread()
+                while (self._waiting or self._writing) and self._is_running():
+                    if not self._changed.wait(_get_remaining(deadline)):
+                        raise StoreUnavailableError(_TIMEOUT)
+            finally:
+                self._readers -= 1
             if self._waiting and self._error is not None:
                 raise self._error
 
@@ -155,12 +166,26 @@ class TurnWriter:
                 if self._waiting or self._closed or not threading.main_thread().is_alive():
                     break
                 self._changed.wait(_IDLE_SECONDS)
-            batch, self._waiting = self._waiting, []
+            if self._waiting:
+                self._gather()
+            batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
             self._writing = bool(batch)
             if not batch:
                 self._thread = None
             self._changed.notify_all()
             return batch
+
+    def _gather(self) -> None:
+        """Wait a moment for more records, unless somebody waits for those that there are."""
+        ends = monotonic() + GATHERED_SECONDS
+        self._gathering = True
+        while (
+            len(self._waiting) < _MAX_BATCH
+            and not (self._readers or self._closed)
+            and (left := ends - monotonic()) > 0
+        ):
+            self._changed.wait(left)
+        self._gathering = False
 
 
 def _get_remaining(deadline: float | None) -> float | None:

@@ -42,16 +42,12 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
     if len(change.ids) >= _COPIED and change.collection is None:
         _copy_vectors(tx, change)
         return
-    extension = find_extension(tx.connection)
-    assert extension is not None  # noqa: S101  the tables exist
     table, rows_of = find_rows(change.collection)
     key, own = ("langchain_id", "") if change.collection is None else _COMPANION
+    # The columns say what type a value has: no extension need be looked for.
     query = (
         f"INSERT INTO {table} ({key}, content, embedding, langchain_metadata) "
-        f"SELECT {own}id, content, embedding::{extension.name('vector')}, metadata::jsonb "
-        "FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) "
-        "AS given (id, content, embedding, metadata) "
-        f"ON CONFLICT ({key}) DO UPDATE SET content = excluded.content, "
+        f"VALUES {{}} ON CONFLICT ({key}) DO UPDATE SET content = excluded.content, "
         "embedding = excluded.embedding, langchain_metadata = excluded.langchain_metadata"
     )
     rows = zip(
@@ -61,8 +57,10 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
         (json.dumps(metadata, ensure_ascii=False) for metadata in change.metadatas),
         strict=True,
     )
+    place = f"({own}%s, %s, %s, %s)"
     for part in split_batches(rows, _BATCH):
-        _execute(tx.connection, query, [*rows_of.values, *map(list, zip(*part, strict=True))])
+        values = [value for row in part for value in (*rows_of.values, *row)]
+        _execute(tx.connection, query.format(", ".join([place] * len(part))), values)
 
 
 def _copy_vectors(tx: Transaction, change: v.PutVectors) -> None:

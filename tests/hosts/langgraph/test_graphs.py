@@ -36,7 +36,7 @@ def test_the_configuration_names_every_application():
     configuration = json.loads((GRAPHS / "langgraph.json").read_text(encoding="utf-8"))
     assert configuration["graphs"] == {name: f"./{name}.py:graph" for name in NAMES}
     assert configuration["dependencies"] == ["."]
-    assert {path.stem for path in GRAPHS.glob("*.py")} == {*NAMES, "auth"}
+    assert {path.stem for path in GRAPHS.glob("*.py")} == {*NAMES, "auth", "store"}
     assert all(callable(load(name).graph) for name in NAMES)
 
 

@@ -18,7 +18,8 @@ from host_answers import CORRECTION, QUESTION
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import AuthenticationError
 
-from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever
+from langgraph_crabpath import CrabPathStore
 
 pytestmark = pytest.mark.slow
 
@@ -145,3 +146,27 @@ def test_an_authenticated_user_cannot_take_another_name(tmp_path, passages, chat
             None, "rag", input={"question": QUESTION}, config={"configurable": claimed}
         )
     assert result["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"
+
+
+def test_a_server_keeps_items_in_a_memory(tmp_path, passages, chat_server):
+    """What a client puts by HTTP is found by meaning, and outlives the server."""
+    ann, bob = ("memories", "ann"), ("memories", "bob")
+    store = {"path": "./store.py:store"}
+    with (
+        serve(tmp_path, chat_server, passages, store=store) as address,
+        get_sync_client(url=address, api_key=None) as client,
+    ):
+        client.store.put_item(ann, key="tea", value={"content": "Ann drinks green tea"})
+        client.store.put_item(ann, key="sport", value={"content": "Ann runs on Sundays"})
+        client.store.put_item(bob, key="tea", value={"content": "Bob drinks green tea"})
+        found = client.store.search_items(ann, query="Which drink?")["items"]
+        assert [item["key"] for item in found] == ["tea", "sport"]
+        assert client.store.list_namespaces(["memories"])["namespaces"] == [[*ann], [*bob]]
+        client.store.delete_item(ann, key="tea")
+        assert client.store.get_item(bob, key="tea")["value"]["content"] == "Bob drinks green tea"
+    with CrabPath.open(tmp_path / "graphs" / "items", create=False) as memory:
+        kept = CrabPathStore(memory)
+        assert [item.key for item in kept.search(ann)] == ["sport"]
+        turn = found[0]["turn_id"]
+        (receipt,) = kept.record(turn, "up")
+        assert receipt.status == "applied"

@@ -1,4 +1,4 @@
-"""CrabPath in LlamaIndex: a retriever, a node post-processor and outcome events."""
+"""CrabPath in LlamaIndex: a retriever, a node post-processor, a memory block and outcome events."""
 
 from crabpath_retrievers import MissingExtraError
 
@@ -11,12 +11,14 @@ except ImportError as error:
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import LlamaIndexEmbeddings
 from llama_index.retrievers.crabpath.events import CrabPathEventHandler
+from llama_index.retrievers.crabpath.memory_block import CrabPathMemoryBlock
 from llama_index.retrievers.crabpath.reranker import CrabPathReranker
 from llama_index.retrievers.crabpath.responses import record, turns_of
 from llama_index.retrievers.crabpath.retriever import CrabPathRetriever
 
 __all__ = [
     "CrabPathEventHandler",
+    "CrabPathMemoryBlock",
     "CrabPathReranker",
     "CrabPathRetriever",
     "LlamaIndexChatModel",

@@ -53,7 +53,9 @@ def _create_nodes() -> None:
         "crabpath_contents",
         sa.Column("node", _KEY, autoincrement=False, nullable=False),
         sa.Column("document", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column(
+            "source", sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), nullable=False
+        ),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("length", sa.Integer(), nullable=False),

