@@ -227,6 +227,10 @@ def test_turns_come_as_they_are_asked_and_take_corrections(page, base, memory, n
     assert asked.status_code == 200
     link = panel.get_by_role("link", name=re.compile("Big Stone Gap"))
     expect(link).to_be_visible(timeout=10_000)
+    link.focus()
+    httpx.post(f"{base}/query", json={"text": "Who is Ed Wood?"}, headers=headers)
+    expect(panel.get_by_role("link", name="Who is Ed Wood?")).to_be_visible(timeout=10_000)
+    expect(link).to_be_focused()
     link.click()
     expect(panel.locator(".documents > li")).to_have_count(5)
     panel.get_by_label("Correction").fill("She lives in Greenwich Village.")

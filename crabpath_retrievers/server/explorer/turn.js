@@ -65,6 +65,7 @@ export class TurnPanel {
         make("div", {}, make("ol", { class: "documents" }, documents.map((found) => this.showDocument(found))), this.makeFeedback(), this.result, this.learned),
         this.walk.element,
       ),
+      this.walk.decisions,
     );
   }
 

@@ -38,8 +38,10 @@ export function makeTurns(section) {
       item.firstChild.toggleAttribute("aria-current", turn.id === panel.id);
       return item;
     });
-    const same = wanted.length === list.children.length && wanted.every((item, place) => item === list.children[place]);
-    if (!same) list.replaceChildren(...wanted);
+    for (const [place, item] of wanted.entries()) {
+      if (list.children[place] !== item) list.insertBefore(item, list.children[place] ?? null);
+    }
+    while (list.children.length > wanted.length) list.lastChild.remove();
     list.classList.toggle("empty", !wanted.length);
   }
 

@@ -39,6 +39,7 @@ export class Walk {
     this.all = false;
     this.drawing = new Drawing("The walk: the table of decisions below says the same.", (width) => this.compose(width), onNode);
     this.element = this.build();
+    this.decisions = make("details", {}, make("summary", {}, `Decisions of the walk (${this.steps.length})`), this.tabulate());
     this.describe();
   }
 
@@ -73,7 +74,6 @@ export class Walk {
         ...["reflex", "habitual", "dormant", "inhibitory"].map(makeTier),
         " ● visited  ○ offered and declined  1. 2. place in the answer; thicker: stronger tier",
       ),
-      make("details", {}, make("summary", {}, `Decisions (${this.steps.length})`), this.tabulate()),
     );
   }
 
@@ -158,7 +158,7 @@ export class Walk {
       size: edge.state === "followed" ? SIZES[edge.tier] : edge.state === "inhibited" ? 2 : 1,
       shape: isExtra ? "curve" : edge.state === "followed" ? "arrow" : "line",
     });
-    const extras = extra.filter((edge) => edge.state === "followed" || edge.state === "inhibited" || this.all);
+    const extras = extra.filter((edge) => edge.state === "followed" || edge.state === "inhibited");
     return { height: heightOf(order.length), nodes, edges: [...[...lead.values()].map((e) => line(e, false)), ...extras.map((e) => line(e, true))] };
   }
 
@@ -170,9 +170,9 @@ export class Walk {
       return [
         make("button", { type: "button", class: "link", click: () => this.goTo(number + 1) }, String(number + 1)),
         String(step.hop + 1), this.nameOf(step.node), list(of("followed")), list(of("declined")),
-        list([...of("inhibited"), ...of("dormant")]), step.stop_probability, step.decided_by.replace("_", " "),
+        list([...of("inhibited"), ...of("dormant"), ...of("known")]), step.stop_probability, step.decided_by.replace("_", " "),
       ];
     });
-    return makeTable("Decisions of the walk", ["Step", "Hop", "At", "Followed", "Offered and declined", "Inhibited or dormant", "π(stop)", "By"], rows);
+    return makeTable("Decisions of the walk", ["Step", "Hop", "At", "Followed", "Offered and declined", "Inhibited, dormant, visited before", "π(stop)", "By"], rows);
   }
 }
