@@ -35,7 +35,7 @@ def compile_example(docstring) -> CodeType:
     return compile(example, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-@pytest.mark.parametrize("name", ON_RAY)
+@pytest.mark.parametrize("name", sorted(ON_RAY))
 def test_its_example_on_a_cluster_can_be_read(name):
     compile_example(METHODS[name].__doc__)
 

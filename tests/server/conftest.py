@@ -23,10 +23,13 @@ LOCAL = "http://127.0.0.1"
 
 
 @pytest.fixture
-def memory(tmp_path) -> Iterator[CrabPath]:
-    """Three pages on SQLite and Chroma."""
+def memory(request, tmp_path) -> Iterator[CrabPath]:
+    """Three pages on SQLite and Chroma; on both databases where a test uses ``location``, too."""
     embeddings = DeterministicFakeEmbedding(size=16)
-    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+    place, vectors = tmp_path / "memory", None
+    if "location" in request.fixturenames:
+        place, vectors = request.getfixturevalue("location"), tmp_path / "vectors"
+    with CrabPath.open(place, embeddings=embeddings, vectors=vectors) as opened:
         opened.add_documents(PAGES)
         yield opened
 

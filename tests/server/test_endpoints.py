@@ -27,6 +27,8 @@ def refused(response, status, kind="InvalidInputError"):
     return error["message"]
 
 
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_a_question_its_outcome_and_the_undo(client, memory):
     answer = ok(client.post("/query", json={"text": "how do deploys go?", "k": 2}))
     direct = memory.retrieve("how do deploys go?", k=2, record=False)
@@ -122,6 +124,8 @@ def test_documents_under_any_id(memory, serve, name):
         refused(client.delete(path), 404, "NotFoundError")
 
 
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_documents_by_words_by_source_and_their_deletion(client):
     listed = ok(client.get("/documents"))["documents"]
     assert [document["id"] for document in listed] == ["deploy", "pipeline", "sky"]
@@ -148,6 +152,8 @@ def test_notes_and_corrections(client):
     refused(client.post("/teach", json={"text": " "}), 400)
 
 
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_turns_page_by_page(client):
     asked = [ok(client.post("/query", json={"text": f"sky {n}"}))["turn_id"] for n in range(3)]
     newest = ok(client.get("/turns", params={"limit": 2}))["turns"]
@@ -207,6 +213,8 @@ def app_description(app):
     return ok(TestClient(app, base_url="http://localhost").get("/openapi.json"))["paths"]
 
 
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_a_token_reaches_its_namespaces_alone(as_bearer):
     ann, bob = as_bearer("ann", "team"), as_bearer("bob")
     turn = ok(ann.post("/query", json={"text": "sky"}))["turn_id"]
@@ -241,6 +249,8 @@ def test_a_token_reaches_its_namespaces_alone(as_bearer):
     assert ok(ann.get("/documents/sky"))["text"] == "The sky is blue."
 
 
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("location")
 def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
     """A note may have the id of a document that has several chunks."""
     ann, bob = as_bearer("ann"), as_bearer("bob")
@@ -260,6 +270,9 @@ def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
     ("method", "path", "status"),
     [
         ("GET", "/static/nothing", 404),
+        ("GET", "/static/%2e%2e/app.py", 404),
+        ("GET", "/static/..%2fapp.py", 404),
+        ("GET", "/static//etc/passwd", 404),
         ("GET", "/nothing", 404),
         ("GET", "/documents/", 404),
         ("GET", "/QUERY", 404),
