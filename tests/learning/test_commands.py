@@ -60,6 +60,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
     assert kept == Feedback(turn, 1.0, **said, **named)
     # Without a turn the last ones of the namespace are meant.
     host.ask("bob")
+    server.store.flush()  # processes that start later find it written
     late = read(cli("feedback", "--outcome", "1", "--namespace", "bob", "--json"))
     assert (late["status"], host.learned("bob")) == ("applied", 1)
 
@@ -68,6 +69,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
 @learning_nothing
 def test_feedback_names_what_was_not_returned(cli, host, server, known):
     shown = server.retrieve(QUESTION, k=1)
+    server.store.flush()  # processes that start later find it written
     turn, (wrong, *_, right) = shown.turn.id, host.found(record=False)
     about = [turn] if known else ["--namespace", "default"]
     said = ["--relevant", right, "--irrelevant", wrong, "--json"]

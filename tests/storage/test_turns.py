@@ -181,9 +181,9 @@ def test_turns_of_several_namespaces_that_wait_are_recorded_in_one_batch(store):
         assert store.walk.get_clock(namespace).turn == clocks[-1]
 
 
-def test_a_turn_that_another_process_records_now_is_waited_for(postgres_store):
+def test_a_turn_that_another_process_records_now_is_waited_for(location):
     """A worker that gets the feedback before the other one has written the turn learns from it."""
-    with closing(GraphStore(postgres_store)) as asked, closing(GraphStore(postgres_store)) as other:
+    with closing(GraphStore(location)) as asked, closing(GraphStore(location)) as other:
         turn = replace(FULL, id=make_turn_id(), run_id=str(uuid7()))
         other.turns.latest("default")  # opens its connection
         asked.record(turn)

@@ -6,6 +6,9 @@ const FONT = "13px system-ui, sans-serif";
 const ROW = 22; // pixels between two rows
 const CHARACTER = 6.6; // pixels, on average
 
+/** Width of an edge by tier, in pixels. */
+export const WIDTHS = { reflex: 4.5, habitual: 3, dormant: 1.5, inhibitory: 2 };
+
 const drawings = new Set();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const drawing of drawings) drawing.redraw();

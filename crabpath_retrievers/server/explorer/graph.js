@@ -2,14 +2,13 @@
 
 import { get, post, remove, session } from "./api.js";
 import { act, confirmAction, formatSigned, formatTime, label, make, makeSelect, makeTable, makeTier, say, shorten } from "./dom.js";
-import { Drawing, heightOf, middleOf } from "./drawing.js";
+import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
 
 const PAGE = 50;
 const WALKED = ["sibling", "link", "linked_by", "mention", "mentioned_by", "shared_term", "similar", "co_used", "inhibits", "taught"];
 const TYPED = ["temporal", "same_action", "caused_success", "caused_failure", "irrelevant", "region_transition", "granger_causal"];
 const TIERS = ["reflex", "habitual", "dormant", "inhibitory"];
 const AUTHORITIES = [["overlay", "overlay: decays as usual"], ["canonical", "canonical: decays at a quarter"], ["constitutional", "constitutional: never decays"]];
-const SIZES = { reflex: 4.5, habitual: 3, dormant: 1.5, inhibitory: 2 };
 
 export function makeGraph(section) {
   const words = make("input", { type: "search", name: "q", placeholder: "Words of a document or its title", "aria-label": "Search documents", autocomplete: "off" });
@@ -65,7 +64,7 @@ export function makeGraph(section) {
     const first = Math.min(250, width * 0.18);
     for (const edge of page.edges) {
       const other = otherEnd(edge);
-      const style = { colour: `tier-${edge.tier}`, size: SIZES[edge.tier], source: edge.source, target: edge.target };
+      const style = { colour: `tier-${edge.tier}`, size: WIDTHS[edge.tier], source: edge.source, target: edge.target };
       if (seen.has(other)) {
         edges.push({ ...style, shape: "curve" });
         continue;

@@ -1,10 +1,9 @@
 // The walk of a turn: seeds at the left, each hop further to the right, one decision after another.
 
 import { formatNumber, label, make, makeTable, makeTier, shorten } from "./dom.js";
-import { Drawing, heightOf, middleOf } from "./drawing.js";
+import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
 
 const DECLINED_SHOWN = 2; // of each decision, unless all are wanted
-const SIZES = { reflex: 4.5, habitual: 3, dormant: 1.5, inhibitory: 2 };
 
 /** What happened to each edge that a decision considered. */
 function judge(step, edge, visited) {
@@ -155,7 +154,7 @@ export class Walk {
     const line = (edge, isExtra) => ({
       source: edge.source, target: edge.target,
       colour: edge.state === "followed" ? `tier-${edge.tier}` : edge.state === "inhibited" ? "tier-inhibitory" : "faint",
-      size: edge.state === "followed" ? SIZES[edge.tier] : edge.state === "inhibited" ? 2 : 1,
+      size: edge.state === "followed" ? WIDTHS[edge.tier] : edge.state === "inhibited" ? 2 : 1,
       shape: isExtra ? "curve" : edge.state === "followed" ? "arrow" : "line",
     });
     const extras = extra.filter((edge) => edge.state === "followed" || edge.state === "inhibited");

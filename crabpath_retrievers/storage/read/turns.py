@@ -158,14 +158,10 @@ class TurnLog(Queries):
         """
         self._store.flush()
         found = self._find(turn_id, namespace)
-        if found is None and is_recent_id(turn_id, _RECENT) and self._has_other_writers():
+        if found is None and is_recent_id(turn_id, _RECENT):
             time.sleep(_UNWRITTEN)
             found = self._find(turn_id, namespace)
         return found
-
-    def _has_other_writers(self) -> bool:
-        with self._store.open_reader() as connection:
-            return connection.dialect.name != "sqlite"
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
