@@ -410,7 +410,10 @@ def test_the_quickstart_prints_what_it_shows(tmp_path, monkeypatch, capsys):
 
 
 def test_the_readme_has_no_other_code_and_its_links_lead_somewhere():
-    run = {"Quickstart", "LangChain: learn from outcomes", "LangGraph", "LlamaIndex"}
+    hosts = {"LangGraph", "LlamaIndex"}
+    run = {"Quickstart", "LangChain: learn from outcomes", *hosts} | {
+        f"{host}: long-term memory" for host in hosts
+    }
     assert {heading for heading, _ in read_tokens(README, language="python")} == run
     links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
     assert links
@@ -441,3 +444,14 @@ def test_llama_index(documents):
         it = run_blocks(README, "LlamaIndex", llm=MockLLM(), memory=memory)
         response = it.engine.query("How do I deploy on a Friday?")
         assert response.source_nodes[0].text == "Nobody deploys on a Friday."
+
+
+def test_the_long_term_memories_of_hosts(documents):
+    it = run_blocks(README, "LangGraph: long-term memory")
+    assert [item.key for item in it.found] == ["tea"]
+    (turn,) = it.store.memory.turns(namespace=it.store.find_turn_namespace(("memories", "ann")))
+    assert turn.feedback_id is not None
+    it.store.memory.close()
+    it = run_blocks(README, "LlamaIndex: long-term memory")
+    assert it.chat_memory.memory_blocks == [it.block]
+    it.block.memory.close()

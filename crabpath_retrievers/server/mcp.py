@@ -93,7 +93,7 @@ class FetchedDocument(BaseModel):
 
 
 class OutcomeReceipt(BaseModel):
-    """What became of an outcome."""
+    """The status of an outcome."""
 
     feedback_id: str
     status: Literal["waiting", "applied", "refused", "undone"]
