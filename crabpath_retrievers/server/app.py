@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crabpath_retrievers.core.query import explain_unknown
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
@@ -270,6 +271,11 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
+        if place == "namespace":
+            msg = f"the token says the namespace: name another one in the header {NAMESPACE_HEADER}"
+            raise InvalidInputError(msg) from None
+        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+            raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
         msg = f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         raise InvalidInputError(msg) from None
 

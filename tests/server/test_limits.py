@@ -114,11 +114,12 @@ def test_a_large_body_without_a_length_is_refused_on_its_way(memory, serve):
         ('{"text": "sky", "k": 1000001}', "^k must be"),
         ('{"text": "sky", "k": 1' + "0" * 4000 + "}", "k"),
         ('{"text": "sky", "explore": -1}', "explore must"),
-        ('{"text": "sky", "other": 1}', "^other: extra inputs"),
+        ('{"text": "sky", "other": 1}', "^unknown arguments other: use text"),
         ('{"text": "\\u0000 \\n"}', "empty"),
         ('{"text": "sky", "task_type": ""}', "task_type must"),
         ('{"text": "sky", "seed_ids": "sky"}', "^seed_ids: input should be a valid list"),
-        ('{"text": "sky", "vector": [1]}', "^vector: extra"),
+        ('{"text": "sky", "namespace": "bob"}', "^the token says the namespace"),
+        ('{"text": "sky", "vector": [1]}', "^unknown arguments vector: use"),
     ],
 )
 def test_bodies_that_cannot_be_used(client, body, why):
