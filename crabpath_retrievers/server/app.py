@@ -45,7 +45,7 @@ from crabpath_retrievers.server.page import make_page_routes
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
 _SILENCE = 60  # seconds until the connection to a client that takes nothing is cut
-_FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
+_FAREWELL = 10  # seconds for requests that are being answered when the server ends
 
 
 class _TooLargeError(InvalidInputError):
@@ -98,7 +98,7 @@ class Limits:
         slow_seconds: Until an answer of an ingest or of maintenance.
         transfer_seconds: Until a body has come in, and until a client has taken a part of an
             answer; one that does not read is dropped.
-        requests: Requests at the same time; further ones are told to try again.
+        requests: Requests at the same time; further ones get 503.
     """
 
     body_bytes: int = 8 << 20

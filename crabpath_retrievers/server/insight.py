@@ -1,4 +1,4 @@
-"""Endpoints of what a memory has learned: why, from whom, in which regions; and its upkeep.
+"""Endpoints of what a memory has learned: why, from whom, in which regions; and its maintenance.
 
 Every answer holds what the namespace of the request has asked and learned, and no other.
 """

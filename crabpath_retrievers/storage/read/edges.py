@@ -63,7 +63,7 @@ def _rank_edge(edge: FarEnd) -> tuple[float, int, int]:
 
 
 class NodeFact(NamedTuple):
-    """What is told of a node.
+    """What the graph knows of a node.
 
     Attributes:
         id: Its id.
@@ -137,7 +137,7 @@ class EdgeQueries(Queries):
         return sort_edges([*added, *kept])[offset - start :][:limit], total
 
     def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeFact]:
-        """What is told of nodes that a namespace (by key) sees, by key; others are left out."""
+        """Facts of the nodes that a namespace (by key) sees, by key; others are left out."""
         query = sa.select(
             nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
         )
