@@ -205,13 +205,18 @@ class Access:
             raise ForbiddenError(msg)
 
     def _reload_if_changed(self) -> None:
-        """Read the file again where it has changed; one that cannot be used changes nothing."""
+        """Read the file again where it has changed.
+
+        One that cannot be used changes nothing; one that was deleted grants nothing.
+        """
         if self._file is None:
             return
         try:
             if _read_version(self._file) != self._version:
                 version, text = _read_private(self._file)
                 self._grants, self._version = _parse_tokens(text, str(self._file)), version
+        except FileNotFoundError:
+            self._grants, self._version = {}, (0, 0)
         except (OSError, ConfigurationError) as error:
             _log.warning("the tokens stay as they were: %s", error)
 

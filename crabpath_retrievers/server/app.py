@@ -36,7 +36,13 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access, read_token
-from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint
+from crabpath_retrievers.server.endpoints import (
+    ApiInput,
+    ApiOutput,
+    Call,
+    Endpoint,
+    LateAnswerError,
+)
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
@@ -74,6 +80,7 @@ _STATUSES: dict[type, int] = {
     InvalidInputError: 400,
     StoreLockedError: 409,
     ConflictError: 409,
+    LateAnswerError: 504,
     CrabPathError: 503,
 }
 _HEADERS = {
@@ -156,7 +163,7 @@ def create_app(
             Route("/openapi.json", lambda _: description),
             *make_page_routes(),
             Route("/metrics", answer_metrics),
-            Route("/mcp", McpEndpoint(memory, access), methods=["POST"]),
+            Route("/mcp", McpEndpoint(memory, access, limits.answer_seconds), methods=["POST"]),
             *more,
         ],
         middleware=[Middleware(_Gate, access=access, limits=limits)],
@@ -234,7 +241,7 @@ class _Resource:
         try:
             answer = await asyncio.wait_for(endpoint.answer(*arguments), seconds)
         except asyncio.TimeoutError:
-            return _answer_late(seconds)
+            raise LateAnswerError(seconds) from None
         return Response(
             answer.model_dump_json(),
             answer.choose_status(),
@@ -250,12 +257,7 @@ class _Resource:
             msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
             raise _NotJsonError(msg)
         try:
-            body = await asyncio.wait_for(request.body(), self._limits.transfer_seconds)
-        except asyncio.TimeoutError:
-            msg = f"the body did not come within {self._limits.transfer_seconds:g} s: send it again"
-            raise _LateBodyError(msg) from None
-        try:
-            data = from_json(body, allow_inf_nan=False)
+            data = from_json(await request.body(), allow_inf_nan=False)
         except ValueError as error:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
@@ -291,7 +293,7 @@ async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: f
     except StopAsyncIteration:
         return
     except asyncio.TimeoutError:
-        failed = _answer_late(seconds)
+        failed = answer_error(LateAnswerError(seconds))
     except Exception as error:
         failed = answer_error(error)
     finally:
@@ -306,13 +308,8 @@ def answer_error(error: Exception) -> JSONResponse:
         return _make_error(500, "CrabPathError", "the server failed: its log says why")
     kinds = type(error).__mro__
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
-    name = next(kind.__name__ for kind in kinds if not kind.__name__.startswith("_"))
+    name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
     return _make_error(status, name, str(error), _HEADERS.get(status))
-
-
-def _answer_late(seconds: float) -> JSONResponse:
-    message = f"there was no answer within {seconds:g} s; what was asked for may still be done"
-    return _make_error(504, ServiceError.__name__, message)
 
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
@@ -376,17 +373,26 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Receives the parts of a body while it is small enough; one that is not is not read."""
+        """Receives a body while it is small enough and comes in time; else it is not read."""
         most, length = self._limits.body_bytes, Headers(scope=scope).get("content-length", "0")
+        seconds, loop = self._limits.transfer_seconds, asyncio.get_running_loop()
         msg = f"the body is larger than {most:,} bytes: send it in parts"
         if not length.isdecimal() or int(length) > most:
             raise _TooLargeError(msg)
-        taken = 0
+        taken, until, is_whole = 0, 0.0, False
 
         async def receive_bounded() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, until, is_whole
+            if is_whole:  # this waits until the client leaves
+                return await receive()
+            until = until or loop.time() + seconds
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, until - loop.time()))
+            except asyncio.TimeoutError:
+                late = f"the body did not come within {seconds:g} s: send it again"
+                raise _LateBodyError(late) from None
             taken += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             if taken > most:
                 raise _TooLargeError(msg)
             return message

@@ -22,6 +22,7 @@ functions and the first lines of their docstrings stand in it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_type_hints
@@ -30,9 +31,25 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import ServiceError, TokenError
 from crabpath_retrievers.server.access import Access, Grant, Right
 
+MOST_CHARACTERS = 50_000
+"""Of a question, or of another text that lists repeat; lists hold up to 1,000 of them."""
+
 Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
+ShortText = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Ids = Annotated[list[str], Field(max_length=10_000)]
+
+
+class LateAnswerError(ServiceError):
+    """There is no answer in time."""
+
+    def __init__(self, seconds: float) -> None:
+        """Say that there was none within so many seconds."""
+        super().__init__(
+            f"there was no answer within {seconds:g} s; what was asked for may still be done"
+        )
 
 
 class ApiInput(BaseModel):
@@ -112,13 +129,15 @@ class Endpoint:
         return found
 
     def authorise(self, access: Access, token: str | None) -> Grant:
-        """What the sender may do; nothing else where no token is asked for.
+        """What the sender may do; nothing where no token is asked for and none is borne.
 
         Raises:
             TokenError: The token is missing, unknown or expired.
             ForbiddenError: It does not grant the right.
         """
         if self.right is None:
+            with suppress(TokenError):
+                return access.authorise(token)
             return Grant((DEFAULT_NAMESPACE,), frozenset())
         grant = access.authorise(token)
         if self.right != "any":

@@ -4,6 +4,7 @@
 the caller, never an argument. A tool that needs a right which the caller lacks is not shown.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -38,6 +39,7 @@ from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
+from crabpath_retrievers.server.endpoints import MOST_CHARACTERS, LateAnswerError
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
 
 DEFAULT_RESULTS = 8
@@ -180,8 +182,9 @@ class McpEndpoint:
     It keeps no sessions: every request bears its token, and any worker may answer it.
     """
 
-    def __init__(self, memory: CrabPath, access: Access) -> None:
-        """Serve ``memory`` to those whom ``access`` grants something."""
+    def __init__(self, memory: CrabPath, access: Access, seconds: float) -> None:
+        """Serve ``memory`` to those whom ``access`` grants something, each request in time."""
+        self._seconds = seconds
         self._find_caller = partial(_read_caller, access)
         self._server = create_mcp_server(memory, self._find_caller)
         # Where there are tokens, they keep pages of other origins out; the names under which such
@@ -201,15 +204,20 @@ class McpEndpoint:
         Raises:
             TokenError: The token is missing, unknown or expired.
             ForbiddenError: It does not grant the namespace of the request.
+            LateAnswerError: There was no answer in time.
         """
         self._find_caller(Request(scope))
         self._server.streamable_http_app(
             json_response=True, stateless_http=True, transport_security=self._security
         )
-        manager, failed = self._server.session_manager, None
+        manager = self._server.session_manager
+        failed: Exception | None = None
         async with manager.run():
             try:
-                await manager.handle_request(scope, receive, send)
+                handling = manager.handle_request(scope, receive, send)
+                await asyncio.wait_for(handling, self._seconds)
+            except asyncio.TimeoutError:
+                failed = LateAnswerError(self._seconds)
             except Exception as error:
                 failed = error  # not through the group of tasks, which would wrap it
         if failed is not None:
@@ -237,7 +245,10 @@ class _Tools:
 
     async def search(
         self,
-        query: Annotated[str, Field(description="The whole question, in words of your own.")],
+        query: Annotated[
+            str,
+            Field(max_length=MOST_CHARACTERS, description="The whole question, in your words."),
+        ],
         context: Context,
     ) -> SearchResults:
         """Search the memory for documents that answer a question.
@@ -354,7 +365,10 @@ class _Tools:
 
     async def forget(
         self,
-        ids: Annotated[list[str], Field(min_length=1, description="Ids of documents or notes.")],
+        ids: Annotated[
+            list[str],
+            Field(min_length=1, max_length=100, description="Ids of documents or notes."),
+        ],
         context: Context,
     ) -> Forgotten:
         """Delete documents or notes for good, for all users of the memory.

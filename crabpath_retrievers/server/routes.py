@@ -12,7 +12,15 @@ from crabpath_retrievers import __version__
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
-from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
+from crabpath_retrievers.server.endpoints import (
+    ApiInput,
+    ApiOutput,
+    Call,
+    Endpoint,
+    Ids,
+    Limit,
+    ShortText,
+)
 
 
 class Health(ApiOutput):
@@ -48,7 +56,10 @@ async def check_health(_call: Call) -> Health:
 
 async def check_readiness(call: Call) -> ReadinessAnswer:
     """Ask the database and the vector store; 503 where one does not answer."""
-    return ReadinessAnswer.model_validate(await call.memory.aio.ready())
+    state = await call.memory.aio.ready()
+    # Sentences of databases and servers name their places and users.
+    reason = state.reason if call.grant.rights else "for the reason ask with a token"
+    return ReadinessAnswer(ready=state.ready, reason=reason)
 
 
 async def describe_session(call: Call) -> Session:
@@ -64,13 +75,13 @@ async def describe_session(call: Call) -> Session:
 class QueryBody(ApiInput):
     """A question and its options."""
 
-    text: str
-    k: int = Field(4, description="Documents to return.")
+    text: ShortText
+    k: int = Field(4, le=1000, description="Documents to return.")
     filter: dict[str, Any] | None = Field(
         None, description="Condition on metadata, in the language of the vector store."
     )
-    seed_ids: list[str] | None = Field(None, description="Nodes suggested as entries of the walk.")
-    boost_tags: list[str] | None = None
+    seed_ids: Ids | None = Field(None, description="Nodes suggested as entries of the walk.")
+    boost_tags: Ids | None = None
     explore: bool | int = False
     fill: bool = Field(
         default=True, description="Exactly k documents; false for confident ones only."
@@ -83,7 +94,7 @@ class QueryBody(ApiInput):
     session: str | None = None
     arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
     run_id: str | None = Field(None, description="Run of the host, which names the turn as well.")
-    candidate_ids: list[str] | None = Field(None, description="The only nodes to rank.")
+    candidate_ids: Ids | None = Field(None, description="The only nodes to rank.")
     record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
 
@@ -198,8 +209,8 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
 class SearchBody(ApiInput):
     """A question for plain vector search."""
 
-    text: str
-    k: int = Field(4, description="Documents to return.")
+    text: ShortText
+    k: int = Field(4, le=1000, description="Documents to return.")
 
 
 class SearchAnswer(ApiOutput):
@@ -388,12 +399,12 @@ class FeedbackBody(ApiInput):
     outcome: float | bool | str = Field(
         description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
     )
-    used: list[str] | None = None
-    unused: list[str] | None = None
-    relevant: list[str] | None = None
-    irrelevant: list[str] | None = None
+    used: Ids | None = None
+    unused: Ids | None = None
+    relevant: Ids | None = None
+    irrelevant: Ids | None = None
     answer: str | None = None
-    correction: str | None = Field(None, description="What would have been right.")
+    correction: ShortText | None = Field(None, description="What would have been right.")
     source: Literal["human", "self", "harvested", "teacher"] = "human"
     feedback_id: str | None = Field(
         None, description="Recording the same id again changes nothing."
