@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
@@ -268,10 +269,7 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     try:
         return model.model_validate(data, strict=strict)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        msg = f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-        raise InvalidInputError(msg) from None
+        raise InvalidInputError(explain_first_error(error)) from None
 
 
 async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:

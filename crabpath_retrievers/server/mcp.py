@@ -32,6 +32,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import find_first_line
@@ -497,11 +498,7 @@ def _explain(error: Exception) -> str | None:
     cause = error.__cause__
     if isinstance(cause, (CrabPathError, ToolError)):
         return str(cause)
-    if isinstance(cause, ValidationError):
-        first = cause.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    return None
+    return explain_first_error(cause) if isinstance(cause, ValidationError) else None
 
 
 def _find_url(name: str, metadata: Any) -> str:
