@@ -78,7 +78,7 @@ def run_explore(
 
 
 def _choose_memory() -> str:
-    """The memory here, or else the one that the demo left.
+    """The memory in this directory, or else the one that the demo left.
 
     Raises:
         NotFoundError: There is neither.
@@ -140,13 +140,13 @@ def _serve(
 
 
 def _warm_up(memory: CrabPath) -> None:
-    """Load the embedder, so that the first question need not wait for it."""
+    """Load the embedder, so that the first question does not wait for it."""
     with suppress(CrabPathError):
         memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":
-    """The tokens of a server; without any, what listens on other addresses is refused.
+    """The tokens of a server; without any, it may listen on this machine only.
 
     Raises:
         InvalidInputError: The host is reached from other machines, and there are no tokens.
@@ -178,10 +178,10 @@ def add_access_token(
     file: Annotated[Path, typer.Option(help="File of tokens; it is made where there is none.")],
     namespace: Annotated[
         list[str],
-        typer.Option("--namespace", "-n", help="A namespace, the usual first; * for all."),
+        typer.Option("--namespace", "-n", help="Namespaces, the default one first; * for all."),
     ],
     rights: Annotated[
-        str, typer.Option(help="Of read, feedback, write and admin, with commas.")
+        str, typer.Option(help="Some of read, feedback, write and admin, separated by commas.")
     ] = "read,feedback",
     expires: Annotated[
         str | None, typer.Option(help="ISO 8601 time until which it is valid.")
