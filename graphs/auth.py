@@ -1,7 +1,8 @@
 """Who asks: the bearer token of a request names its user, whose namespace nobody else can take.
 
 Switch it on by a line in ``langgraph.json``: ``"auth": {"path": "./auth.py:auth"}``. Tokens stand
-in ``CRABPATH_USER_TOKENS`` as ``user=token``, with commas between; put your own check in their place.
+in ``CRABPATH_USER_TOKENS`` as ``user=token``, with commas between; put your own check in their
+place.
 """
 
 import hmac
