@@ -74,7 +74,7 @@ def run_explore(
 ) -> None:
     """Serve a memory, and open its page in the browser."""
     place = _choose_memory() if store is None else store
-    _serve(place, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+    _serve(place, host, port, tokens, vectors, replica, embeddings, open_page=webbrowser.open)
 
 
 def _choose_memory() -> str:
@@ -118,7 +118,7 @@ def _serve(
     vectors: str | None,
     replica: str | None,
     embeddings: str | None,
-    then: Callable[[str], object] | None = None,
+    open_page: Callable[[str], object] | None = None,
 ) -> None:
     from crabpath_retrievers.server.app import create_app, run_app
 
@@ -134,8 +134,8 @@ def _serve(
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
         threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
-        if then is not None:
-            threading.Thread(target=then, args=(url,), daemon=True).start()
+        if open_page is not None:
+            threading.Thread(target=open_page, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
 
 

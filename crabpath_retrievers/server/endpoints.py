@@ -16,9 +16,9 @@ To add one, write its models and its function, and list it in a tuple of endpoin
     Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
 
 The input is the JSON body of POST, and the query parameters of other methods; a function without
-input takes ``call`` alone. ``call.path`` has the values of the path, here ``name``. Rights, input,
-errors and limits are checked by the table; the OpenAPI description has the names of the models and
-functions, and the first lines of their docstrings.
+input takes ``call`` alone. ``call.path`` has the values of the path, here ``name``. Rights, input
+and limits are checked as the table says; the OpenAPI description is made from it, with the names of
+the models and functions and the first lines of their docstrings.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
