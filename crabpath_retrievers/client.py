@@ -4,7 +4,7 @@
 
     retriever = CrabPathRetriever.connect("http://memory.example.com", token=token, k=4)
 
-It is used as the retriever over a memory of this process: all but the line that makes it stays.
+It has the fields and methods of the retriever over a memory of this process.
 """
 
 import json
@@ -30,6 +30,7 @@ from crabpath_retrievers import errors
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import Query, QueryOptions, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.core.turn import Hop, PathEdge, ReturnedDocument, Turn
@@ -46,9 +47,15 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.ingest.chunking import to_json_safe
-from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.ingest.pipeline import (
+    Cleanup,
+    IngestReport,
+    Progress,
+    show_progress,
+)
 from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback
 from crabpath_retrievers.maintenance.readiness import Readiness
+from crabpath_retrievers.memory.documents import require_progress
 from crabpath_retrievers.memory.notes import NoteFields
 from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -65,12 +72,12 @@ except ImportError as error:
 
 __all__ = ["CrabPathRetriever", "ServedMemory"]
 
-_BODY_BYTES = 4 << 20  # half of what a server takes
-_KNOWN_TURNS = 10_000
+_BODY_BYTES = 4 << 20  # half of the limit of a server
+_MAX_KNOWN_TURNS = 10_000  # turns of other namespaces
 _ATTEMPTS = 3
-_SLOW = 3600.0  # seconds for an ingest
-_LOCAL = {"vector", "existing_ids"}  # options that cannot be sent
-_ABSENT = {  # parts of a memory that need its stores
+_WRITE_SECONDS = 3600.0  # until documents are added or deleted, as long as a server allows
+_UNSENDABLE = {"vector", "existing_ids"}  # options that cannot be sent
+_UNSERVED = {  # what needs the stores themselves
     "namespaces",
     "regions",
     "graph",
@@ -100,7 +107,7 @@ class _NotServedError(InvalidInputError, AttributeError):
 
 
 class _BusyError(Exception):
-    """The server asked to try again, or the connection broke; ``reason`` is what callers see."""
+    """The request may succeed if it is repeated; ``reason`` is raised where it is not."""
 
     def __init__(self, reason: CrabPathError) -> None:
         super().__init__(str(reason))
@@ -111,7 +118,8 @@ class ServedMemory(CrabPath):
     """A memory behind ``crabpath serve``, with the methods that its server offers.
 
     Thread-safe. Errors of the server are raised as the classes that the memory itself raises.
-    What is not offered, such as ``sync`` and ``maintenance``, raises ``InvalidInputError``.
+    What a server does not offer, such as ``sync`` and ``maintenance``, raises
+    ``InvalidInputError``.
 
     Attributes:
         url: Address of the server.
@@ -151,15 +159,14 @@ class ServedMemory(CrabPath):
             msg = "the token must be the text that crabpath token printed"
             raise InvalidInputError(msg)
         self.url = url.rstrip("/")
-        # What the server calls slow by nature may take as long as it allows.
-        self._slow = httpx.Timeout(timeout, read=_SLOW)
+        self._slow = httpx.Timeout(timeout, read=_WRITE_SECONDS)
         headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
         self._http = httpx.Client(
             headers=headers,
             timeout=timeout,
             transport=transport or httpx.HTTPTransport(retries=_ATTEMPTS - 1),
         )
-        # Feedback is about a turn of a namespace, and mostly given by the id of the turn alone.
+        # By turn: feedback mostly names a turn alone, and the server needs its namespace too.
         self._namespaces: OrderedDict[str, str] = OrderedDict()
         try:
             session = self._get("/session", namespace)
@@ -169,12 +176,12 @@ class ServedMemory(CrabPath):
         self.namespace: str = session["namespace"]
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what cannot be done with what the server does not offer.
+        """Refuse what the server does not offer.
 
         Raises:
             InvalidInputError: For parts of a memory; AttributeError for any other name.
         """
-        if name in _ABSENT or name in {"_services", "_all_services"}:
+        if name in _UNSERVED or name in {"_services", "_all_services"}:
             raise _NotServedError(_explain_absence())
         message = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(message)
@@ -216,11 +223,12 @@ class ServedMemory(CrabPath):
         split: bool = True,
         vectors: Mapping[str, Sequence[float]] | None = None,
         cleanup: Cleanup = None,
-        progress: Progress | None = None,
+        progress: Progress | None = bar,
     ) -> IngestReport:
         """As :meth:`CrabPath.add_documents`; the server splits and embeds.
 
-        Large lists are sent in parts unless ``cleanup`` needs them together.
+        Large lists are sent in parts unless ``cleanup`` needs them together; ``progress`` shows how
+        many documents were sent.
 
         Raises:
             InvalidInputError: As there; or ``splitter`` or ``vectors`` are given.
@@ -231,6 +239,7 @@ class ServedMemory(CrabPath):
                 "with split=False"
             )
             raise InvalidInputError(message)
+        require_progress(progress)
         names = None if ids is None else require_list("ids", ids)
         given = [_to_body(document) for document in require_list("documents", documents)]
         if names is not None:
@@ -241,14 +250,14 @@ class ServedMemory(CrabPath):
                 raise InvalidInputError(message)
             given = [{**item, "id": name} for item, name in zip(given, names, strict=True)]
         total = IngestReport()
-        for part in [given] if cleanup is not None else _divide(given):
-            body = {"documents": part, "split": split, "cleanup": cleanup}
-            report = IngestReport(**self._post("/documents", None, body))
-            total.add(report)
-            total.blank += report.blank
-            total.ids += report.ids
-            if progress is not None:
-                progress(len(part))
+        with show_progress(progress, len(given)) as advance:
+            for part in [given] if cleanup is not None else _divide(given):
+                body = {"documents": part, "split": split, "cleanup": cleanup}
+                report = IngestReport(**self._post("/documents", None, body))
+                total.add(report)
+                total.blank += report.blank
+                total.ids += report.ids
+                advance(len(part))
         return total
 
     def forget(
@@ -259,7 +268,13 @@ class ServedMemory(CrabPath):
         namespace: str | None = None,
         notes_of: str | None = None,
     ) -> int:
-        """As :meth:`CrabPath.forget`, for documents and notes of this namespace."""
+        """As :meth:`CrabPath.forget`, without ``namespace``; notes are those of ``notes_of``.
+
+        Without ``notes_of`` they are those of the namespace of this object.
+
+        Raises:
+            InvalidInputError: As there; or ``namespace`` is given.
+        """
         if namespace is not None:
             raise _NotServedError(_explain_absence())
         if (ids is None) == (source is None):
@@ -335,7 +350,7 @@ class ServedMemory(CrabPath):
     # Questions.
 
     def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
-        """As :meth:`CrabPath.retrieve`; the turn has no steps, which stay with the server.
+        """As :meth:`CrabPath.retrieve`, but the steps of the turn are not sent.
 
         Raises:
             InvalidInputError: As there; or an option is given that cannot be sent: ``vector``,
@@ -344,7 +359,7 @@ class ServedMemory(CrabPath):
         asked = Query.from_options(text, **options)
         given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
         given.pop("callbacks", None)  # of a router, which the server has itself
-        if unsent := sorted(_LOCAL & set(given)):
+        if unsent := sorted(_UNSENDABLE & set(given)):
             message = f"{', '.join(unsent)} cannot be sent to a server: leave them out"
             raise InvalidInputError(message)
         if "filter" in given and not isinstance(given["filter"], Mapping):
@@ -380,8 +395,8 @@ class ServedMemory(CrabPath):
     ) -> Receipt | list[Receipt]:
         """As :meth:`CrabPath.record`.
 
-        Feedback about a turn that this object asked goes to the namespace of that turn; of others
-        give ``namespace``, unless it is the usual one.
+        Feedback on a turn that this object asked goes to the namespace of that turn. For other
+        turns it goes to ``namespace``, by default that of this object.
         """
         if isinstance(about, Feedback):
             if outcome is not None or fields:
@@ -407,7 +422,7 @@ class ServedMemory(CrabPath):
         for name in (turn.id, turn.run_id):
             if name is not None and turn.namespace != self.namespace:
                 self._namespaces[name] = turn.namespace
-        while len(self._namespaces) > _KNOWN_TURNS:
+        while len(self._namespaces) > _MAX_KNOWN_TURNS:
             self._namespaces.popitem(last=False)
 
     def teach(
@@ -473,7 +488,7 @@ class ServedMemory(CrabPath):
         repeat: bool = False,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> dict[str, Any]:
-        """What POST answers; ``repeat`` where a second time changes nothing."""
+        """What POST answers; ``repeat`` where sending it again changes nothing."""
         given = {name: value for name, value in body.items() if value is not None}
         try:
             content = json.dumps(given, allow_nan=False)
@@ -643,7 +658,7 @@ def _explain_absence() -> str:
 
 
 def _read_error(response: httpx.Response) -> Exception:
-    """The error that a server names, as its class; busy where a second time may succeed."""
+    """The error that a server names, as its class; ``_BusyError`` if repeating may help."""
     try:
         said = response.json()["error"]
         name, message = str(said["type"]), str(said["message"])
@@ -701,7 +716,7 @@ def _to_body(document: Document) -> dict[str, Any]:
 
 
 def _divide(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Parts that a server takes; none of nothing."""
+    """Parts that are small enough to send; no part where there is nothing."""
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:

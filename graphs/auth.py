@@ -1,7 +1,8 @@
 """Who asks: the bearer token of a request names its user, whose namespace nobody else can take.
 
 Switch it on by a line in ``langgraph.json``: ``"auth": {"path": "./auth.py:auth"}``. Tokens stand
-in ``CRABPATH_TOKENS`` as ``user=token``, with commas between; put your own check in their place.
+in ``CRABPATH_USER_TOKENS`` as ``user=token``, with commas between; put your own check in their
+place.
 """
 
 import hmac
@@ -20,7 +21,7 @@ async def authenticate(authorization: str | None) -> Auth.types.MinimalUserDict:
         Auth.exceptions.HTTPException: 401; no user has this token.
     """
     scheme, _, given = (authorization or "").partition(" ")
-    for entry in os.environ.get("CRABPATH_TOKENS", "").split(","):
+    for entry in os.environ.get("CRABPATH_USER_TOKENS", "").split(","):
         user, _, token = entry.strip().partition("=")
         known = token and hmac.compare_digest(token.encode(), given.strip().encode())
         if scheme.lower() == "bearer" and known:

@@ -1,4 +1,4 @@
-"""A store of LangGraph over a memory: long-term memories of agents, searched as it has learned."""
+"""A store of LangGraph over a memory: agents keep items in it, and searches learn from outcomes."""
 
 import builtins
 import json
@@ -44,14 +44,14 @@ Labels: TypeAlias = tuple[str, ...]
 """A namespace of LangGraph, such as ``("memories", "ann")``."""
 
 _ROOT = "store:"
-_ITEM = "item"  # key of the metadata under which an item is; no vector index filters by it
-_LONGEST_ID = 500  # characters of a namespace and a key together
-_LONGEST_TEXT = 500  # characters of a field of a value by which a vector index filters
+_ITEM = "item"  # key of the metadata that holds the item; no vector index filters by it
+_MAX_ID_LENGTH = 500  # characters of a namespace and a key together
+_MAX_TEXT_LENGTH = 500  # characters of a field of a value by which a vector index filters
 _UNSAFE = re.compile(r"^:|[%/\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]")
-_UNSTORED = re.compile(r"[\x00\ud800-\udfff]")  # not kept of a text that is filtered by
+_UNSTORED = re.compile(r"[\x00\ud800-\udfff]")  # characters that vector indexes do not store
 _ESCAPED = re.compile(r"%([0-9A-F]{6})")
 _PAGE = 1000  # items read at once where namespaces are listed
-_MOST = 1_000_000  # documents that a memory lists at once
+_MAX_LISTED = 1_000_000  # documents that a memory lists at once
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": lambda own, wanted: own > wanted,
     "$gte": lambda own, wanted: own >= wanted,
@@ -108,9 +108,9 @@ class CrabPathSearchItem(SearchItem):
 
 
 class CrabPathStore(BaseStore):
-    """LangGraph's ``BaseStore`` over a memory: what agents remember, searched as it has learned.
+    """LangGraph's ``BaseStore`` over a memory; its searches learn from outcomes.
 
-    An item is a document of the memory: text of its indexed fields, its value in the metadata.
+    An item is a document of the memory; its text has the indexed fields, its metadata the value.
     A search with a query is a turn of the memory, and :meth:`record` teaches it which items
     helped. A search never returns, walks through, or shows to a router an item outside of its
     namespace prefix. Give the store a memory of its own: a retriever over the same memory would
@@ -189,11 +189,11 @@ class CrabPathStore(BaseStore):
         """Learn from the outcome of searches: which items come first in the next ones.
 
         Args:
-            about: Items of a search; what holds some, such as the state of an agent whose tool
-                returned them as artifact; a turn id; or None for the last searches under
+            about: Items of a search; the state of an agent, or another container, that has such
+                items as artifacts of tools; a turn id; or None for the last searches under
                 ``prefix``.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 to 1.
-            prefix: With None: the namespace prefix that was searched.
+            prefix: The namespace prefix that was searched, where ``about`` is None.
             fields: As for :meth:`CrabPath.record`; ``used``, ``unused``, ``relevant`` and
                 ``irrelevant`` also take items. To correct an item, put it again.
 
@@ -275,7 +275,7 @@ class CrabPathStore(BaseStore):
         added = {name: put for name, put in puts.items() if put.value is not None}
         gone = [name for name, put in puts.items() if put.value is None]
         if added:
-            with self._writing:  # of two threads neither takes the other's item for a new one
+            with self._writing:  # else two threads that put one new item both set created_at
                 known, now = self._read_existing(added.values()), datetime.now(timezone.utc)
                 documents = [
                     put.to_document(known[name].created_at if name in known else now, now)
@@ -290,7 +290,7 @@ class CrabPathStore(BaseStore):
         _require_filter(op.filter)
         if op.limit <= 0:
             return []
-        end = min(max(0, op.offset) + op.limit, _MOST)
+        end = min(max(0, op.offset) + op.limit, _MAX_LISTED)
         if op.query is None or is_blank(op.query):
             listed = yield from perform(lambda: self._list_items(prefix, op.filter, end))
             return [item.to_search_item() for item in listed[max(0, op.offset) : end]]
@@ -323,7 +323,7 @@ class CrabPathStore(BaseStore):
             "namespace": self.find_turn_namespace(prefix),
         }
         if not complete:  # no vector index knows such a condition
-            listed = yield from perform(lambda: self._list_items(prefix, wanted, _MOST))
+            listed = yield from perform(lambda: self._list_items(prefix, wanted, _MAX_LISTED))
             if not listed:
                 return None
             options["candidate_ids"] = [item.id for item in listed]
@@ -341,14 +341,14 @@ class CrabPathStore(BaseStore):
         while True:
             documents = self._memory.documents(under=_make_place(prefix), limit=count)
             found = [item for item in _read_items(documents) if _passes(item.value, wanted)]
-            if len(found) >= limit or len(documents) < count or count == _MOST:
+            if len(found) >= limit or len(documents) < count or count == _MAX_LISTED:
                 return found[:limit]
-            count = min(4 * count, _MOST)
+            count = min(4 * count, _MAX_LISTED)
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[Labels]:
         conditions = [*(op.match_conditions or ())]
         starts = [tuple(c.path) for c in conditions if c.match_type == "prefix"]
-        # One without wildcards narrows what is read.
+        # A prefix without wildcards narrows what is read.
         known = next((path for path in starts if "*" not in path), ())
         found = {
             labels[: op.max_depth]
@@ -358,11 +358,11 @@ class CrabPathStore(BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _iterate_namespaces(self, place: str) -> Iterator[Labels]:
-        """The namespaces of the items whose ids begin with a text; some of them repeatedly."""
+        """The namespaces of the items whose ids begin with ``place``, some of them repeatedly."""
         after: str | None = None
         while names := [*self._memory.sources(under=place, after=after, limit=_PAGE)]:
             yield from (_read_id(name)[0] for name in names)
-            # The rest of the last one's namespace says nothing new.
+            # Past the other items of the last namespace, which is known already.
             after = f"{_make_place(_read_id(names[-1])[0])}:\U0010ffff"
 
 
@@ -515,7 +515,7 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _escape(label: str) -> str:
-    """A label without what separates labels, and without what databases do not store."""
+    """A label with escapes for separators and for characters that databases do not store."""
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):06X}", label) or "%"
 
 
@@ -524,7 +524,7 @@ def _unescape(text: str) -> str:
 
 
 def _make_place(labels: Iterable[str]) -> str:
-    """What the ids of all items under a namespace prefix begin with, and no other ones."""
+    """The text that the ids of all items under a namespace prefix begin with, and no other ids."""
     return f"{_ROOT}/" + "".join(f"{_escape(label)}/" for label in labels)
 
 
@@ -535,10 +535,10 @@ def _make_id(namespace: Iterable[str], key: str) -> str:
         InvalidInputError: Namespace and key are too long together.
     """
     name = f"{_make_place(namespace)}:{_escape(key)}"
-    if len(name) > _LONGEST_ID:
+    if len(name) > _MAX_ID_LENGTH:
         msg = (
             f"the namespace and key {name[:60]!r}… have {len(name)} characters together: "
-            f"use at most {_LONGEST_ID}"
+            f"use at most {_MAX_ID_LENGTH}"
         )
         raise InvalidInputError(msg)
     return name
@@ -576,14 +576,14 @@ def _require_filter(wanted: Mapping[str, Any] | None) -> None:
 def _is_filterable(value: object) -> bool:
     """Whether vector indexes filter by a value of this kind."""
     if isinstance(value, str):
-        return len(value) <= _LONGEST_TEXT and not _UNSTORED.search(value)
+        return len(value) <= _MAX_TEXT_LENGTH and not _UNSTORED.search(value)
     return isinstance(value, bool)
 
 
 def _translate_filter(wanted: Mapping[str, Any] | None) -> tuple[dict[str, Any], bool]:
     """The part of a filter that a vector index applies; and whether that is all of it.
 
-    Numbers are none: Chroma tells 3 from 3.0.
+    Numbers are not in it, since Chroma does not find 3 where 3.0 is stored.
     """
     condition: dict[str, Any] = {}
     for name, value in (wanted or {}).items():
@@ -599,7 +599,7 @@ def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
 
 
 def _satisfies(own: Any, wanted: Any) -> bool:
-    """Whether a part of a value is as a filter says: equal, within it, or by operators."""
+    """Whether a part of a value passes its condition: equality, nested conditions, or operators."""
     if isinstance(wanted, Mapping):
         if any(str(key).startswith("$") for key in wanted):
             return all(_compare(own, operator, given) for operator, given in wanted.items())

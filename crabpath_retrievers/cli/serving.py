@@ -74,11 +74,11 @@ def run_explore(
 ) -> None:
     """Serve a memory, and open its page in the browser."""
     place = _choose_memory() if store is None else store
-    _serve(place, host, port, tokens, vectors, replica, embeddings, then=webbrowser.open)
+    _serve(place, host, port, tokens, vectors, replica, embeddings, open_page=webbrowser.open)
 
 
 def _choose_memory() -> str:
-    """The memory here, or else the one that the demo left.
+    """The memory in this directory, or else the one that the demo left.
 
     Raises:
         NotFoundError: There is neither.
@@ -118,7 +118,7 @@ def _serve(
     vectors: str | None,
     replica: str | None,
     embeddings: str | None,
-    then: Callable[[str], object] | None = None,
+    open_page: Callable[[str], object] | None = None,
 ) -> None:
     from crabpath_retrievers.server.app import create_app, run_app
 
@@ -134,19 +134,19 @@ def _serve(
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
         threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
-        if then is not None:
-            threading.Thread(target=then, args=(url,), daemon=True).start()
+        if open_page is not None:
+            threading.Thread(target=open_page, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
 
 
 def _warm_up(memory: CrabPath) -> None:
-    """Load the embedder, so that the first question need not wait for it."""
+    """Load the embedder, so that the first question does not wait for it."""
     with suppress(CrabPathError):
         memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":
-    """The tokens of a server; without any, what listens on other addresses is refused.
+    """The tokens of a server; without any, it may listen on this machine only.
 
     Raises:
         InvalidInputError: The host is reached from other machines, and there are no tokens.
@@ -178,10 +178,10 @@ def add_access_token(
     file: Annotated[Path, typer.Option(help="File of tokens; it is made where there is none.")],
     namespace: Annotated[
         list[str],
-        typer.Option("--namespace", "-n", help="A namespace, the usual first; * for all."),
+        typer.Option("--namespace", "-n", help="Namespaces, the default one first; * for all."),
     ],
     rights: Annotated[
-        str, typer.Option(help="Of read, feedback, write and admin, with commas.")
+        str, typer.Option(help="Some of read, feedback, write and admin, separated by commas.")
     ] = "read,feedback",
     expires: Annotated[
         str | None, typer.Option(help="ISO 8601 time until which it is valid.")

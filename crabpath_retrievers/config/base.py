@@ -170,6 +170,13 @@ def _explain_refusal(
     return f"{kind.__name__}.{name} must be {expected}, not {format_value(values.get(name))}"
 
 
+def explain_first_error(error: ValidationError) -> str:
+    """The first error of a validation: its place in the data, if there is one, and the error."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])
+
+
 def describe_values(field: FieldInfo) -> str:
     """What a field accepts, in words: "a whole number of at least 1 and at most 100"."""
     kinds, optional = _split_optional(field.annotation)

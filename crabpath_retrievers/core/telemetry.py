@@ -1,6 +1,6 @@
 """Spans and metrics through the API of OpenTelemetry, which does nothing until an SDK is set up.
 
-Names follow the semantic conventions for generative AI; what is ours begins with ``crabpath.``.
+Names follow the semantic conventions for generative AI; our own begin with ``crabpath.``.
 docs/how-to/trace.md lists all of them.
 """
 
@@ -40,11 +40,11 @@ from crabpath_retrievers.core.time_limit import shorten_waiting
 from crabpath_retrievers.core.turn import Turn
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""Environment variable: ``true``, ``span_only`` or ``span_and_event`` records contents, too."""
+"""Environment variable: ``true``, ``span_only`` or ``span_and_event`` also records contents."""
 
 _SCOPE = "crabpath_retrievers"
 _CAPTURED = frozenset({"true", "span_only", "span_and_event"})
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PATIENCE = 1.0  # seconds that one reading of the gauge may wait for a database
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
 
     Args:
         operation: ``gen_ai.operation.name``.
-        data_source: The memory.
+        data_source: URL of the database of the memory, without password.
 
     Yields:
         The span; it records only where ``is_recording()``.
@@ -112,7 +112,7 @@ def trace_operation(operation: str, data_source: str) -> Iterator[Span]:
 
 
 def _set_error(span: Span, error: BaseException) -> None:
-    """Say what went wrong; the message, which may quote what was given, only where wanted."""
+    """Record the class of an error; its message, which may quote contents, only where captured."""
     span.set_attribute("error.type", type(error).__qualname__)
     if captures_content():
         span.set_status(Status(StatusCode.ERROR, str(error)))
@@ -159,10 +159,10 @@ def _describe_query(span: Span, memory: ObservedMemory, text: str, options: Quer
 
 
 def describe_turn(span: Span, turn: Turn) -> None:
-    """Add to the span of a query what came of it, if the span records."""
+    """Add the result of a query to its span, if the span records."""
     if not span.is_recording():
         return
-    # Only now: reading the steps builds them.
+    # Behind the check, since reading the steps builds them.
     habitual = [[c.target for c in s.candidates if c.tier == "habitual"] for s in turn.steps]
     declined = [
         target
@@ -263,7 +263,7 @@ def _make_instruments(meter: Meter) -> _Instruments:
             "crabpath.query.duration",
             "s",
             "Duration of queries",
-            explicit_bucket_boundaries_advisory=_SECONDS,
+            explicit_bucket_boundaries_advisory=_BUCKET_SECONDS,
         ),
         meter.create_counter("crabpath.feedback", "{feedback}", "Recorded feedback by status"),
         meter.create_counter("crabpath.learned", "{feedback}", "Feedback that was learned from"),
@@ -271,7 +271,7 @@ def _make_instruments(meter: Meter) -> _Instruments:
 
 
 def _observe_waiting(_options: CallbackOptions) -> Iterable[Observation]:
-    """One indexed count per open memory, when metrics are read; nothing where one does not say."""
+    """The count over all open memories; no observation where a database does not answer."""
     counts: dict[str, int] = {}
     try:
         with shorten_waiting(_PATIENCE):

@@ -89,7 +89,7 @@ _VECTOR = np.dtype("<f4")
 
 
 def encode_part(part: Part) -> tuple[bytes, bytes]:
-    """A part as JSON, and the vectors of its nodes, for a process that writes it."""
+    """A part as JSON, and its new vectors as bytes, to send to the process that writes it."""
     new = [node.vector for node in part.nodes if node.vector is not None]
     data = {
         "nodes": [

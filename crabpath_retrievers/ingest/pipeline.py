@@ -272,9 +272,9 @@ class Ingest:
     def _embed_few(
         self, nodes: list[Node], cleanup: Cleanup, growing: AbstractSet[str]
     ) -> list[Node]:
-        """Embed what a small ingest changes while others may hold the lock.
+        """Embed what a small ingest will change, before it takes the lock, so that others go on.
 
-        Should they change that meanwhile, the rest is embedded later.
+        What has to be embedded only because others changed the store meanwhile is left to later.
         """
         bare = any(node.vector is None for node in nodes)
         if not bare or cleanup == "full" or len(nodes) > self.batch:

@@ -1,4 +1,4 @@
-"""``memory.namespaces``: which there are, snapshots of what they learned, whether they learn."""
+"""``memory.namespaces``: lists namespaces, snapshots what they learned, freezes their learning."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ class MemoryNamespaces(Component):
 
         Args:
             names: Only these; None for all.
-            after: Only those behind this name: the last one of the list before.
+            after: Only names after this one, such as the last name of the page before.
             limit: How many at most, at least 1.
 
         Raises:

@@ -20,9 +20,15 @@ from urllib.parse import unquote
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.errors import ConfigurationError, ForbiddenError, TokenError
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    ForbiddenError,
+    InvalidInputError,
+    TokenError,
+)
 
 Right = Literal["read", "feedback", "write", "admin"]
 """What a token allows; none of them includes another one."""
@@ -68,8 +74,8 @@ class Grant:
         """The namespace of a request.
 
         Args:
-            header: What the header ``CrabPath-Namespace`` says, percent-encoded as far as it is no
-                ASCII; None for the usual namespace.
+            header: The header ``CrabPath-Namespace``, in which all but ASCII is percent-encoded;
+                None for the first namespace of the token.
 
         Raises:
             InvalidInputError: It is no name of a namespace.
@@ -112,7 +118,6 @@ class Access:
     """The tokens of a server.
 
     Make one with :meth:`from_file`, :meth:`from_environment` or :meth:`open_on_loopback`.
-
     """
 
     _grants: dict[str, Grant] | None
@@ -123,8 +128,8 @@ class Access:
     def needs_token(self) -> bool:
         """Whether requests must bear a token.
 
-        Without, only programs of this machine are answered, and of pages only those that this
-        server delivered.
+        Otherwise the server answers programs of its own machine only, and in a browser only the
+        page that it delivered itself.
         """
         return self._grants is not None
 
@@ -181,7 +186,8 @@ class Access:
     def require_local(self, client: str | None, host: str | None, origin: str | None) -> None:
         """Without tokens, refuse requests from elsewhere, and from pages of other origins.
 
-        A page whose name an attacker lets resolve to this machine sends that name as host.
+        An attacker can let the name of a web page resolve to this machine; its requests then come
+        from here, but name that page as their host.
 
         Args:
             client: Address of the sender; None or a text that is no address is not checked.
@@ -205,9 +211,9 @@ class Access:
             raise ForbiddenError(msg)
 
     def _reload_if_changed(self) -> None:
-        """Read the file again where it has changed.
+        """Read the file again if it has changed.
 
-        One that cannot be used changes nothing; one that was deleted grants nothing.
+        If it cannot be used, the old tokens stay; if it was deleted, nothing is granted.
         """
         if self._file is None:
             return
@@ -260,7 +266,7 @@ def add_token(
         The token. It is kept nowhere: only its hash is.
 
     Raises:
-        ConfigurationError: The file cannot be used, or the token would be none.
+        ConfigurationError: The file cannot be used, or a namespace, a right or the time is not one.
     """
     file, token = Path(path).expanduser(), secrets.token_urlsafe(32)
     entry: dict[str, Any] = {
@@ -270,7 +276,11 @@ def add_token(
     }
     if expires is not None:
         entry["expires"] = expires
-    entries = json.loads(_read_private(file)[1]) if file.exists() else []
+    entries: list[Any] = []
+    if file.exists():
+        _, old = _read_private(file)
+        _parse_tokens(old, str(file))
+        entries = json.loads(old)
     text = json.dumps([*entries, entry], indent=2)
     _parse_tokens(text, "the new token")
     new = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
@@ -307,9 +317,10 @@ def _parse_tokens(text: str, where: str) -> dict[str, Grant]:
     try:
         return {entry.sha256: entry.to_grant() for entry in _ENTRIES.validate_json(text)}
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the list"
-        msg = f"{where} cannot be used: {place}: {first['msg']}"
+        msg = f"{where} cannot be used: {explain_first_error(error)}"
+        raise ConfigurationError(msg) from None
+    except InvalidInputError as error:
+        msg = f"{where} cannot be used: {error}"
         raise ConfigurationError(msg) from None
 
 

@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.query import explain_unknown
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
@@ -50,8 +51,8 @@ from crabpath_retrievers.server.page import make_page_routes
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
-_SILENCE = 60  # seconds until the connection to a client that takes nothing is cut
-_FAREWELL = 10  # seconds for requests that are being answered when the server ends
+_UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
+_SHUTDOWN_SECONDS = 10  # that running requests have to finish when the server ends
 
 
 class _TooLargeError(InvalidInputError):
@@ -59,14 +60,14 @@ class _TooLargeError(InvalidInputError):
 
 
 class _LateBodyError(InvalidInputError):
-    """A body does not come in."""
+    """A body did not come in time."""
 
 
 class _NotJsonError(InvalidInputError):
     """A body is of another type than JSON."""
 
 
-class _DeafClientError(Exception):
+class _UnreadAnswerError(Exception):
     """A client does not read its answer."""
 
 
@@ -97,15 +98,15 @@ _HTTP_ERRORS: dict[int, tuple[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client, or all together, may take.
+    """Limits of requests: size, time and number.
 
     Attributes:
-        body_bytes: Size of a body.
-        answer_seconds: Until an answer to a question; what is slow by nature has ``slow_seconds``.
-        slow_seconds: Until an answer of an ingest or of maintenance.
-        transfer_seconds: Until a body has come in, and until a client has taken a part of an
-            answer; one that does not read is dropped.
-        requests: Requests at the same time; further ones get 503.
+        body_bytes: Most bytes of a body; a larger one is refused with status 413.
+        answer_seconds: Most seconds until an answer; then the status is 504.
+        slow_seconds: The same for ingests, deletions, maintenance and snapshots.
+        transfer_seconds: Most seconds until a body has come in (else 408), and until a client has
+            read a part of an answer (else its connection is closed).
+        requests: Most requests at the same time; further ones are refused with status 503.
     """
 
     body_bytes: int = 8 << 20
@@ -116,7 +117,7 @@ class Limits:
 
 
 ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
-"""All that a server answers."""
+"""All endpoints of a server."""
 
 
 def create_app(
@@ -132,8 +133,8 @@ def create_app(
     Args:
         memory: The memory.
         access: Who may do what; None grants everything to programs of this machine.
-        limits: What clients may take; None for the defaults.
-        endpoints: What it answers.
+        limits: Of size, time and number of requests; None for the defaults.
+        endpoints: The endpoints; by default all.
         more: Further routes, such as mounts; they authorise their requests themselves.
 
     Example::
@@ -174,27 +175,27 @@ def create_app(
 
 
 def run_app(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer what comes to a listening socket, until SIGTERM or SIGINT.
+    """Answer requests until SIGTERM or SIGINT.
 
     Args:
         app: The application.
-        listening: The socket, bound and listening.
+        listening: A socket that listens.
     """
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: else what a client does not read stays here
-        milliseconds = int(_SILENCE * 1000)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere unread answers stay in memory
+        milliseconds = int(_UNREAD_SECONDS * 1000)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
         app,
         log_level="warning",
         server_header=False,
-        timeout_graceful_shutdown=_FAREWELL,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
 
 
 class _AnyText(Convertor[str]):
-    """Any text in a path: that of Starlette stops at the end of a line."""
+    """Any text in a path; the convertor of Starlette takes no line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -278,8 +279,7 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
             raise InvalidInputError(msg) from None
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
-        msg = f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-        raise InvalidInputError(msg) from None
+        raise InvalidInputError(explain_first_error(error)) from None
 
 
 async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
@@ -302,7 +302,7 @@ async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: f
 
 
 def answer_error(error: Exception) -> JSONResponse:
-    """The answer to a request that failed; what is no error of ours is logged."""
+    """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
         return _make_error(500, "CrabPathError", "the server failed: its log says why")
@@ -324,7 +324,7 @@ def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JS
 
 
 class _Gate:
-    """Refuses requests from elsewhere, bounds what is taken, and answers what fails."""
+    """Refuses requests from elsewhere, applies the limits, and turns errors into answers."""
 
     def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
         self._app, self._access, self._limits = app, access, limits
@@ -344,14 +344,14 @@ class _Gate:
             try:
                 await asyncio.wait_for(send(message), self._limits.transfer_seconds)
             except asyncio.TimeoutError:
-                raise _DeafClientError from None
+                raise _UnreadAnswerError from None
 
         self._running += 1
         try:
-            self._require_place()
+            self._require_capacity()
             self._require_local(scope)
             await self._app(scope, self._bound_body(scope, receive), send_in_time)
-        except _DeafClientError:
+        except _UnreadAnswerError:
             _log.warning("a client that does not read was dropped")
         except ClientDisconnect:
             _log.debug("a client left before it had sent its body")
@@ -362,7 +362,7 @@ class _Gate:
         finally:
             self._running -= 1
 
-    def _require_place(self) -> None:
+    def _require_capacity(self) -> None:
         if self._running > self._limits.requests:
             msg = f"the server answers {self._limits.requests} requests already: try again"
             raise ServiceError(msg)
@@ -373,7 +373,11 @@ class _Gate:
         self._access.require_local(address, headers.get("host"), headers.get("origin"))
 
     def _bound_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Receives a body while it is small enough and comes in time; else it is not read."""
+        """The parts of a body, until there are too many bytes or they come too late.
+
+        Raises:
+            _TooLargeError: The body is larger than the limit.
+        """
         most, length = self._limits.body_bytes, Headers(scope=scope).get("content-length", "0")
         seconds, loop = self._limits.transfer_seconds, asyncio.get_running_loop()
         msg = f"the body is larger than {most:,} bytes: send it in parts"

@@ -15,10 +15,10 @@ To add one, write its models and its function, and list it in a tuple of endpoin
 
     Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
 
-The input is read from the JSON body of POST, and from the parameters of other methods; a function
-without one has ``call`` alone. What the path names is in ``call.path``. Checks of rights and
-input, errors, limits and the OpenAPI description follow from the table; names of models and
-functions and the first lines of their docstrings stand in it.
+The input is the JSON body of POST, and the query parameters of other methods; a function without
+input takes ``call`` alone. ``call.path`` has the values of the path, here ``name``. Rights, input
+and limits are checked as the table says; the OpenAPI description is made from it, with the names of
+the models and functions and the first lines of their docstrings.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -58,7 +58,7 @@ class ApiInput(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     def to_options(self, *but: str) -> dict[str, Any]:
-        """The fields that were sent, other than some."""
+        """The fields that were sent, without those named in ``but``."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
@@ -74,13 +74,13 @@ class ApiOutput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request whose sender may make it.
+    """A request that was authorised.
 
     Attributes:
         memory: The memory that is served.
         grant: What the sender may do.
         namespace: The namespace of the request.
-        path: What the path of the request names, such as an ``id``.
+        path: Values from the path by name, such as ``id``.
     """
 
     memory: CrabPath
@@ -99,13 +99,13 @@ class Endpoint:
 
     Attributes:
         method: The method of HTTP.
-        path: Template of Starlette.
+        path: Its path, with ``{name}`` or ``{name:path}`` for values.
         right: The right that it needs; ``any`` for any token, None for none.
-        answer: Its function, see the module.
-        stream: What sends events where ``Accept`` asks for ``text/event-stream``: the name and the
-            data of each. Its last event is ``answer``.
+        answer: The function that answers; see the module.
+        stream: The function that answers where ``Accept`` asks for ``text/event-stream``: it yields
+            the name and the data of each event; the last one is ``answer``.
         event: Model of the data of its other events.
-        is_slow: Whether it may take as long as it needs, rather than as long as a question.
+        is_slow: Whether ``Limits.slow_seconds`` applies to it, not ``answer_seconds``.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -129,7 +129,7 @@ class Endpoint:
         return found
 
     def authorise(self, access: Access, token: str | None) -> Grant:
-        """What the sender may do; nothing where no token is asked for and none is borne.
+        """What the sender may do; nothing beside the call itself where no token is needed.
 
         Raises:
             TokenError: The token is missing, unknown or expired.

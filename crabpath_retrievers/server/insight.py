@@ -1,6 +1,7 @@
-"""Endpoints of what a memory has learned: why, from whom, in which regions; and its maintenance.
+"""Endpoints of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
 
-Every answer holds what the namespace of the request has asked and learned, and no other.
+What was asked and learned is that of the namespace of the request. Only the list of namespaces and
+maintenance concern others that the token grants.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
 AuthorityName = Literal["overlay", "canonical", "constitutional"]
 
 _MOST_CHANGES = 1000  # of one turn
-_OUTCOMES, _BUCKETS = 500, 20
-_REPORTS = 200
+_OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
+_REPORTS = 200  # newest reports of health
 
 
 class EdgeChange(ApiOutput):
@@ -36,7 +37,7 @@ class EdgeChange(ApiOutput):
     at: float = Field(description="Seconds since the epoch.")
 
     @classmethod
-    def of(cls, move: WeightMove) -> "EdgeChange":
+    def from_move(cls, move: WeightMove) -> "EdgeChange":
         """A change as it is sent."""
         fields = move._asdict()
         return cls(**{**fields, "at": fields.pop("created")})
@@ -70,7 +71,7 @@ async def read_turn(call: Call) -> TurnExplanation:
     return TurnExplanation(
         **explained.to_dict(),
         feedback=[FeedbackEntry.model_validate(record) for record in given],
-        changes=[EdgeChange.of(move) for move in moves],
+        changes=[EdgeChange.from_move(move) for move in moves],
     )
 
 
@@ -92,9 +93,9 @@ class NamespaceList(ApiOutput):
 
 
 class NamespaceParameters(ApiInput):
-    """Which part of the list."""
+    """A page of the list."""
 
-    after: str = Field("", description="Only names behind this one.")
+    after: str = Field("", description="The last name of the page before this one.")
     limit: Limit = 100
 
 
@@ -186,7 +187,7 @@ async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
         limit=given.limit,
         namespace=call.namespace,
     )
-    return ChangeList(changes=[EdgeChange.of(move) for move in found])
+    return ChangeList(changes=[EdgeChange.from_move(move) for move in found])
 
 
 class EdgeBody(ApiInput):

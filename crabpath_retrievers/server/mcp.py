@@ -1,7 +1,8 @@
 """The Model Context Protocol: a memory as tools and resources of language models.
 
-``search`` and ``fetch`` have the shapes that ChatGPT wants of a connector. The namespace is that of
-the caller, never an argument. A tool that needs a right which the caller lacks is not shown.
+``search`` and ``fetch`` have the arguments and results that ChatGPT asks of a connector. The
+namespace is that of the caller, never an argument. Callers see the tools for which they have the
+right.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import find_first_line
@@ -45,7 +47,7 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
 DEFAULT_RESULTS = 8
 """Documents of an answer: a model reads their titles, and fetches what it needs."""
 
-_LISTED = 100
+_LISTED = 100  # resources in a list
 _LOCAL_HOSTS = [
     f"{host}{port}" for host in ("127.0.0.1", "localhost", "[::1]") for port in ("", ":*")
 ]
@@ -187,15 +189,15 @@ class McpEndpoint:
         self._seconds = seconds
         self._find_caller = partial(_read_caller, access)
         self._server = create_mcp_server(memory, self._find_caller)
-        # Where there are tokens, they keep pages of other origins out; the names under which such
-        # a server is reached are not known to it.
+        # Where there are tokens, pages of other origins have none; and the names under which such a
+        # server is reached are not known here.
         self._security = TransportSecuritySettings(
             enable_dns_rebinding_protection=not access.needs_token,
             allowed_hosts=_LOCAL_HOSTS,
             allowed_origins=[f"http://{host}" for host in _LOCAL_HOSTS],
         )
-        # A manager tells that it starts and ends, and each request has one of its own: so nothing
-        # depends on a host that runs the lifespan of what it mounts.
+        # Each request has a session manager of its own, since hosts that mount this application do
+        # not run its lifespan; the library would log the start and end of each.
         logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,7 +221,7 @@ class McpEndpoint:
             except asyncio.TimeoutError:
                 failed = LateAnswerError(self._seconds)
             except Exception as error:
-                failed = error  # not through the group of tasks, which would wrap it
+                failed = error  # raised below: the manager's task group would wrap it
         if failed is not None:
             raise failed
 
@@ -511,11 +513,7 @@ def _explain(error: Exception) -> str | None:
     cause = error.__cause__
     if isinstance(cause, (CrabPathError, ToolError)):
         return str(cause)
-    if isinstance(cause, ValidationError):
-        first = cause.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    return None
+    return explain_first_error(cause) if isinstance(cause, ValidationError) else None
 
 
 def _find_url(name: str, metadata: Any) -> str:

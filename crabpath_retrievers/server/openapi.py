@@ -82,7 +82,7 @@ def _name_error(status: int) -> str:
 
 
 def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
-    """A model whose fields have no titles: they repeat the names."""
+    """A model without the titles of its fields, which repeat their names."""
     fields = model.get("properties", {})
     plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
     return {**model, "properties": plain} if fields else model
@@ -141,7 +141,7 @@ def _describe_query(model: type[ApiInput]) -> list[dict[str, Any]]:
 
 
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter, which is left out where a field of Python would be None."""
+    """The schema of a parameter without null: a parameter is left out instead."""
     options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
     rest = {key: value for key, value in field.items() if key not in {"anyOf", "title"}}
     if rest.get("default", ...) is None:

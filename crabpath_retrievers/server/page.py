@@ -10,8 +10,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 _FILES = Path(__file__).parent / "explorer"
-# Scripts and styles come from files of this server alone: text of a document that got into the
-# page as markup would still not run.
+# Scripts and styles come from files of this server alone, so that markup from a document would not
+# run even if it got into the page.
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
@@ -22,7 +22,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 
 

@@ -176,10 +176,10 @@ def judged(row):
 
 
 SHAPES = [
-    ({"data": []}, "Input should be a valid array"),
-    ([1, 2], "0: Input should be"),
-    ([{**QUESTION, "context": {"title": ["A"]}}], r"0\.context: Input should be a valid"),
-    ([{k: v for k, v in QUESTION.items() if k != "supporting_facts"}], "Field required"),
+    ({"data": []}, "input should be a valid array"),
+    ([1, 2], "0: input should be"),
+    ([{**QUESTION, "context": {"title": ["A"]}}], r"0\.context: input should be a valid"),
+    ([{k: v for k, v in QUESTION.items() if k != "supporting_facts"}], "field required"),
     ("not JSON at all", "Invalid JSON"),
     ("", "Invalid JSON"),
     *(
@@ -208,7 +208,7 @@ ZIPPED = [
             load_musique,
             {"dev.jsonl": [MUSIQUE, {"id": "r", "question": "?"}]},
             "dev.jsonl",
-            r"line 2 \(paragraphs: Field required\)",
+            r"line 2 \(paragraphs: field required\)",
         ),
         *(
             (load_beir, judged(row), "", r"test.tsv, line 2 is not a BEIR judgement")

@@ -70,9 +70,11 @@ def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(token_file
     token_file.write_text(json.dumps(entries[1:]))
     with pytest.raises(TokenError):
         access.authorise(old)
-    token_file.write_text("[{")
-    access.authorise(new)
-    assert "stay as they were" in caplog.text
+    for broken in ("[{", json.dumps([{**entries[1], "namespaces": [" "]}])):
+        caplog.clear()
+        token_file.write_text(broken)
+        access.authorise(new)
+        assert "stay as they were" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,7 @@ def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(token_file
         "{}",
         '[{"sha256": "x", "namespaces": ["a"], "rights": ["read"]}]',
         '[{"sha256": "%s", "namespaces": [], "rights": ["read"]}]' % ("a" * 64),
+        '[{"sha256": "%s", "namespaces": [" "], "rights": ["read"]}]' % ("a" * 64),
         '[{"sha256": "%s", "namespaces": ["a"], "rights": ["everything"]}]' % ("a" * 64),
         '[{"sha256": "%s", "namespaces": ["a"], "rights": ["read"], "expires": "soon"}]'
         % ("a" * 64),
@@ -96,6 +99,9 @@ def test_files_that_cannot_be_used(token_file, text):
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="CRABPATH_TOKENS"):
         Access.from_environment({"CRABPATH_TOKENS": text})
+    with pytest.raises(ConfigurationError, match=r"tokens\.json cannot be used"):
+        add_token(token_file, ["ann"], ["read"])
+    assert token_file.read_text() == text
 
 
 def test_a_file_that_others_may_read_is_refused(token_file):
@@ -120,6 +126,7 @@ def test_a_new_token_that_would_be_none_leaves_the_file_as_it_was(token_file):
     for namespaces, rights, expires in (
         (["ann"], ["all"], None),
         ([], ["read"], None),
+        ([" "], ["read"], None),
         (["ann"], ["read"], "tomorrow"),
     ):
         with pytest.raises(ConfigurationError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -110,7 +111,7 @@ def test_options_of_a_call_reach_the_server(served, memory):
             served.invoke(QUESTION, **option)
 
 
-def test_hops_are_told_as_they_happen(served, memory):
+def test_hops_arrive_as_they_happen(served, memory):
     seen, wanted = [], []
     served.invoke(QUESTION, on_hop=seen.append)
     memory.retrieve(QUESTION, k=2, on_hop=wanted.append)
@@ -135,6 +136,22 @@ async def test_outcomes_are_learned_from(served, memory):
     assert (record.outcome, record.user, record.correction) == (-1, "eve", "Run `ship`.")
     undone = served.memory.undo(receipt.feedback_id, namespace="ännchen/1")
     assert undone.status == "undone"
+
+
+def test_progress_counts_the_documents_that_were_sent(served):
+    totals, done = [], []
+
+    @contextmanager
+    def show(total):
+        totals.append(total)
+        yield done.append
+
+    pages = [Document(f"Pear {number}.", id=f"pear{number}") for number in range(3)]
+    served.memory.add_documents(pages, progress=show)
+    assert totals == [3]
+    assert sum(done) == 3
+    with pytest.raises(InvalidInputError, match="progress"):
+        served.memory.add_documents(pages, progress=3)
 
 
 def test_documents_are_added_read_and_forgotten(served, memory):

@@ -9,6 +9,7 @@ from typing import IO, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -64,9 +65,7 @@ def _validate(path: Path, adapter: TypeAdapter[T], data: bytes, expected: str) -
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        what = f"{place}: {first['msg']}" if place else first["msg"]
+        what = explain_first_error(error)
         msg = f"{path} is not {expected} ({what}): give the official file, whole and unchanged"
         raise InvalidInputError(msg) from error
 

@@ -1,8 +1,8 @@
 """Write-behind queue of turn records: several are written in one transaction after the answers.
 
-Answers do not wait for the write lock of the database. A record waits a moment for others, unless
-somebody waits for it: reads of turns, all changes, and closing wait until the queue is empty. A
-killed process loses at most the turns of its last moment, which nothing refers to yet.
+Answers do not wait for the write lock of the database. Reads of turns, all changes, and closing
+wait until the queue is empty; while none does, a record waits a moment for others. A killed process
+loses at most the turns of its last moment, to which no feedback refers yet.
 """
 
 import logging
@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 _TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
 _MAX_WAITING = 256  # turn records in the queue before answers wait
 _MAX_BATCH = 32  # records of one transaction
-# An idle writer waits for the next record so many times so many seconds: to start a thread costs
-# an answer more than to wake one. In between it looks whether the program ends, which waits for it.
+# The thread stays idle for a second, since starting one delays an answer more than waking one. It
+# looks ten times whether the program is ending, because the program waits for it.
 _IDLE_CHECKS, _IDLE_SECONDS = 10, 0.1
 _TIMEOUT = "turn records are still being written: is the database answering?"
 
@@ -43,7 +43,7 @@ class TurnWriter:
         """Pass batches to ``write``, which writes each in one transaction."""
         self._write = write
         self._gathering = False
-        self._readers = 0  # that wait for the records
+        self._readers = 0  # threads in settle()
         self._changed = threading.Condition()
         self._waiting: list[RecordTurn] = []
         self._thread: threading.Thread | None = None
@@ -158,7 +158,7 @@ class TurnWriter:
             self._changed.notify_all()
 
     def _take_batch(self) -> list[RecordTurn]:
-        """Take all waiting records, after a pause if there are none; without any, the end."""
+        """Take the next records, waiting an idle second for one; if none comes, the thread ends."""
         with self._changed:
             self._writing = False
             self._changed.notify_all()
@@ -176,7 +176,7 @@ class TurnWriter:
             return batch
 
     def _gather(self) -> None:
-        """Wait a moment for more records, unless somebody waits for those that there are."""
+        """Wait a moment for more records, unless a thread waits until the queue is empty."""
         ends = monotonic() + GATHERED_SECONDS
         self._gathering = True
         while (

@@ -47,7 +47,7 @@ def serve(tmp_path, chat_server, passages, **config) -> Iterator[str]:
         **os.environ,
         **OFFLINE,
         "CRABPATH_STORE": str(memory),
-        "CRABPATH_TOKENS": "bob=b, ann=a",
+        "CRABPATH_USER_TOKENS": "bob=b, ann=a",
         "OPENAI_BASE_URL": chat_server.url,
         "OPENAI_API_KEY": "x",
     }
