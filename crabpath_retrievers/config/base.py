@@ -171,7 +171,7 @@ def _explain_refusal(
 
 
 def explain_first_error(error: ValidationError) -> str:
-    """The first error of a validation: its place in the data, if there is one, and the error."""
+    """The first error of a validation: its place in the data, if any, and what is wrong."""
     first = error.errors(include_url=False, include_input=False)[0]
     message = first["msg"][:1].lower() + first["msg"][1:]
     return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])

@@ -257,8 +257,9 @@ class _Resource:
         if kind != "application/json":
             msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
             raise _NotJsonError(msg)
+        body = await request.body()
         try:
-            data = from_json(await request.body(), allow_inf_nan=False)
+            data = from_json(body, allow_inf_nan=False)
         except ValueError as error:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None

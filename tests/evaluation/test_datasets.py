@@ -180,8 +180,8 @@ SHAPES = [
     ([1, 2], "0: input should be"),
     ([{**QUESTION, "context": {"title": ["A"]}}], r"0\.context: input should be a valid"),
     ([{k: v for k, v in QUESTION.items() if k != "supporting_facts"}], "field required"),
-    ("not JSON at all", "Invalid JSON"),
-    ("", "Invalid JSON"),
+    ("not JSON at all", "invalid JSON"),
+    ("", "invalid JSON"),
     *(
         (WHOLE[: int(len(WHOLE) * kept)], "is not .* give the official file")
         for kept in (0.5, 0.99)

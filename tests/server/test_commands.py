@@ -124,4 +124,4 @@ def test_tokens_that_would_be_none(refuse):
     base = ("token", "--file", "t.json", "-n", "ann")
     assert "rights" in refuse(*base, "--rights", "everything", code=1)
     assert "--expires must be" in refuse(*base, "--expires", "soon")
-    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ")
+    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ", code=1)
