@@ -5,6 +5,7 @@ import logging
 import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.crabpath import CrabPath
@@ -50,6 +52,8 @@ from crabpath_retrievers.server.page import make_page_routes
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
 _SILENCE = 60  # seconds until the connection to a client that takes nothing is cut
+_IDLE = 30  # seconds until a connection is cut on which no whole request has come
+_SLOW_AT_ONCE = 4  # ingests and maintenance runs; threads that answer questions are left
 _FAREWELL = 10  # seconds for requests that are being answered when the server is told to end
 
 
@@ -143,8 +147,9 @@ def create_app(
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
+    slow = asyncio.Semaphore(_SLOW_AT_ONCE)
     resources = [
-        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits, slow))
         for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
@@ -184,12 +189,47 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
         app,
+        http=_PatientHttp,
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=_FAREWELL,
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class _PatientHttp(H11Protocol):
+    """HTTP that ends connections on which nothing is asked.
+
+    By h11, which bounds the head of a request: a faster parser takes one without end.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_IDLE, self._end)
+
+    def _end(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
 
 class _AnyText(Convertor[str]):
@@ -211,10 +251,15 @@ class _Resource:
     """The methods of one path."""
 
     def __init__(
-        self, methods: dict[str, Endpoint], memory: CrabPath, access: Access, limits: Limits
+        self,
+        methods: dict[str, Endpoint],
+        memory: CrabPath,
+        access: Access,
+        limits: Limits,
+        slow: asyncio.Semaphore,
     ) -> None:
         self._methods, self._memory = methods, memory
-        self._access, self._limits = access, limits
+        self._access, self._limits, self._slow = access, limits, slow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -238,7 +283,7 @@ class _Resource:
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
         try:
-            answer = await asyncio.wait_for(endpoint.answer(*arguments), seconds)
+            answer = await asyncio.wait_for(self._answer(endpoint, arguments), seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         return Response(
@@ -248,6 +293,10 @@ class _Resource:
             "application/json",
         )
 
+    async def _answer(self, endpoint: Endpoint, arguments: Sequence[Any]) -> ApiOutput:
+        async with self._slow if endpoint.is_slow else nullcontext():
+            return await endpoint.answer(*arguments)
+
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
             return _validate(model, dict(request.query_params), strict=False)
@@ -255,8 +304,9 @@ class _Resource:
         if kind != "application/json":
             msg = f"the body must be JSON: send Content-Type: application/json, not {kind!r}"
             raise _NotJsonError(msg)
+        body = await request.body()
         try:
-            data = from_json(await request.body(), allow_inf_nan=False)
+            data = from_json(body, allow_inf_nan=False)
         except ValueError as error:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
