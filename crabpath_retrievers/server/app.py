@@ -43,6 +43,7 @@ from crabpath_retrievers.server.endpoints import (
     Call,
     Endpoint,
     LateAnswerError,
+    describe_error,
 )
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
@@ -353,7 +354,7 @@ def answer_error(error: Exception) -> JSONResponse:
     kinds = type(error).__mro__
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
-    return _make_error(status, name, str(error), _HEADERS.get(status))
+    return _make_error(status, name, describe_error(error), _HEADERS.get(status))
 
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
