@@ -155,6 +155,10 @@ class ServedMemory(CrabPath):
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             msg = f"the address must begin with http:// or https://, not {format_value(url)}"
             raise InvalidInputError(msg)
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            # Errors name the address, and httpx would send this instead of the token.
+            msg = "the address must hold no user and password: give token=, or transport="
+            raise InvalidInputError(msg)
         if token is not None and not (isinstance(token, str) and token.isascii() and token.strip()):
             msg = "the token must be the text that crabpath token printed"
             raise InvalidInputError(msg)

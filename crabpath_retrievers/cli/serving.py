@@ -132,7 +132,8 @@ def _serve(
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
-        errors.print(f"Serving {escape(store)} at {url} ({who}); Ctrl-C ends it", style="dim")
+        place = memory.store.name if "://" in store else store  # without password
+        errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
         threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
         if open_page is not None:
             threading.Thread(target=open_page, args=(url,), daemon=True).start()

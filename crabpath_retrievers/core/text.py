@@ -190,7 +190,8 @@ def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ..
     """Names by which a text may mention a document, with and without qualifiers in brackets."""
     keys: dict[str, None] = {}
     for name in (title, *aliases):
-        for variant in (name, _QUALIFIER.sub("", name)):
+        short = " ".join(name.split())  # in long white space a match would take quadratic time
+        for variant in (name, _QUALIFIER.sub("", short)):
             key = normalise_name(variant)
             if is_specific_name(key):
                 keys[key] = None

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crabpath_retrievers.config.base import explain_first_error
 from crabpath_retrievers.core.query import explain_unknown
@@ -43,6 +45,7 @@ from crabpath_retrievers.server.endpoints import (
     Call,
     Endpoint,
     LateAnswerError,
+    describe_error,
 )
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
@@ -52,6 +55,8 @@ from crabpath_retrievers.server.page import make_page_routes
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
 _UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
+_IDLE_SECONDS = 30  # until a connection is closed on which no whole request has come
+_SLOW_AT_ONCE = 4  # ingests and maintenance runs; threads that answer questions are left
 _SHUTDOWN_SECONDS = 10  # that running requests have to finish when the server ends
 
 
@@ -145,8 +150,9 @@ def create_app(
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
+    slow = asyncio.Semaphore(_SLOW_AT_ONCE)
     resources = [
-        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits))
+        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits, slow))
         for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
@@ -186,12 +192,47 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
         app,
+        http=_PatientHttp,
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class _PatientHttp(H11Protocol):
+    """HTTP that ends connections on which nothing is asked.
+
+    By h11, which bounds the head of a request: a faster parser takes one without end.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_IDLE_SECONDS, self._end)
+
+    def _end(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
 
 class _AnyText(Convertor[str]):
@@ -213,10 +254,15 @@ class _Resource:
     """The methods of one path."""
 
     def __init__(
-        self, methods: dict[str, Endpoint], memory: CrabPath, access: Access, limits: Limits
+        self,
+        methods: dict[str, Endpoint],
+        memory: CrabPath,
+        access: Access,
+        limits: Limits,
+        slow: asyncio.Semaphore,
     ) -> None:
         self._methods, self._memory = methods, memory
-        self._access, self._limits = access, limits
+        self._access, self._limits, self._slow = access, limits, slow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -240,7 +286,7 @@ class _Resource:
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
         try:
-            answer = await asyncio.wait_for(endpoint.answer(*arguments), seconds)
+            answer = await asyncio.wait_for(self._answer(endpoint, arguments), seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         return Response(
@@ -249,6 +295,10 @@ class _Resource:
             {"Cache-Control": "no-store"},
             "application/json",
         )
+
+    async def _answer(self, endpoint: Endpoint, arguments: Sequence[Any]) -> ApiOutput:
+        async with self._slow if endpoint.is_slow else nullcontext():
+            return await endpoint.answer(*arguments)
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
@@ -310,7 +360,7 @@ def answer_error(error: Exception) -> JSONResponse:
     kinds = type(error).__mro__
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
-    return _make_error(status, name, str(error), _HEADERS.get(status))
+    return _make_error(status, name, describe_error(error), _HEADERS.get(status))
 
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:

@@ -21,6 +21,7 @@ and limits are checked as the table says; the OpenAPI description is made from i
 the models and functions and the first lines of their docstrings.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,8 +32,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import ServiceError, TokenError
+from crabpath_retrievers.errors import (
+    ConflictError,
+    CrabPathError,
+    ServiceError,
+    StoreError,
+    TokenError,
+)
 from crabpath_retrievers.server.access import Access, Grant, Right
+
+_log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 50_000
 """Of a question, or of another text that lists repeat; lists hold up to 1,000 of them."""
@@ -50,6 +59,14 @@ class LateAnswerError(ServiceError):
         super().__init__(
             f"there was no answer within {seconds:g} s; what was asked for may still be done"
         )
+
+
+def describe_error(error: CrabPathError) -> str:
+    """Its sentence; of a store that failed it is logged, since it names places of the server."""
+    if isinstance(error, StoreError) and not isinstance(error, ConflictError):
+        _log.warning("a request failed: %s", error)
+        return "a store of the server failed: the log of the server says why"
+    return str(error)
 
 
 class ApiInput(BaseModel):

@@ -41,7 +41,7 @@ from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
-from crabpath_retrievers.server.endpoints import MOST_CHARACTERS, LateAnswerError
+from crabpath_retrievers.server.endpoints import MOST_CHARACTERS, LateAnswerError, describe_error
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
 
 DEFAULT_RESULTS = 8
@@ -511,7 +511,9 @@ class _MemoryServer(MCPServer):
 def _explain(error: Exception) -> str | None:
     """Our sentence about what failed; None if it is no error of ours or of the arguments."""
     cause = error.__cause__
-    if isinstance(cause, (CrabPathError, ToolError)):
+    if isinstance(cause, CrabPathError):
+        return describe_error(cause)
+    if isinstance(cause, ToolError):
         return str(cause)
     return explain_first_error(cause) if isinstance(cause, ValidationError) else None
 

@@ -77,6 +77,16 @@ def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(token_file
         assert "stay as they were" in caplog.text
 
 
+def test_a_file_that_is_deleted_grants_nothing_until_it_is_back(token_file):
+    token = add_token(token_file, ["ann"], ["read"])
+    access = Access.from_file(token_file)
+    away = token_file.rename(token_file.with_name("away.json"))
+    with pytest.raises(TokenError, match="unknown"):
+        access.authorise(token)
+    away.rename(token_file)
+    assert access.authorise(token).namespaces == ("ann",)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,6 +13,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import RetrieversIntegrationTests
+from starlette.applications import Starlette
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from crabpath_retrievers import (
     CrabPath,
@@ -265,7 +268,7 @@ def test_a_token_chooses_the_namespace(bearer, memory):
 
 
 def test_a_server_that_is_away_is_said_to_be(url):
-    for address in ("ftp://x", "", 7):
+    for address in ("ftp://x", "", 7, "http://ann:secret@127.0.0.1:9"):
         with pytest.raises(InvalidInputError):
             CrabPathRetriever.connect(address)
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
@@ -275,6 +278,20 @@ def test_a_server_that_is_away_is_said_to_be(url):
     with pytest.raises(StoreUnavailableError, match="closed"):
         retriever.invoke(QUESTION)
     assert not retriever.memory.ready().ready
+
+
+def test_a_token_follows_no_redirect_to_another_server(memory, serve):
+    seen = []
+
+    def see(request):
+        seen.append(request.headers)
+        return Response()
+
+    other = serve(Starlette(routes=[Route("/{path:path}", see)]))
+    moved = Route("/{path:path}", lambda _: RedirectResponse(f"{other}/session", 307))
+    with pytest.raises(ServiceError):
+        CrabPathRetriever.connect(serve(Starlette(routes=[moved])), token="x" * 43)
+    assert seen == []
 
 
 class Failing(httpx.HTTPTransport):

@@ -10,8 +10,12 @@ import threading
 
 import httpx
 import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.server import Access
 
@@ -91,6 +95,21 @@ def test_a_server_without_tokens_says_whom_it_serves(memory, start):
     assert httpx.get(f"{url}/session").json()["namespaces"] == ["*"]
     process.send_signal(signal.SIGINT)
     assert process.wait(30) in (0, -signal.SIGINT, 130)
+
+
+@pytest.mark.slow
+def test_a_server_says_no_password(postgres_url, start, tmp_path):
+    url = sa.make_url(postgres_url)
+    url = url.set(password=url.password or "hunter2")
+    place, vectors = url.render_as_string(hide_password=False), str(tmp_path / "vectors")
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(place, vectors=vectors, embeddings=embeddings) as memory:
+        memory.add_documents([Document("The sky is blue.", id="sky")])
+    process, address, said = start(place, "--vectors", vectors)
+    assert str(url.password) not in said
+    assert httpx.get(f"{address}/ready").status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) in (0, -signal.SIGTERM)
 
 
 def test_what_cannot_be_served_is_said_in_a_sentence(memory, refuse, tmp_path):

@@ -186,6 +186,25 @@ def test_health_readiness_and_session(client, memory):
         assert client.request(method, path, json=body).status_code in {400, 503}, path
 
 
+def test_why_a_store_is_away_is_told_to_bearers_of_tokens_alone(memory, as_bearer):
+    ann = as_bearer("ann", rights=["read"])
+    memory.close()
+    assert "closed" in ann.get("/ready").json()["reason"]
+    del ann.headers["Authorization"]
+    answer = ann.get("/ready")
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert "closed" not in answer.text
+    assert ann.get("/ready", headers={"Authorization": "Bearer wrong"}).status_code == 503
+
+
+def test_errors_of_stores_name_no_places_of_the_server(client, tmp_path, caplog):
+    condition = {"$or": [{"title": str(number)} for number in range(3000)]}
+    failed = client.post("/query", json={"text": "sky", "filter": condition})
+    assert failed.status_code == 503
+    assert str(tmp_path) not in failed.text
+    assert str(tmp_path) in caplog.text
+
+
 def test_each_endpoint_needs_its_right(memory, as_bearer):
     app = create_app(memory)
     needed = {

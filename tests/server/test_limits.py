@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -32,6 +34,9 @@ class SlowEmbedding(DeterministicFakeEmbedding):
             self.asked.release()
             self.go.wait(20)
         return super().embed_query(text)
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
 
 
 @pytest.fixture
@@ -112,6 +117,8 @@ def test_a_large_body_without_a_length_is_refused_on_its_way(memory, serve):
         ('{"text": "sky", "k": 0}', "^k must be"),
         ('{"text": "sky", "k": true}', "^k: input should be a valid integer"),
         ('{"text": "sky", "k": 1001}', "^k: input should be less"),
+        ('{"text": "%s"}' % ("x" * 50_001), "^text: string should have at most"),
+        ('{"text": "sky", "seed_ids": [%s"x"]}' % ('"x",' * 10_000), "^seed_ids: list should"),
         ('{"text": "sky", "k": 1' + "0" * 4000 + "}", "k"),
         ('{"text": "sky", "explore": -1}', "explore must"),
         ('{"text": "sky", "other": 1}', "^unknown arguments other: use text"),
@@ -156,6 +163,18 @@ def test_odd_texts_are_data(client):
         assert (
             client.post("/teach", json={"text": text[:2000], "query": text[:99]}).status_code == 200
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [("_" + "a" * 60_000, ""), ("é_" + "a" * 60_000, ""), ("x", "x" + " " * 60_000 + "y")],
+)
+def test_long_words_and_titles_do_not_hold_the_server_up(client, text, title):
+    page = {"id": "long", "text": text, "metadata": {"title": title}}
+    begun = time.monotonic()
+    response = client.post("/documents", json={"documents": [page], "split": False})
+    assert response.status_code == 200
+    assert time.monotonic() - begun < 5  # matching in quadratic time takes longer
 
 
 @pytest.mark.parametrize(
@@ -206,7 +225,36 @@ def test_a_question_that_takes_too_long(slow_memory, serve, gate):
     ).text
     assert events.startswith("event: error\n")
     assert "0.3 s" in events
+    search = {"name": "search", "arguments": {"query": "slow"}}
+    late = httpx.post(
+        f"{url}/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": search},
+        headers={"Accept": "application/json, text/event-stream"},
+    )
+    assert (late.status_code, "0.3 s" in message(late)) == (504, True)
+    assert late.json()["error"]["type"] == "ServiceError"
     gate.set()
+
+
+def test_ingests_leave_threads_to_questions(slow_memory, serve, gate, asked):
+    url = serve(create_app(slow_memory))
+    answers = []
+
+    def add(number):
+        page = {"id": str(number), "text": f"slow {number}"}
+        response = httpx.post(f"{url}/documents", json={"documents": [page]}, timeout=60)
+        answers.append(response.status_code)
+
+    adding = [threading.Thread(target=add, args=(number,)) for number in range(40)]
+    for thread in adding:
+        thread.start()
+    assert asked.acquire(timeout=20)
+    time.sleep(0.5)  # until all that can begin have begun
+    assert httpx.post(f"{url}/query", json={"text": "sky"}, timeout=15).status_code == 200
+    gate.set()
+    for thread in adding:
+        thread.join()
+    assert answers == [200] * 40
 
 
 def test_too_many_questions_at_once(slow_memory, serve, gate, asked):
@@ -231,9 +279,10 @@ def test_too_many_questions_at_once(slow_memory, serve, gate, asked):
     assert httpx.get(f"{url}/health").status_code == 200
 
 
-def test_a_body_that_does_not_come(memory, serve):
+@pytest.mark.parametrize("path", ["/query", "/mcp"])
+def test_a_body_that_does_not_come(memory, serve, path):
     url = serve(create_app(memory, limits=Limits(transfer_seconds=0.3)))
-    head = "POST /query HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+    head = f"POST {path} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
     answer = exchange(url, f"{head}Content-Length: 50", b'{"text":')
     assert answer.startswith("HTTP/1.1 408")
     assert "0.3 s" in answer
@@ -289,3 +338,41 @@ def test_clients_that_leave_in_the_middle_of_a_body_are_no_failures(memory, serv
     time.sleep(0.2)
     assert httpx.get(f"{url}/health").status_code == 200
     assert "failed" not in caplog.text
+
+
+@pytest.mark.slow
+def test_heads_of_requests_without_end_are_refused(memory, tmp_path):
+    memory.close()
+    program = (
+        "import socket, sys\n"
+        "from crabpath_retrievers import CrabPath\n"
+        "from crabpath_retrievers.server import app\n"
+        "app._IDLE = 1\n"
+        "listening = socket.create_server(('127.0.0.1', 0))\n"
+        "with CrabPath.open(sys.argv[1]) as memory:\n"
+        "    print(listening.getsockname()[1], flush=True)\n"
+        "    app.run_app(app.create_app(memory), listening)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "memory")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            place = "127.0.0.1", int(process.stdout.readline())
+            for said in ("", "GET /health HTT", "GET /health HTTP/1.1\r\nHost: localhost\r\nX: "):
+                with socket.create_connection(place, timeout=20) as silent:
+                    silent.sendall(said.encode())
+                    assert silent.recv(100) == b"", said
+            whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            with socket.create_connection(place, timeout=20) as endless:
+                endless.sendall(whole[:-2])
+                with pytest.raises(OSError):  # noqa: PT011  it is closed, or reset
+                    endless.sendall(b"x" * 100_000_000)
+            with socket.create_connection(place, timeout=20) as patient:
+                patient.sendall(whole)
+                answer = b""
+                while not answer.endswith(b"}"):
+                    answer += patient.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 200")
+                patient.sendall(whole[:20])
+                assert patient.recv(100) == b""
+        finally:
+            process.kill()

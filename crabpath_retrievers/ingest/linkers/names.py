@@ -295,7 +295,7 @@ def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
             names = []
         if capitalised:
             names.append(token)
-        surface = text[start:next_end]
+        surface = text[start : min(next_end, start + LONGEST_WORD)]  # matching is quadratic in it
         # Most words are letters only, the first of which alone is a capital one.
         if not (surface.isalpha() and (capitalised or surface.islower())) and _IDENTIFIER.match(
             surface
@@ -312,7 +312,7 @@ def _find_ascii_terms(text: str) -> Iterator[tuple[str, ...]]:
         yield from _list_names([word[:LONGEST_WORD] for word in _ASCII_WORD.findall(names.lower())])
     for word in _ASCII_ODD.findall(text):
         cut = word[:LONGEST_WORD]
-        if not (cut.islower() and cut.isalpha()) and _IDENTIFIER.match(word):
+        if not (cut.islower() and cut.isalpha()) and _IDENTIFIER.match(cut):
             yield (cut.lower(),)
 
 

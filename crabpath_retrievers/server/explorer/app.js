@@ -20,7 +20,7 @@ for (const [name, makeView] of Object.entries(MAKERS)) views[name] = makeView(do
 /** Show the view in the address: #view/argument. */
 async function route() {
   const [, name, argument] = location.hash.match(/^#(\w+)(?:\/(.*))?$/) ?? [];
-  const wanted = name in views ? name : "ask";
+  const wanted = Object.hasOwn(views, name) ? name : "ask";
   if (current && current !== wanted) views[current].hide();
   current = wanted;
   for (const tab of tabs) {
