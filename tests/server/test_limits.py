@@ -347,7 +347,7 @@ def test_heads_of_requests_without_end_are_refused(memory, tmp_path):
         "import socket, sys\n"
         "from crabpath_retrievers import CrabPath\n"
         "from crabpath_retrievers.server import app\n"
-        "app._IDLE = 1\n"
+        "app._IDLE_SECONDS = 1\n"
         "listening = socket.create_server(('127.0.0.1', 0))\n"
         "with CrabPath.open(sys.argv[1]) as memory:\n"
         "    print(listening.getsockname()[1], flush=True)\n"
