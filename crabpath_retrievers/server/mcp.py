@@ -378,10 +378,9 @@ class _Tools:
         Only do this when the user asked for it. Nothing is deleted if one of the ids is unknown.
         """
         namespace = self.authorise(context, "write")
-        # By the ids of what this namespace sees: a note of another one may have the same name.
-        found = [await self.find_documents(name, namespace) for name in ids]
-        names = [str(document.id) for documents in found for document in documents]
-        return Forgotten(deleted=await self.memory.aio.forget(names))
+        for name in ids:
+            await self.find_documents(name, namespace)
+        return Forgotten(deleted=await self.memory.aio.forget(ids, notes_of=namespace))
 
     async def explain(self, turn_id: TurnId, context: Context) -> Reasons:
         """Say why a search returned each of its documents: how it was found, and what counted."""

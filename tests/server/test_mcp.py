@@ -185,6 +185,18 @@ async def test_documents_are_deleted_together_or_not_at_all(memory, local):
     assert [document.id for document in memory.documents()] == ["hostile"]
 
 
+async def test_what_a_sync_has_replaced_is_deleted_with_its_document(memory, local):
+    """Else a text that was forgotten would stay in the store."""
+    one, two = "# One\n\n" + "First. " * 400, "\n\n# Two\n\n" + "Second. " * 400
+    for text in (one + two, one):
+        memory.sync([Document(text, id="page", metadata={"source": "page.md"})])
+        found = memory.retrieve("Second.", k=9, namespace="ann")
+        memory.record(found, outcome=True, used=["page"], namespace="ann")
+    assert memory.store.catalog.statistics()["retired"] > 0
+    await call(local, "forget", ids=["page"])
+    assert memory.store.catalog.statistics()["retired"] == 0
+
+
 async def test_documents_are_resources_whatever_their_ids(local):
     (template,) = (await ask(local, "list_resource_templates")).resource_templates
     assert template.uri_template == "crabpath://documents/{id}"
