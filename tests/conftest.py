@@ -202,3 +202,19 @@ def make_httpserver() -> Iterator[HTTPServer]:
     """The server behind ``httpserver``; one slow answer does not hold up the next."""
     with HTTPServer(threaded=True) as server:
         yield server
+
+
+@pytest.fixture
+def refuse(cli):
+    """What a command complains about, on one line; 2 is the exit code of unusable input.
+
+    Runs commands as the fixture ``cli`` beside the test does.
+    """
+
+    def run(*arguments, code=2):
+        result = cli(*arguments)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.stderr
+        return " ".join(result.stderr.split())
+
+    return run

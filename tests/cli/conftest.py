@@ -24,16 +24,3 @@ def read(cli):
         return json.loads(result.stdout)
 
     return run
-
-
-@pytest.fixture
-def refuse(cli):
-    """What a command complains about, on one line; 2 is the exit code of unusable input."""
-
-    def run(*arguments, code=2):
-        result = cli(*arguments)
-        assert result.exit_code == code, result.output
-        assert "Traceback" not in result.stderr
-        return " ".join(result.stderr.split())
-
-    return run

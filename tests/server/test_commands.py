@@ -30,17 +30,6 @@ def cli(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def refuse(cli):
-    def run(*arguments, code=2):
-        result = cli(*arguments)
-        assert result.exit_code == code, result.output
-        assert "Traceback" not in result.stderr
-        return " ".join(result.stderr.split())
-
-    return run
-
-
-@pytest.fixture
 def start(tmp_path):
     """Starts ``crabpath serve`` and waits for its address; what is left of it is killed."""
     processes = []
