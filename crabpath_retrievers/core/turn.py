@@ -256,7 +256,8 @@ class Turn:
     Concurrent turns of one namespace start with the same ``clock``; the stored record has the
     number that was assigned to each. ``routing`` holds remarks of the router: why a chat model
     chose as it did, or why it could not. ``session`` is the conversation, and ``arm`` the arm of
-    its trial as ``trial:arm``.
+    its trial as ``trial:arm``. ``repeats`` has the returned document with the same wording, by the
+    id of each document that was left out for it.
     """
 
     id: str
@@ -284,6 +285,7 @@ class Turn:
     task_type: str | None = None
     session: str | None = None
     arm: str | None = None
+    repeats: dict[str, str] = field(default_factory=dict)
 
     @property
     def usage(self) -> ModelUsage:

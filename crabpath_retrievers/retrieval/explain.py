@@ -118,6 +118,8 @@ class Explanation:
             lines.append(f"{found.probability}  {found.document}: {first}")
             lines += [f"    {line}" for line in route]
             lines.append(f"      {', '.join(found.shares)}")
+        for left_out, kept in self.turn.repeats.items():
+            lines.append(f"left out: {left_out}; it says what {kept} says")
         return to_printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -127,6 +129,8 @@ class Explanation:
             (row.probability, row.document, "\n".join(row.route), "\n".join(row.shares))
             for row in self.to_lines()
         ]
+        repeats = self.turn.repeats.items()
+        rows += [("", gone, f"left out: it says what {kept} says", "") for gone, kept in repeats]
         body = "".join("<tr>" + "".join(map(_to_cell, cells)) + "</tr>" for cells in rows)
         title = escape(to_printable(f"Query: {self.turn.query}"))
         head = "".join(f"<th>{name}</th>" for name in heads)
@@ -178,7 +182,7 @@ def list_explained_edges(turn: Turn) -> set[EdgeName]:
 def list_turn_nodes(turn: Turn) -> list[str]:
     """Ids of all nodes in the record of a turn, sorted."""
     ids = {item.node for item in turn.returned} | {seed.node for seed in turn.seeds}
-    ids |= {*turn.visited, *(step.node for step in turn.steps)}
+    ids |= {*turn.visited, *turn.repeats, *(step.node for step in turn.steps)}
     ids |= {candidate.target for step in turn.steps for candidate in step.candidates}
     for item in turn.returned:
         edges = (*item.path, item.support) if item.support else item.path

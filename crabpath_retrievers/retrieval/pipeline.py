@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -123,6 +123,8 @@ class _Candidates:
     corrections: Sequence[Correction] = ()
     companions: frozenset[int] = frozenset()
     """Keys of notes that are only found by what they correct."""
+    repeats: Mapping[str, str] = field(default_factory=dict)
+    """The document with the same wording, by the id of each that is left out for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +439,7 @@ class RetrievalPipeline:
             ranked,
             explored=found.explore is not None or self._count_explored(found) > 0,
             latency_ms=latency,
+            repeats=found.repeats,
         )
         if query.record:
             self.store.record(turn, found.vector)
@@ -459,7 +462,8 @@ class RetrievalPipeline:
         documents = self._read_documents(ranked, clock)
         if query.candidate_ids is None:
             while repeats := self._find_repeats(ranked, documents, found):
-                found = self._leave_out(repeats, found)
+                told = {**found.repeats, **repeats}
+                found = replace(self._leave_out(repeats.keys(), found), repeats=told)
                 ranked = self._rank(found)
                 documents = self._read_documents(ranked, clock)
         return found, ranked, documents
@@ -585,8 +589,8 @@ class RetrievalPipeline:
         ranked: Sequence[ReturnedDocument],
         documents: Mapping[str, Node],
         found: _Candidates,
-    ) -> set[str]:
-        """Ids of documents that say what one ranked before them says."""
+    ) -> dict[str, str]:
+        """The document that is ranked before and says the same, by the id of each repeat."""
         pool = found.evidence.pool
         vectors = {hit.head.id: hit.head.vector for hit in pool if hit.head.id in documents}
         return find_repeats([documents[r.node] for r in ranked if r.node in documents], vectors)

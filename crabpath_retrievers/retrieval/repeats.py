@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,26 +16,28 @@ _LOCATION_KEYS = frozenset(
         *("page_label", "start_index", "authority"),
     }
 )
-# Numbers with their signs and parts, words, and single signs: "-5", "5" and ">5" are not the same.
-_TOKEN = re.compile(r"[-+]?\d+(?:[.,:/]\d+)*|[^\W\d]\w*|[^\w\s]|_")
-_PUNCTUATION = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # formatting, without meaning
-_ARTICLES = frozenset({"a", "an", "the"})
+# Markers of headings, lists, quotes and rules, apart from the words of their line: "C#" and "-O2"
+# are words. Then the first letter of a sentence, whose capital means nothing.
+_EDGE = re.compile(r"^[ \t]*(?:[#>*_-]+(?:[ \t]+|$))+|[ \t]+[#*_-]+[ \t]*$", re.MULTILINE)
+_FIRST = re.compile(r"(?:^|[.!?]\s)\W*\w", re.MULTILINE)
+# Numbers with signs, parts and units of one sign, words, and single signs: "-5", "5", ">5" and 5"
+# are not the same.
+_TOKEN = re.compile(r"[-+]?\.?\d+(?:[.,:/]\d+)*['\"]?|[^\W\d]\w*|[^\w\s]|_")
+_PUNCTUATION = frozenset(".,;:'\"()[]`…‘’“”")  # without meaning
 
 
-def extract_wording(text: str) -> Iterator[str]:
-    """Yield the words of a text without punctuation, articles and case of the first letter.
+def extract_wording(text: str) -> list[str]:
+    """List the words of a text without punctuation, marks of formatting and initial capitals.
 
-    Numbers, names, negations and every other word stay: texts that differ in one of them state
-    different facts, however similar their vectors are.
+    Every other sign and word stays: texts that differ in one of them state different facts,
+    however similar their vectors are.
     """
-    for token in _TOKEN.findall(text):
-        word = token.lower() if token[1:] == token[1:].lower() else token
-        if word not in _PUNCTUATION and word not in _ARTICLES:
-            yield word
+    plain = _FIRST.sub(lambda first: first[0].lower(), _EDGE.sub("", text))
+    return [token for token in _TOKEN.findall(plain) if token not in _PUNCTUATION]
 
 
-def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> set[str]:
-    """Return the ids of documents with the wording of one that is ranked before them.
+def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> dict[str, str]:
+    """Find documents with the wording of one that is ranked before them.
 
     Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
     each belongs to one namespace.
@@ -43,21 +45,24 @@ def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> set[s
     Args:
         ranked: The documents of an answer, best first.
         vectors: Their unit vectors, each of shape ``[d]``, by id.
+
+    Returns:
+        The best document of the same wording, by the id of each repeat.
     """
     documents = [node for node in ranked if node.document]
     if len(documents) <= 1:
-        return set()
+        return {}
     matrix = np.array([vectors[node.id] for node in documents], dtype=np.float32)
     similar = matrix @ matrix.T >= _MIN_SIMILARITY
     np.fill_diagonal(similar, val=False)
     if not similar.any():
-        return set()
+        return {}
     wordings = [_describe(node) for node in documents]
-    return {
-        documents[later].id
-        for first, later in np.argwhere(np.triu(similar)).tolist()
-        if wordings[first] == wordings[later]
-    }
+    repeats: dict[str, str] = {}
+    for first, later in np.argwhere(np.triu(similar)).tolist():
+        if wordings[first] == wordings[later]:
+            repeats.setdefault(documents[later].id, documents[first].id)
+    return repeats
 
 
 def _describe(node: Node) -> tuple[object, ...]:

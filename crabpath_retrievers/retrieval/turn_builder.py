@@ -85,6 +85,7 @@ def build_turn(
     *,
     explored: bool,
     latency_ms: dict[str, float],
+    repeats: Mapping[str, str],
 ) -> Turn:
     """The record of one retrieval.
 
@@ -96,6 +97,7 @@ def build_turn(
         ranked: The documents returned, best first.
         explored: Whether choices were sampled.
         latency_ms: Milliseconds by stage.
+        repeats: The document with the same wording, by the id of each that was left out for it.
     """
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(
@@ -129,6 +131,7 @@ def build_turn(
         cost_usd=walk.usage.cost_usd,
         routing=tuple(walk.notes),
         latency_ms=latency_ms,
+        repeats=dict(repeats),
         task_type=query.task_type,
         session=query.session,
         arm=query.arm,
