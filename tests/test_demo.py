@@ -13,7 +13,7 @@ from crabpath_retrievers.evaluation.datasets.sample import load_sample
 @pytest.mark.slow
 def test_the_demo_shows_that_the_graph_finds_more(tmp_path):
     """Both gold passages among five: more often than plain Chroma, at the same embedder and k."""
-    result = CliRunner().invoke(app, ["demo", "--json", "--directory", str(tmp_path / "demo")])
+    result = CliRunner().invoke(app, ["demo", "--json", "--store", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
     assert shown["full@5"]["crabpath"] >= shown["full@5"]["plain_chroma"] + 0.2

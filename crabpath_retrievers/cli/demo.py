@@ -62,6 +62,7 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
         say(f"Asking {len(data.queries)} questions that need two paragraphs each …")
         full = {"plain": 0, "crabpath": 0}
         example = route = None
+        lowest = _K  # place of the last gold passage of the example
         for query_id, text in data.queries.items():
             gold = data.qrels[query_id]
             vector = memory.embedder.query(text)
@@ -70,7 +71,9 @@ def run_demo(store: str, say: Callable[[str], None]) -> DemoResult:
             walked = [item.node.id for item in answer.documents]
             full["plain"] += gold <= set(plain)
             full["crabpath"] += gold <= set(walked)
-            if example is None and gold <= set(walked) and not gold <= set(plain):
+            place = max(map(walked.index, gold)) if gold <= set(walked) else _K
+            if place < lowest and not gold <= set(plain):
+                lowest = place
                 route = memory.explain(answer.turn.id)
                 named = ([titles[i] for i in found] for found in (sorted(gold), plain, walked))
                 example = (text, *named)

@@ -10,14 +10,16 @@ from rich.markup import escape
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     EmbedderName,
-    Memory,
+    File,
     Output,
     Store,
+    StoreOrFile,
     Vectors,
     Within,
     catch_signals,
     errors,
     existing_store,
+    find_store_and_file,
     list_counts,
     namespace_option,
 )
@@ -264,9 +266,11 @@ def _parse_time(since: str | None) -> datetime | None:
         raise InvalidInputError(msg) from error
 
 
-def run_replay(
-    path: Memory,
-    sessions: Annotated[Path, typer.Argument(help="File of JSON lines, one per question.")],
+def run_replay(  # noqa: PLR0913  each is an option of the command
+    sessions: StoreOrFile,
+    file: File = None,
+    *,
+    store: Store = DEFAULT_STORE,
     namespace: Annotated[str, namespace_option(help="The namespace that learns.")] = "default",
     k: Annotated[int, typer.Option("-k", help="Documents to retrieve.")] = 4,
     checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
@@ -274,10 +278,14 @@ def run_replay(
     vectors: Vectors = None,
     embeddings: EmbedderName = None,
 ) -> Output:
-    """Ask the questions of recorded sessions again, and learn from their outcomes."""
-    with CrabPath.open(path, vectors=vectors, embeddings=embeddings, create=False) as memory:
+    """Ask the questions of recorded sessions again, and learn from their outcomes.
+
+    The file has JSON lines, one per question.
+    """
+    place, path = find_store_and_file(sessions, file, store)
+    with CrabPath.open(place, vectors=vectors, embeddings=embeddings, create=False) as memory:
         done = memory.learning.replay(
-            sessions, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
+            path, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
         )
     data: dict[str, Any] = done._asdict()
     data |= {name: [trouble._asdict() for trouble in data[name]] for name in ("refused", "bad")}

@@ -21,7 +21,6 @@ from crabpath_retrievers.cli.options import (
     EmbedderName,
     OneNamespace,
     Output,
-    Place,
     Replica,
     Store,
     Vectors,
@@ -57,7 +56,6 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def run_health(
-    path: Place = None,
     *,
     namespace: OneNamespace = "default",
     record: Annotated[bool, typer.Option(help="Keep the report for the history.")] = True,
@@ -65,9 +63,9 @@ def run_health(
     vectors: Vectors = None,
 ) -> Output:
     """Measure eight health metrics of a namespace, with their ranges and history."""
-    name, place = namespace_of(namespace), path or store
-    with existing_store(place) as opened:
-        held = _held_ids(opened, place_of(place), vectors)
+    name = namespace_of(namespace)
+    with existing_store(store) as opened:
+        held = _held_ids(opened, place_of(store), vectors)
         past = load_past_reports(opened, name, _COLUMNS - 1)
         report = measure_health(opened, name, stored_settings(opened), held, record=record)
     data = {**report.to_dict(), "history": [one.to_dict() for one in past]}
@@ -75,14 +73,13 @@ def run_health(
 
 
 def run_doctor(
-    path: Place = None,
     *,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     embeddings: EmbedderName = None,
 ) -> Output:
     """Check a memory for damage, and say how to repair it; nothing is changed."""
-    diagnosis = examine(path or store, vectors=vectors, embeddings=embeddings)
+    diagnosis = examine(store, vectors=vectors, embeddings=embeddings)
     lines = []
     for finding in diagnosis.findings:
         severity = _SEVERITIES[finding.severity]
@@ -94,14 +91,13 @@ def run_doctor(
 
 
 def run_ready(
-    path: Place = None,
     *,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     replica: Replica = None,
 ) -> Output:
     """Ask whether database and vector store answer, within a second; exit code 1 if not."""
-    state = check_place(path or store, vectors, replica)
+    state = check_place(store, vectors, replica)
     shown = f"{'ready' if state.ready else '[red]not ready[/red]'}: {escape(state.reason)}"
     return Output(state.to_dict(), [shown], code=int(not state.ready))
 
@@ -231,11 +227,9 @@ def _describe_undo(run: str) -> str:
     return dim(f"undo it with: crabpath maintain --undo {run}")
 
 
-def run_reindex(
-    path: Place = None, *, store: Store = DEFAULT_STORE, vectors: Vectors = None
-) -> Output:
+def run_reindex(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
     """Rebuild the vector index from the graph store."""
-    with CrabPath.open(path or store, vectors=vectors, create=False, reindex=True) as memory:
+    with CrabPath.open(store, vectors=vectors, create=False, reindex=True) as memory:
         count, where = memory.index.count(), memory.index.description
     return Output({"vectors": count}, [f"{count} vectors in {escape(where)}"])
 

@@ -8,15 +8,18 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    Memory,
+    File,
     OneNamespace,
     Output,
+    Place,
     Store,
+    StoreOrFile,
     Vectors,
     Within,
     Yes,
     confirm_deletion,
     existing_store,
+    find_store_and_file,
     make_table,
     namespace_option,
 )
@@ -32,7 +35,6 @@ from crabpath_retrievers.transfer.export import export_archive
 SnapshotName = Annotated[
     str, typer.Argument(help="Id of the snapshot, or its name in its namespace.")
 ]
-ArchiveFile = Annotated[Path, typer.Argument(help="File of the archive.")]
 
 
 def take_snapshot(
@@ -107,24 +109,29 @@ def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
 
 
 def run_export(
-    path: Memory,
-    archive: ArchiveFile,
+    archive: StoreOrFile,
+    file: File = None,
+    *,
     namespace: Annotated[
         str | None, namespace_option(help="Only what this namespace has learned.")
     ] = None,
+    store: Store = DEFAULT_STORE,
 ) -> Output:
     """Write a memory, or what one namespace has learned, into one file."""
     scope = None if namespace is None else namespace_of(namespace)
-    with existing_store(path) as opened:
-        done = export_archive(opened, archive, scope)
+    place, path = find_store_and_file(archive, file, store)
+    with existing_store(place) as opened:
+        done = export_archive(opened, path, scope)
     size = f"{sum(done.rows.values())} rows, {done.size / 1e6:.1f} MB"
     data = {**done._asdict(), "path": str(done.path)}
     return Output(data, [f"{escape(str(done.path))}: {size}"])
 
 
-def export_graph(
-    path: Memory,
-    file: Annotated[Path, typer.Argument(help="The GraphML file.")],
+def export_graph(  # noqa: PLR0913  each is an option of the command
+    graphml: StoreOrFile,
+    file: File = None,
+    *,
+    store: Store = DEFAULT_STORE,
     around: Annotated[
         list[str] | None, typer.Option(help="Only what is near this document, chunk or note.")
     ] = None,
@@ -137,9 +144,10 @@ def export_graph(
     vectors: Vectors = None,
 ) -> Output:
     """Write the graph as GraphML, to draw it: what is near a document, or all of it."""
-    with CrabPath.open(path, vectors=vectors, create=False) as memory:
+    place, path = find_store_and_file(graphml, file, store)
+    with CrabPath.open(place, vectors=vectors, create=False) as memory:
         graph = memory.graph.write_graphml(
-            file,
+            path,
             edge_type=edge_type or None,
             around=around or None,
             max_hops=max_hops,
@@ -150,8 +158,9 @@ def export_graph(
 
 
 def import_archive(
-    archive: ArchiveFile,
-    path: Memory,
+    archive: Annotated[Path, typer.Argument(help="File of the archive.")],
+    into: Place = None,
+    *,
     namespace: Annotated[
         str | None, namespace_option(help="Only this namespace of a whole memory.")
     ] = None,
@@ -160,18 +169,20 @@ def import_archive(
         bool, typer.Option("--replace", help="First delete what it has learned there so far.")
     ] = False,
     yes: Yes = False,
+    store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
 ) -> Output:
     """Import an archive: a whole memory into an empty place, or what a namespace learned."""
     with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
         whole = namespace is None and checked.manifest.namespace is None
+    store = into or store
     if replace:
-        confirm_deletion(f"Delete what the namespace has learned in {path} so far?", yes=yes)
-    with CrabPath.open(path, vectors=vectors, create=whole) as memory:
+        confirm_deletion(f"Delete what the namespace has learned in {store} so far?", yes=yes)
+    with CrabPath.open(store, vectors=vectors, create=whole) as memory:
         done = memory.transfer.import_archive(
             archive, namespace=namespace, rename=rename, replace=replace
         )
-    return _show_import(done, path)
+    return _show_import(done, store)
 
 
 def migrate_memory(

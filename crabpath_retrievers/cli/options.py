@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
 
@@ -83,8 +84,11 @@ namespace_option = partial(typer.Option, "--namespace", "-n")
 Namespace = Annotated[str, namespace_option(help="The namespace whose learned weights apply.")]
 OneNamespace = Annotated[str, namespace_option(help="The namespace.")]
 Within = Annotated[str | None, namespace_option(help="Look in this namespace alone.")]
-Memory = Annotated[str, typer.Argument(help="Directory or database URL of the memory.")]
-Place = Annotated[str | None, typer.Argument(metavar="[PATH]", help="As --store.")]
+Place = Annotated[str | None, typer.Argument(metavar="STORE", help="As --store.")]
+StoreOrFile = Annotated[
+    str, typer.Argument(metavar="[STORE] FILE", help="The file; before it the store, or --store.")
+]
+File = Annotated[str | None, typer.Argument(hidden=True)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would change.")]
 DEFAULT_STORE = "memory"
 DEMO_STORE = "demo-memory"
@@ -188,12 +192,33 @@ def stored_settings(store: GraphStore) -> Settings:
     return parse_settings(read_published_settings(store))
 
 
+def find_store_and_file(first: str, second: str | None, store: str) -> tuple[str, Path]:
+    """The store and the file of a command that takes both as arguments, or only the file.
+
+    Args:
+        first: The store, or the file where it is the only argument.
+        second: The file.
+        store: Of the option ``--store``.
+    """
+    return (store, Path(first)) if second is None else (first, Path(second))
+
+
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that prints errors of the library as one sentence, and exits with a code."""
+    """A command that prints errors of the library as one sentence, and exits with a code.
+
+    One whose only place is a store takes it as an argument, too.
+    """
+    signature = inspect.signature(command)
+    parameters = [*signature.parameters.values()]
+    if "store" in signature.parameters and not any(map(_is_argument, parameters)):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter("place", kind, default=None, annotation=Place))
 
     @wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
+    def wrapper(*args: Any, place: str | None = None, **kwargs: Any) -> None:
         logging.lastResort = _Warnings(logging.WARNING)
+        if place is not None:
+            kwargs["store"] = place
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
@@ -204,6 +229,21 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
             usage = isinstance(error, (InvalidInputError, NotFoundError))
             raise typer.Exit(2 if usage else 1) from error
 
+    return _declare(wrapper, parameters)
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter of a command is no option."""
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return any(isinstance(item, typer.models.ArgumentInfo) for item in metadata)
+
+
+def _declare(
+    wrapper: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """The wrapper, with parameters that Typer reads."""
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
@@ -216,17 +256,13 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
         for output in (result,) if isinstance(result, Output) else result:
             output.print(as_json=as_json)
 
-    signature = inspect.signature(command)
     flag = inspect.Parameter(
         "as_json",
         inspect.Parameter.KEYWORD_ONLY,
         default=False,
         annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
     )
-    parameters = [*signature.parameters.values(), flag]
-    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
-    return report_errors(wrapper)
+    return report_errors(_declare(wrapper, [*inspect.signature(command).parameters.values(), flag]))
 
 
 EVAL_PACKAGES = (

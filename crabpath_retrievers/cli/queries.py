@@ -1,6 +1,8 @@
 """Commands that ask: ``query``, ``explain`` and ``demo``."""
 
+import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -33,6 +35,9 @@ from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import StoredVectors
 from crabpath_retrievers.vectors.opening import place_of
+
+# Modules of each extra that the demo leads to.
+_EXTRAS = {"server": ("starlette", "uvicorn", "mcp"), "files": ("bs4", "pypdf", "mammoth")}
 
 
 def run_query(  # noqa: PLR0913  each is an option of the command
@@ -105,13 +110,13 @@ def run_explain(
 
 
 def show_demo_result(
-    directory: Annotated[
-        str, typer.Option(help="Where its memory stays, for crabpath explore.")
+    store: Annotated[
+        str, typer.Option("--store", "-s", help="Where its memory stays, for crabpath explore.")
     ] = DEMO_STORE,
 ) -> Output:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
-    result = run_demo(directory, errors.print)
-    return Output(result.to_dict(), _describe_demo(result, directory))
+    result = run_demo(store, errors.print)
+    return Output(result.to_dict(), _describe_demo(result, store))
 
 
 def explanation_table(explanation: Explanation) -> Table:
@@ -133,9 +138,9 @@ def _routing_summary(turn: Turn) -> str | None:
     return "\n".join([summary, *map(escape, turn.routing)])
 
 
-def _describe_demo(result: DemoResult, directory: str) -> Iterator[RenderableType]:
-    """The results of the demo, and what to try next."""
-    place = "" if directory == DEMO_STORE else f" {escape(directory)}"
+def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
+    """The results of the demo, and what to try next, with what must be installed for it."""
+    place = "" if store == DEMO_STORE else f" --store {escape(shlex.quote(store))}"
     table = Table("k = 5, same embedder", "all gold passages found")
     for name, share in (("plain Chroma", result.plain), ("CrabPath", result.crabpath)):
         table.add_row(name, f"{share:.0%} of {result.questions} questions")
@@ -149,10 +154,17 @@ def _describe_demo(result: DemoResult, directory: str) -> Iterator[RenderableTyp
         yield f"CrabPath  {escape(', '.join(walked))}\n"
         yield explanation_table(result.route)
     yield (
-        "\nSee its walks, give a thumb, undo it:\n"
+        f"\nSee its walks, give a thumb, undo it:\n{_describe_install('server')}"
         f"  crabpath explore{place}\n"
-        "\nNext, on your own files:\n"
+        f"\nNext, on your own files:\n{_describe_install('files')}"
         "  crabpath add docs/\n"
         '  crabpath query "how do I deploy?"\n'
         "  crabpath explain TURN"
     )
+
+
+def _describe_install(extra: str) -> str:
+    """The command that installs an extra, as a line; nothing where it is installed."""
+    if all(find_spec(name) for name in _EXTRAS[extra]):
+        return ""
+    return f"  pip install 'crabpath-retrievers\\[{extra}]'\n"

@@ -19,6 +19,7 @@ from crabpath_retrievers.cli.options import (
     Namespace,
     Output,
     Replica,
+    Store,
     Vectors,
     errors,
 )
@@ -31,15 +32,13 @@ if TYPE_CHECKING:
 
 _PORT = 8765
 
-Served = Annotated[
-    str, typer.Argument(envvar="CRABPATH_STORE", help="Directory or database URL of the memory.")
-]
-Explored = Annotated[
+OptionalStore = Annotated[
     str | None,
-    typer.Argument(
+    typer.Option(
+        "--store",
+        "-s",
         envvar="CRABPATH_STORE",
-        help=f"Directory or database URL of the memory; without it {DEFAULT_STORE}, or else that "
-        "of the demo.",
+        help=f"Directory or database URL; without it {DEFAULT_STORE}, or else that of the demo.",
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; any but this machine needs tokens.")]
@@ -51,7 +50,7 @@ Tokens = Annotated[
 
 
 def run_serve(
-    store: Served = DEFAULT_STORE,
+    store: Store = DEFAULT_STORE,
     host: Host = "127.0.0.1",
     port: Port = _PORT,
     tokens: Tokens = None,
@@ -64,7 +63,7 @@ def run_serve(
 
 
 def run_explore(
-    store: Explored = None,
+    store: OptionalStore = None,
     host: Host = "127.0.0.1",
     port: Port = 0,
     tokens: Tokens = None,
@@ -94,7 +93,7 @@ def _choose_memory() -> str:
 
 
 def run_mcp(
-    store: Served = DEFAULT_STORE,
+    store: Store = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
     k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
     vectors: Vectors = None,

@@ -44,7 +44,8 @@ class DocumentReason:
     """Why one document was returned.
 
     Attributes:
-        id, title: The document; the title is empty if it has been forgotten since.
+        id, title: The document, with its source where it has no title; the title is empty if it has
+            been forgotten since.
         probability: Probability of relevance, in [0, 1].
         origin: ``seed`` (search found it) or ``walk`` (an edge led to it).
         path: Route from the seed: kind, weight, tier and probability of every edge.
@@ -92,7 +93,7 @@ class Explanation:
     Attributes:
         turn: The record.
         documents: Why each document was returned.
-        titles: Titles of all nodes of the record that still exist, by id.
+        titles: Titles, or else sources, of all nodes of the record that still exist, by id.
     """
 
     turn: Turn
@@ -270,7 +271,7 @@ def _describe_route(reason: DocumentReason, titles: Mapping[str, str]) -> list[s
         return lines
     if (helped := reason.support) is None:
         return ["search hit"]
-    by = f"  {helped.kind} {helped.weight:.2f} by {titles.get(helped.source, '')}"
+    by = f"  {helped.kind} {helped.weight:.2f} by {titles.get(helped.source) or helped.source}"
     return ["search hit", by, *_describe_changes(reason, helped)]
 
 

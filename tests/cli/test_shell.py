@@ -1,16 +1,20 @@
 """Habits of shells: versions, help, questions before deleting, embedders, other processes."""
 
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import langchain.embeddings
 import pytest
+import typer
 from filelock import FileLock
+from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from typer.core import TyperGroup
 
 from crabpath_retrievers import CrabPath, __version__
-from crabpath_retrievers.cli import options
+from crabpath_retrievers.cli import app, options
 from crabpath_retrievers.core import progress
 from crabpath_retrievers.ingest.pipeline import Ingest
 
@@ -48,6 +52,57 @@ def test_version_and_help(cli):
     assert places == sorted(places)
     assert all(name in shown for name in ("Exit codes: 0 done", "─ Move ─", "--install-completion"))
     assert "─ Options ─" in cli("transfer", "export", "-h").stdout
+
+
+def _list_commands(group, path=()):
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _list_commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def test_every_command_takes_the_store_in_the_same_way():
+    """As --store, and as its argument where no other one stands there."""
+    without = {"eval", "token", "transfer migrate"}  # many places, or none
+    for name, command in _list_commands(typer.main.get_command(app)):
+        names = {option for p in command.params for option in p.opts}
+        assert ({"--store", "-s"} <= names) == (name not in without), name
+        taken = any(p.param_type_name == "argument" for p in command.params)
+        assert taken or name == "token", name
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_a_store_is_the_same_by_option_and_by_argument(cli, read, refuse, monkeypatch):
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+    read("add", "docs", "--store", "here")
+    monkeypatch.setenv("CRABPATH_STORE", "elsewhere")
+    for command in ("info", "list", "doctor", "maintain", "ready", "health", "history list"):
+        assert cli(*command.split(), "here").exit_code == 0, command
+        assert cli(*command.split(), "-s", "here").exit_code == 0, command
+    read("transfer", "export", "here", "one")
+    read("transfer", "export", "two", "--store", "here")
+    read("transfer", "import", "one", "copy")
+    read("transfer", "import", "two", "--store", "another")
+    assert read("info", "copy")["nodes"] == read("info", "another")["nodes"] == 3
+    assert "elsewhere" in refuse("info")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+@pytest.mark.usefixtures("_embedders")
+def test_output_fits_into_a_file_of_any_encoding(tmp_path, encoding):
+    """What the encoding lacks is written as an escape; nothing ends with a traceback."""
+    with CrabPath.open(tmp_path / "m", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document("Launch 🚀", id="🚀", metadata={"title": "日程"})])
+        turn = memory.retrieve("Ωmega 🚀?").turn.id
+    for command in (["list"], ["list", "--turns"], ["explain", turn], ["explain", "🚀"]):
+        line = [sys.executable, "-m", "crabpath_retrievers", *command, "-s", str(tmp_path / "m")]
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(line, capture_output=True, env=env, check=False)
+        said = done.stdout.decode(encoding) + done.stderr.decode(encoding)
+        assert done.returncode == (2 if command[-1] == "🚀" else 0), said
+        assert ("🚀" if encoding == "utf-8" else "\\U0001f680") in said, said
+        assert "Traceback" not in said
 
 
 @pytest.mark.usefixtures("_embedders", "docs")

@@ -140,9 +140,17 @@ class Catalog(Queries):
         return found
 
     def get_titles(self, ids: Iterable[str], *, namespace: int = 0) -> dict[str, str]:
-        """Titles of nodes by id; those that a namespace (by key) does not see are left out."""
-        query = sa.select(nodes.c.id, nodes.c.title).where(nodes.c.owner.in_((0, namespace)))
-        return {node: title for node, title in self._rows_in(query, nodes.c.id, ids)}
+        """Titles of nodes by id, of those without one the sources.
+
+        Nodes that a namespace (by key) does not see are left out.
+        """
+        title = sa.func.coalesce(sa.func.nullif(nodes.c.title, ""), contents.c.source, nodes.c.id)
+        query = (
+            sa.select(nodes.c.id, title)
+            .outerjoin(contents, contents.c.node == nodes.c.key)
+            .where(nodes.c.owner.in_((0, namespace)))
+        )
+        return {node: label for node, label in self._rows_in(query, nodes.c.id, ids)}
 
     def list_nodes(
         self,
