@@ -42,6 +42,8 @@ class FeedbackNode(GraphNode):
 
     def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
         turn_id = self._find_turn(state)
+        if turn_id is None:
+            return {}
         namespace = resolve_namespace(self._retriever, self._namespace, config)
         fixed = {
             "source": self._source,
@@ -58,9 +60,12 @@ class FeedbackNode(GraphNode):
         receipt = yield from record_feedback(self._retriever, feedback)
         return {self._keys["feedback_key"]: receipt}
 
-    def _find_turn(self, state: Any) -> str:
+    def _find_turn(self, state: Any) -> str | None:
+        """The turn of the state; None where its question had no words."""
         turn, documents = self._keys["turn_key"], self._keys["documents_key"]
         found = get_value(state, turn) or find_turn_id(get_value(state, documents))
+        if found is None and get_value(state, documents) == []:
+            return None
         if found is None:
             msg = (
                 f"the state holds no turn in {turn!r}, and none in {documents!r}: run "
@@ -128,8 +133,9 @@ def crabpath_feedback(
 
     It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
     ``unused_key``, ``relevant_key``, ``irrelevant_key``, ``answer_key`` and ``correction_key``; if
-    outcome and correction are None, nothing is recorded. It writes the receipt, a dict of
-    ``feedback_id``, ``status``, ``note`` and ``turn_id``, under ``feedback_key``.
+    outcome and correction are None, or no documents were retrieved, nothing is recorded. It writes
+    the receipt, a dict of ``feedback_id``, ``status``, ``note`` and ``turn_id``, under
+    ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
     is derived from the turn, so a turn is learned from once. Feedback for a turn of another

@@ -6,7 +6,7 @@ from langchain_core.runnables import RunnableConfig
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import CallOptions, Operations
+from crabpath_retrievers.integration import CallOptions, Operations, is_blank
 from langgraph_crabpath.node import GraphNode
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
@@ -24,6 +24,8 @@ class RetrieveNode(GraphNode):
 
     def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
         question = require_question(state, self._keys)
+        if is_blank(question):  # a message that is only a picture
+            return {self._keys["documents_key"]: [], self._keys["turn_key"]: None}
         found = yield from self._recall.steps(question, config)
         return {
             self._keys["documents_key"]: found.documents,
@@ -43,7 +45,8 @@ def crabpath_retrieve(
 
     One object for sync and async graphs: ``builder.add_node("retrieve", crabpath_retrieve(r))``.
     It reads ``query_key``, else the last human message of ``messages_key``, and writes
-    ``documents_key`` and ``turn_key``; both must be in the schema of the state. With
+    ``documents_key`` and ``turn_key``; both must be in the schema of the state. A question without
+    words, such as a picture, finds no documents and has no turn. With
     ``stream_mode="custom"`` every hop of the walk is streamed.
 
     Args:

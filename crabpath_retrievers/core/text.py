@@ -47,6 +47,7 @@ _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest ne
 _UNPRINTABLE = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
+_INVISIBLE = ("Cc", "Cf", "Cs")  # among them NUL, zero-width spaces and lone surrogates
 _MAX_SHOWN = 200
 
 
@@ -82,8 +83,10 @@ def find_first_line(text: str, longest: int = 100) -> str:
 
 
 def is_blank(text: object) -> bool:
-    """Whether a text or a name is None, or white space only when stored."""
-    return text is None or (isinstance(text, str) and not to_storable(text).strip())
+    """Whether a text or a name is None, or nothing but white space and invisible characters."""
+    if not isinstance(text, str):
+        return text is None
+    return not any(not c.isspace() and unicodedata.category(c) not in _INVISIBLE for c in text)
 
 
 def format_value(value: object) -> str:

@@ -70,7 +70,7 @@ class MaintenanceReport:
     """Result of a maintenance run.
 
     Attributes:
-        run: Id for undoing the run; empty for a dry run.
+        run: Id for undoing the run; empty for a dry run, and where there is nothing to undo.
         dry_run: Whether nothing was changed.
         steps: Results of the steps, in the order in which they ran.
     """
@@ -151,7 +151,9 @@ class MaintenanceRunner:
                 self.sync_index()
             wanted = [step for step in MAINTENANCE_STEPS if step in steps]
             done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
-        report = MaintenanceReport(run, dry_run, done)
+        # Only what the journal holds can be undone.
+        kept = run if run and self.store.maintenance.has_run(run) else ""
+        report = MaintenanceReport(kept, dry_run, done)
         changed = ", ".join(f"{step.step} {step.changed}" for step in done)
         what = "maintenance (dry run)" if dry_run else "maintenance"
         _log.info("%s changed %s in %.0f ms", what, changed, elapsed_ms(begun))
@@ -160,11 +162,14 @@ class MaintenanceRunner:
     def undo(self, run: str) -> None:
         """Undo the changes of a maintenance run; what was learned since stays.
 
-        Deleted turn records and notes are not restored.
+        The empty id, of a run without changes, does nothing. Deleted turn records and notes are not
+        restored.
 
         Raises:
             NotFoundError: The journal has no such run.
         """
+        if not run:
+            return
         if not self.store.maintenance.has_run(run):
             msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)

@@ -61,6 +61,9 @@ def test_faded_weights_go_and_come_back(aged):
     assert FADED in weights(aged, "d0", "bob")
     assert aged.maintenance.run(["fade", "prune"]).total_changed == 0
     aged.maintenance.undo(report.run)
+    idle = aged.maintenance.run(["connect"])
+    assert (idle.run, idle.total_changed) == ("", 0)
+    aged.maintenance.undo(idle.run)  # nothing to undo
     assert read(aged, s.overlay, s.weight_changes) == before
     with pytest.raises(NotFoundError, match="no maintenance"):
         aged.maintenance.undo("another")

@@ -89,8 +89,6 @@ def test_an_empty_memory_still_has_a_turn(embeddings, question):
     [
         ({}, "neither 'question' nor a human message in 'messages'"),
         ({"messages": [AIMessage("Hello")]}, "neither 'question' nor a human message"),
-        ({"question": " "}, "the query is empty"),
-        ({"messages": [HumanMessage("")]}, "the query is empty"),
         ({"question": 7}, "the query must be a text, not int"),
     ],
 )
@@ -161,3 +159,21 @@ async def test_tells_the_model_about_an_empty_query(retriever, called):
     message = await called(create_crabpath_tool(retriever), call("  "))
     assert message.status == "error"
     assert message.content == "the query is empty: pass a question or some words"
+
+
+PICTURE = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [*({"messages": [HumanMessage(c)]} for c in ("", " ", "\u200b", PICTURE)), {"question": " "}],
+)
+async def test_a_message_without_words_passes_the_graph(retriever, called, dict_state, asked):
+    """As it passes the middleware: no documents, no turn, and nothing to record."""
+    builder = StateGraph(dict_state)
+    builder.add_node("ask", crabpath_retrieve(retriever))
+    builder.add_node("learn", crabpath_feedback(retriever))
+    builder.set_entry_point("ask")
+    builder.add_edge("ask", "learn")
+    result = await called(builder.compile(), {**asked, "outcome": 1.0})
+    assert (result["documents"], result["turn_id"], result.get("feedback")) == ([], None, None)
