@@ -122,7 +122,7 @@ class FeedbackQueue:
     def _refuse_unreadable(self, stored: UnreadableFeedback) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-        self._store.apply([SettleFeedback(stored.id, f"it {stored.why}", "refused")])
+        self._store.apply([SettleFeedback(stored.sequence, f"it {stored.why}", "refused")])
         return "refused"
 
     @retry_on_conflict
@@ -133,13 +133,13 @@ class FeedbackQueue:
                 changes, receipt = self._compute_changes(stored)
             self._store.apply(changes)
         except ConflictError:
-            known = self._read_receipt(feedback_id)
+            known = self._read_receipt(stored)
             if known.status == "waiting":
                 raise
             return known
         if receipt.status == "refused":
             # Another process may have applied it in the meantime.
-            return self._read_receipt(feedback_id)
+            return self._read_receipt(stored)
         count_lesson()
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
@@ -148,16 +148,16 @@ class FeedbackQueue:
         _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
         return receipt
 
-    def _read_receipt(self, feedback_id: str) -> Receipt:
-        known = self._store.learned.get_feedback(feedback_id)
-        return Receipt(feedback_id, known.status, known.note)
+    def _read_receipt(self, stored: StoredFeedback) -> Receipt:
+        known = self._store.learned.read_feedback(stored.sequence)
+        return Receipt(stored.feedback.feedback_id, known.status, known.note)
 
     def _compute_changes(self, stored: StoredFeedback) -> tuple[list[Change], Receipt]:
         feedback = stored.feedback
         feedback_id, learning = feedback.feedback_id, self._learner.settings.learning
         assignment = assign_feedback(self._store, learning, stored)
         if isinstance(assignment, str):
-            refusal = SettleFeedback(feedback_id, assignment, "refused")
+            refusal = SettleFeedback(stored.sequence, assignment, "refused")
             return [refusal], Receipt(feedback_id, "refused", assignment)
         note_changes, lost = list[Change](), None
         if assignment.state.clock.notes or feedback.correction or feedback.answer:
@@ -165,5 +165,5 @@ class FeedbackQueue:
         changes, limited = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         if note is not None:
-            changes.append(SettleFeedback(feedback_id, note))
+            changes.append(SettleFeedback(stored.sequence, note))
         return changes, Receipt(feedback_id, "applied", note)

@@ -34,7 +34,6 @@ _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
 RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
-_FOREIGN_ID = "another namespace has used this feedback_id: give another one"
 _DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
 
 
@@ -141,13 +140,13 @@ class Recorder:
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)
         vector, now = self._embed_correction(feedback), time.time()
-        (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])
-        if sequence is None:  # recorded before
-            if self._belongs_to_another(feedback):
-                return Receipt(feedback.feedback_id, "refused", _FOREIGN_ID)
-            stored = self._store.learned.get_feedback(feedback.feedback_id)
+        (kept,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])
+        if kept.is_new:
+            stored = StoredFeedback(
+                kept.sequence, feedback, "waiting", None, now, vector, added, kept.namespace
+            )
         else:
-            stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector, added)
+            stored = self._store.learned.read_feedback(kept.sequence)
         receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
         if receipt.status == "waiting" and self._apply == "inline":
             receipt = self._learn(stored)
@@ -162,12 +161,6 @@ class Recorder:
             self._checked_at = time.monotonic()
             self._worker.wake()  # indexes waiting episodes and notes, if they are enough
         return receipt
-
-    def _belongs_to_another(self, feedback: Feedback) -> bool:
-        """Whether another namespace has recorded feedback with this id."""
-        state = self._store.history.get_feedback_state(feedback.feedback_id)
-        owner = None if state is None else state.namespace
-        return None not in (owner, feedback.namespace) and owner != feedback.namespace
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""

@@ -104,6 +104,7 @@ def _undo_weaker(memory: FeedbackSink, feedback: Feedback) -> None:
     if stored.consumed and consumer is not None and rank_kind(consumer) > rank_kind(event_kind):
         superseded.add(stored.consumed)
     for feedback_id in superseded:
-        if store.history.get_feedback_state(feedback_id) is not None:
+        namespace = stored.turn.namespace
+        if store.history.get_feedback_state(feedback_id, namespace) is not None:
             with suppress(NotFoundError):  # it was forgotten meanwhile
-                memory.undo(feedback_id, namespace=feedback.namespace)
+                memory.undo(feedback_id, namespace=namespace)

@@ -55,8 +55,7 @@ class LearningHistory:
             msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
             raise InvalidInputError(msg)
         return [
-            self._undo(name, criteria.namespace)
-            for name in self.store.history.find_undoable(criteria)
+            self._undo(name, space) for name, space in self.store.history.find_undoable(criteria)
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
@@ -72,13 +71,13 @@ class LearningHistory:
         if consumer is None:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)
-        return self._undo(consumer, scope)
+        return self._undo(consumer, turn.namespace)
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
         with self.store.open_reader():
-            state = self.store.history.get_feedback_state(feedback_id)
-            if state is None or namespace not in {None, state.namespace}:
+            state = self.store.history.get_feedback_state(feedback_id, namespace)
+            if state is None:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
                 raise NotFoundError(msg)
@@ -86,15 +85,15 @@ class LearningHistory:
                 note = _UNDONE_BEFORE if state.status == "undone" else _REFUSED
                 return Receipt(feedback_id, state.status, note)
             if state.status == "waiting":
-                self.store.apply([SettleFeedback(feedback_id, _CANCELLED, "undone")])
+                self.store.apply([SettleFeedback(state.sequence, _CANCELLED, "undone")])
                 return Receipt(feedback_id, "undone", _CANCELLED)
             name = str(state.namespace)
             known = self.store.learned.get_state(name)
-            effects = self.store.history.get_effects(feedback_id)
+            key = known.clock.key
+            effects = self.store.history.get_effects(feedback_id, key)
             if effects is None:
                 return Receipt(feedback_id, "applied", _UNKNOWN)
-            # With a note go the episodes that recall it.
-            key, notes = known.clock.key, effects.notes
+            notes = effects.notes  # with a note go the episodes that recall it
             episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
         model = NamespaceModel.from_json(known.model, self.prior)
         model = model.without(effects.model, effects.since)

@@ -66,7 +66,8 @@ class Host:
         """Weights of all learned edges between documents and new notes, by ids and kind."""
         store = self.memory.store
         notes = [note.id for note in store.notes.get_unindexed()]
-        ids = {key: node for node, key in store.learned.keys([*TEXTS, *notes]).items()}
+        known = store.learned.keys([*TEXTS, *notes], store.walk.get_clock(namespace).key)
+        ids = {key: node for node, key in known.items()}
         return {
             (ids[source], ids[target], kind.label): weight
             for (source, target, kind), weight in store.learned.weights(namespace, [*ids]).items()

@@ -284,7 +284,8 @@ class _Pull:
                 "%s is not feedback for namespace %r", feedback.feedback_id, self._namespace
             )
             return "refused"
-        if self._store.history.get_feedback_state(feedback.feedback_id) is not None:
+        history = self._store.history
+        if history.get_feedback_state(feedback.feedback_id, turn.namespace) is not None:
             return "known"
         receipt = record_superseding(self._memory, feedback)
         return "refused" if receipt.status == "refused" else "learned"

@@ -126,13 +126,14 @@ class SettleFeedback(Change):
     """Attach a note to feedback, and settle it if it still waits.
 
     Attributes:
+        sequence: Its number in the store.
         note: The reason, or which parts of applied feedback were ignored.
         status: ``refused`` has no effect on feedback that no longer waits; ``undone`` raises
             ``ConflictError`` then. None keeps the status.
     """
 
     touches_corpus: ClassVar[bool] = False
-    feedback_id: str
+    sequence: int
     note: str
     status: Literal["refused", "undone"] | None = None
 

@@ -46,7 +46,8 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     space = tx.run(query).one_or_none()
     require_unchanged(space is not None and space.version == change.version, cause)
     assert space is not None  # noqa: S101
-    query = sa.select(s.feedback_effects).where(s.feedback_effects.c.feedback == cause)
+    own = (s.feedback_effects.c.feedback == cause, s.feedback_effects.c.namespace == space.key)
+    query = sa.select(s.feedback_effects).where(*own)
     effects = tx.run(query).one_or_none()
     require_unchanged(effects, cause)
     assert effects is not None  # noqa: S101
@@ -59,10 +60,13 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
         _subtract_counts(tx, space.key, table, record[table])
     for episode in record["episodes"]:
         _undo_episode(tx, name, episode, last=last)
-    tx.delete(s.feedback_effects, s.feedback_effects.c.feedback == cause)
-    tx.delete(s.consumed_turns, s.consumed_turns.c.feedback == cause)
-    own = (s.feedback.c.id == cause, s.feedback.c.status == "applied")
-    done = tx.update(s.feedback, *own, status="undone", note=change.note)
+    tx.delete(s.feedback_effects, *own)
+    turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == space.key)
+    consumed = s.consumed_turns.c
+    tx.delete(s.consumed_turns, consumed.feedback == cause, consumed.turn.in_(turns))
+    given = (s.feedback.c.id == cause, s.feedback.c.namespace == name)
+    known = (*given, s.feedback.c.status == "applied")
+    done = tx.update(s.feedback, *known, status="undone", note=change.note)
     require_unchanged(done == 1, cause)
     undo_notes(tx, name, record["notes"], record["used"])
 
