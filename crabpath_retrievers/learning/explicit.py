@@ -14,7 +14,8 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
-from crabpath_retrievers.learning.queue import retry_on_conflict
+from crabpath_retrievers.learning.credit import make_frozen
+from crabpath_retrievers.learning.undo import retry_on_conflict
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import GraphStore
@@ -46,7 +47,8 @@ def learn_without_turn(
         return Receipt(name, stored.status)
     known = store.learned.get_state(namespace)
     if known.frozen:
-        return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
+        why = make_frozen(namespace)
+        return Receipt(name, "refused", why.note, why.reason)
     changes = compute()
     model = NamespaceModel.from_json(known.model, prior)
     effects = ModelEffects(count=model.baseline.count)

@@ -353,8 +353,9 @@ class GraphStore:
         self._recorder.add(RecordTurn(turn, vector))
 
     def flush(self) -> None:
-        """Wait until all queued turn records are written."""
-        self._recorder.settle()
+        """Wait until all queued turn records are written; within a transaction they cannot be."""
+        if self._joint.get() is None:
+            self._recorder.settle()
 
     def refresh_statistics(self) -> None:
         """Let PostgreSQL measure its tables, after much has been added.

@@ -82,8 +82,9 @@ class Host:
         return self.memory.store.learned.get_feedback(feedback_id).status
 
     def consumers(self, turns) -> dict[str, str]:
-        """Feedback ids by the turns that they consumed."""
-        return self.memory.store.learned.find_consumers(list(turns))
+        """Id of the latest feedback about each turn that was learned from."""
+        verdicts = self.memory.store.turns.get_verdicts(list(turns))
+        return {turn: given.feedback_id for turn, given in verdicts}
 
 
 LEARNED = (s.overlay, s.pair_counts, s.usage, s.transitions, s.episodes)

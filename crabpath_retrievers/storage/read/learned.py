@@ -20,7 +20,6 @@ from crabpath_retrievers.core.turn import ReturnedDocument, parse_returned
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
-    consumed_turns,
     episodes,
     feedback,
     namespaces,
@@ -493,13 +492,6 @@ class LearnedQueries(Queries):
         query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
         found = {status: count for status, count in self._rows(query)}
         return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
-
-    def find_consumers(self, turns: Sequence[str]) -> dict[str, str]:
-        """Ids of the feedback that consumed these turns, by turn; others are left out."""
-        query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
-            consumed_turns.c.turn.in_(list(turns))
-        )
-        return {turn: by for turn, by in self._rows(query)}
 
 
 def decode_state(row: Sequence[Any]) -> NamespaceState:

@@ -13,7 +13,7 @@ from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
@@ -232,25 +232,49 @@ def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
 
 def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> KeptFeedback:
     """Store feedback until it is applied."""
-    feedback, payload = change.feedback, change.feedback.to_dict()
-    if change.added:
-        payload["added"] = [asdict(item) for item in change.added]
+    feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
         "id": feedback.feedback_id,
         "created": change.created or time.time(),
-        "payload": json.dumps(payload, ensure_ascii=False),
-        "status": "waiting",
-        "note": None,
         "given": feedback.namespace or default_namespace,
         "asked": feedback.turn_id,
-        "embedding": None if change.vector is None else encode_vector(change.vector),
-        "user": feedback.user,
-        "source": feedback.source,
+        **_encode_feedback(change),
     }
     new = _INSERT_FEEDBACK.fetch(tx.connection, row)
     found = new or _FIND_FEEDBACK.rows(tx.connection, row)[0]
     return KeptFeedback(int(found[0]), found[1], is_new=new is not None)
+
+
+def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
+    feedback, payload = change.feedback, change.feedback.to_dict()
+    if change.added:
+        payload["added"] = [asdict(item) for item in change.added]
+    return {
+        "payload": json.dumps(payload, ensure_ascii=False),
+        "status": "waiting",
+        "note": None,
+        "embedding": None if change.vector is None else encode_vector(change.vector),
+        "user": feedback.user,
+        "source": feedback.source,
+    }
+
+
+def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
+    """Replace the content of feedback; learning from the former one starts again.
+
+    Raises:
+        ConflictError: It is no longer what was read.
+    """
+    own = s.feedback.c.sequence == change.sequence
+    query = sa.select(s.feedback.c.payload, s.feedback.c.namespace).where(own)
+    row = tx.run(query.with_for_update()).one_or_none()
+    same = row is not None and Feedback.from_record(row.payload) == change.known
+    require_unchanged(same, change.known.feedback_id)
+    assert row is not None  # noqa: S101
+    tx.update(s.feedback, own, **_encode_feedback(change.new))
+    if (key := tx.find_key(row.namespace)) is not None:
+        tx.increment_versions(key)
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
