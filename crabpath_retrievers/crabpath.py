@@ -782,15 +782,17 @@ class CrabPath(Component):
         """Learn from the outcome of a turn, now or a week later.
 
         The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
-        once: recording the same ``feedback_id`` again changes nothing and returns its status. Each
-        turn is learned from once, by the first feedback about it; what a person says replaces what
-        events of a host said before.
+        once. The last word counts: what its giver says again changes nothing, and what they say
+        differently replaces what they said. A person's word replaces that of a model, a teacher or
+        an event, which never replaces a person's. The words of two people both count. Feedback
+        about several turns is replaced as a whole.
 
         Args:
             about: What it is about: a turn id, or the run id of the call that retrieved; a returned
                 document or several; an :class:`Answer`; or what holds such documents: the output of
                 a chain, the state of an agent, a response of LlamaIndex. None for the last turns
-                of the namespace, later ones more. Or a whole :class:`Feedback`, without outcome.
+                of the conversation ``session``, or of the last one of the namespace, later ones
+                more. Or a whole :class:`Feedback`, without outcome.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
             strict: False returns the receipt of refused feedback, which is raised otherwise. With
                 a :class:`Feedback` it is always returned.
@@ -798,9 +800,10 @@ class CrabPath(Component):
 
         Returns:
             One receipt for an id, a document or a ``Feedback``; else a list with one for each turn.
-            ``applied``; ``waiting`` until it is learned from; ``refused`` with the reason in
-            ``note``, when there is no such turn in that namespace, another feedback consumed it,
-            or its namespace is frozen; or ``undone``, see :meth:`undo`.
+            ``applied``; ``waiting`` until it is learned from; ``repeated`` where its giver had said
+            so; ``refused`` with the reason in ``note`` and ``reason``, when there is no such turn
+            in that namespace or conversation, a better giver has judged it, or its namespace is
+            frozen; or ``undone``, see :meth:`undo`.
 
         Raises:
             InvalidInputError: An argument cannot be used, or nothing can be learned from it.
@@ -819,7 +822,9 @@ class CrabPath(Component):
             if outcome is None:
                 msg = "record needs an outcome: record(documents, True), or False, or a number"
                 raise InvalidInputError(msg)
-            receipts = record_outcome(self, about, outcome, strict=strict, **fields)
+            services.warn_if_temporary()
+            record = services.recorder.record
+            receipts = record_outcome(record, about, outcome, strict=strict, **fields)
             one = about is None or isinstance(about, (str, UUID, Document))
             return receipts[0] if one else receipts
         if outcome is not None or fields:

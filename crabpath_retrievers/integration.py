@@ -3,7 +3,7 @@
 The adapters in this repository import only from here and from ``crabpath_retrievers``. A retrieval
 or feedback is written once as ``Operations`` and runs with :func:`run` or :func:`arun`; turns are
 found in documents by their ``METADATA_KEY`` metadata; reported events become feedback by
-:func:`make_event_feedback` and :func:`record_superseding`.
+:func:`make_event_feedback`.
 """
 
 from crabpath_retrievers.callbacks.runs import find_turns_in_state
@@ -35,6 +35,7 @@ from crabpath_retrievers.core.time_limit import arun_with_timeout
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
+from crabpath_retrievers.learning.events import make_event_feedback
 from crabpath_retrievers.learning.outcomes import (
     OUTCOME_WORDS,
     Outcome,
@@ -44,7 +45,6 @@ from crabpath_retrievers.learning.outcomes import (
     record_outcome,
 )
 from crabpath_retrievers.learning.recorder import BackgroundWorker
-from crabpath_retrievers.learning.supersede import make_event_feedback, record_superseding
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
 from crabpath_retrievers.routing.policy import Router
@@ -95,7 +95,6 @@ __all__ = [
     "perform_sync_or_async",
     "read_answer_block",
     "record_outcome",
-    "record_superseding",
     "remove_answer_metadata",
     "resolve_embeddings",
     "run",

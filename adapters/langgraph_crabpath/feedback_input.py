@@ -13,9 +13,9 @@ from crabpath_retrievers.integration import (
     DOCUMENT_FIELDS,
     OUTCOME_WORDS,
     Operations,
+    Receipt,
     parse_outcome,
     perform,
-    record_superseding,
 )
 
 FEEDBACK_FIELDS = ("outcome", *DOCUMENT_FIELDS, "answer", "correction")
@@ -92,12 +92,9 @@ _log = logging.getLogger(__name__)
 _IDS = uuid.UUID("6f6fbe1c-54f8-4b0f-9a0c-6c8d1f1f8e55")
 
 
-def make_feedback_id(turn_id: str, namespace: str) -> str:
-    """Derive a feedback id from a turn, so that a node that runs again repeats the feedback.
-
-    The id contains the namespace, so that nobody can occupy the id for another namespace.
-    """
-    return uuid.uuid5(_IDS, f"said\0{namespace}\0{turn_id}").hex
+def make_feedback_id(turn_id: str) -> str:
+    """Derive a feedback id from a turn, so that a node that runs again repeats the feedback."""
+    return uuid.uuid5(_IDS, f"said\0{turn_id}").hex
 
 
 def make_refusals(note: str) -> list[dict[str, Any]]:
@@ -107,9 +104,6 @@ def make_refusals(note: str) -> list[dict[str, Any]]:
 
 
 def record_feedback(retriever: CrabPathRetriever, feedback: Feedback) -> Operations[dict[str, Any]]:
-    """Record feedback, and return the receipt as plain data for a state.
-
-    Feedback of a person replaces feedback from events of the same turn.
-    """
-    receipt = yield from perform(record_superseding, retriever.memory, feedback)
+    """Record feedback, and return the receipt as plain data for a state."""
+    receipt: Receipt = yield from perform(retriever.memory.record, feedback)
     return {**receipt._asdict(), "turn_id": feedback.turn_id}

@@ -49,7 +49,7 @@ class FeedbackNode(GraphNode):
             "source": self._source,
             "namespace": namespace,
             "user": resolve_user(config),
-            "feedback_id": make_feedback_id(turn_id, namespace),
+            "feedback_id": make_feedback_id(turn_id),
         }
         if self._ask:
             feedback = self._ask_person(state, turn_id, fixed)
@@ -138,8 +138,8 @@ def crabpath_feedback(
     ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
-    is derived from the turn, so a turn is learned from once. Feedback for a turn of another
-    namespace is refused.
+    is derived from the turn, so the same feedback changes nothing, and other feedback of the same
+    user replaces it. Feedback for a turn of another namespace or thread is refused.
 
     Args:
         retriever: The retriever of the turn, or another one over the same memory.

@@ -236,10 +236,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         try:
             whose = {"namespace": namespace, "user": resolve_user(config)}
             fields = {"answer": answer, **parse_counted_feedback(said, self._policy), **whose}
-            given = [
-                Feedback(turn, feedback_id=make_feedback_id(turn, namespace), **fields)
-                for turn in turns
-            ]
+            given = [Feedback(turn, feedback_id=make_feedback_id(turn), **fields) for turn in turns]
         except InvalidInputError as error:  # raising would fail every later run of the thread
             return make_refusals(str(error))
         return (yield from self._record_all(given))

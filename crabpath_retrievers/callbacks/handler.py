@@ -38,7 +38,6 @@ from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
-from crabpath_retrievers.learning.supersede import record_superseding
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage import GraphStore
@@ -353,11 +352,10 @@ class _Handler:
             chain.paused = True
 
     def _record(self, due: Iterable[Feedback]) -> list[Receipt]:
-        """Record feedback; less specific feedback about the same turn is undone."""
         return [self._record_one(feedback) for feedback in due]
 
     def _record_one(self, feedback: Feedback) -> Receipt:
-        receipt = record_superseding(self._listener.memory, feedback)
+        receipt = self._listener.memory.record(feedback)
         if self._on_receipt is not None:
             try:
                 self._on_receipt(feedback, receipt)

@@ -351,7 +351,7 @@ def make_feedback(
             answer=answer,
             correction=signal.correction if turn is turns[-1] else None,
             source=signal.source,
-            feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
+            feedback_id=signal.feedback_id(turn.turn_id),
             namespace=signal.namespace or turn.namespace,
             user=signal.user,
         )

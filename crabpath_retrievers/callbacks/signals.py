@@ -7,7 +7,7 @@ from typing import Any
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource, validate_outcome
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.supersede import make_event_id
+from crabpath_retrievers.learning.events import make_event_id
 
 FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
@@ -48,16 +48,9 @@ class FeedbackSignal:
         """Whether a person or program stated it; otherwise it was observed."""
         return self.kind not in OBSERVED_KINDS
 
-    def feedback_id(self, turn_id: str, owner: str) -> str:
-        """Return the id of the feedback: equal for the same signal about the same turn.
-
-        The id contains the namespace of the signal if it is not ``owner``, the namespace of the
-        turn: so nobody can occupy the id of feedback for another namespace.
-        """
-        other = self.namespace is not None and self.namespace != owner
-        return make_event_id(
-            self.kind, turn_id, f"{self.key}\0{self.namespace}" if other else self.key
-        )
+    def feedback_id(self, turn_id: str) -> str:
+        """Return the id of the feedback: equal for the same signal about the same turn."""
+        return make_event_id(self.kind, turn_id, self.key)
 
 
 def make_observed_signals(kind: EventKind, policy: OutcomePolicy) -> list[FeedbackSignal]:

@@ -11,15 +11,27 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.core.query import label_of, namespace_of, text_of, texts_of
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Source of feedback; settings hold a weight for each."""
 
-FeedbackStatus = Literal["waiting", "applied", "refused", "undone"]
+FeedbackStatus = Literal["waiting", "applied", "refused", "undone", "repeated"]
 """Status of recorded feedback."""
+
+ReceiptReason = Literal[
+    "repeated",
+    "outranked",
+    "id_taken",
+    "unknown_turn",
+    "other_session",
+    "no_turn",
+    "frozen",
+    "forgotten",
+]
+"""Why feedback is refused, or that it repeats what its giver said before."""
 
 DEFAULT_NAMESPACE = "default"
 """Namespace of feedback that names neither a turn nor a namespace."""
@@ -48,10 +60,13 @@ class Feedback:
         correction: What would have been right, in words; it becomes a note of the namespace with
             inhibitory edges to the documents used in a failure, else to its best document.
         source: Who gave it.
-        feedback_id: Recording the same id again changes nothing; None makes a new one.
+        feedback_id: Recording the same id again with the same content changes nothing; with other
+            content it replaces the former one. None makes a new one.
         namespace: Namespace of the turn; None for that of the turn, or "default" without one.
         user: User who gave it, as the host knows them: feedback can be listed and undone by user,
             and is bounded where several users share a namespace; None if not known.
+        session: Conversation that it comes from: without a turn it is about the last turns of this
+            one, and with a turn of another one it is refused; None if not known.
     """
 
     turn_id: str | None
@@ -66,6 +81,7 @@ class Feedback:
     feedback_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     namespace: str | None = None
     user: str | None = None
+    session: str | None = None
 
     def __post_init__(self) -> None:
         """Validate the fields and normalise texts for storage.
@@ -102,6 +118,7 @@ class Feedback:
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
         set_(self, "user", None if self.user is None else validate_user(self.user))
+        set_(self, "session", None if self.session is None else label_of("session", self.session))
 
     @property
     def stated_documents(self) -> frozenset[str]:
@@ -211,13 +228,22 @@ class Receipt(NamedTuple):
     Attributes:
         feedback_id: Id under which it is stored; recording the same id again returns its status.
         status: ``waiting`` until it is applied, then ``applied``; ``refused`` if nothing can be
-            learned from it; ``undone`` after an undo.
+            learned from it; ``undone`` after an undo, and where its giver has changed their mind;
+            ``repeated`` where its giver had said the same under another id.
         note: Why it is refused or still waits, or which part of it was ignored; None otherwise.
+        reason: The same for programs, of feedback that is refused or repeated; None otherwise, and
+            of feedback that was refused earlier.
     """
 
     feedback_id: str
     status: FeedbackStatus
     note: str | None = None
+    reason: ReceiptReason | None = None
+
+    @property
+    def repeated(self) -> bool:
+        """Whether its giver had said the same before, so that nothing was changed."""
+        return self.reason == "repeated"
 
 
 class FeedbackFields(TypedDict, total=False):
@@ -233,3 +259,4 @@ class FeedbackFields(TypedDict, total=False):
     feedback_id: str
     namespace: str | None
     user: str | None
+    session: str | None

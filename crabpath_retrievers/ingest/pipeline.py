@@ -395,10 +395,9 @@ class Ingest:
         ``sources``.
         """
         catalog = self.store.catalog
-        known, of_notes = catalog.find_replaced(
+        known = catalog.find_replaced(
             [node.id for node in nodes], {node.document for node in nodes} - growing, sources
         )
-        _refuse_notes(of_notes)
         digests = {node.digest for node in nodes if node.document in growing}
         known |= {node.id: node for node in catalog.find_by_digest(growing, digests)}
         kept: dict[str, Node] = {}
@@ -425,14 +424,6 @@ class Ingest:
                 placed.append(replace(node, position=ends[node.document]))
                 ends[node.document] += 1
         return placed
-
-    def refuse_notes(self, nodes: Sequence[Node]) -> None:
-        """Refuse nodes whose ids belong to notes.
-
-        Raises:
-            InvalidInputError: A node has the id of a note.
-        """
-        _refuse_notes([note.id for note in self.store.notes.get_facts(node.id for node in nodes)])
 
     def _make_batches(self, plan: "_Plan") -> Iterator[StageNodes]:
         """Group changes in batches of whole documents, so no reader sees one half changed.
@@ -570,12 +561,6 @@ class _Plan:
     known: dict[str, StoredChunk]
     growing: AbstractSet[str]
     report: IngestReport
-
-
-def _refuse_notes(taken: Sequence[str]) -> None:
-    if taken:
-        msg = f"the id {taken[0]!r} belongs to a note: give the document another id"
-        raise InvalidInputError(msg)
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:

@@ -206,11 +206,7 @@ class Sync:
             nodes: Chunks that the source contains now.
             scope: The part of the memory that may change.
             dry_run: Only plan; nothing is written.
-
-        Raises:
-            InvalidInputError: A node has the id of a note; nothing was changed.
         """
-        self.ingest.refuse_notes(nodes)
         with nullcontext() if dry_run else self.ingest.store.hold_ingest_lock():
             if not dry_run:
                 self.ingest.recover()

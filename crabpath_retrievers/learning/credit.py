@@ -5,17 +5,18 @@ Feedback that names no turn is shared among the latest turns, by recency-weighte
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback, ReceiptReason
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
+from crabpath_retrievers.learning.rules.verdicts import decide
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.learned import KnownNode, NamespaceState, StoredFeedback
@@ -82,9 +83,14 @@ def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
 
 
 _DEFAULT_WEIGHTS = LearningSettings().sources
-# Turns are written after the answer: a turn of another process may arrive after its feedback.
-_RETRY_DELAYS = (0.02, 0.05, 0.1)
 _MAX_LISTED = 5
+
+
+class Refusal(NamedTuple):
+    """Why feedback is not learned from, for programs and for people."""
+
+    reason: ReceiptReason
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,36 +111,41 @@ class CreditAssignment:
         note: Which part of it is ignored; None if none is.
         state: State of the namespace.
         nodes: The nodes of these turns that still exist, by id.
+        replaced: Ids of earlier feedback that must be undone first, and the turns be read again.
     """
 
     turns: tuple[CreditedTurn, ...]
     note: str | None
     state: NamespaceState
     nodes: Mapping[str, KnownNode]
+    replaced: tuple[str, ...] = ()
 
 
 def assign_feedback(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> CreditAssignment | str:
+) -> CreditAssignment | Refusal:
     """Assign the credit of a feedback to its turns, as they stand now.
 
-    Feedback without a turn is about the turns of a time window that ends when it was given, however
-    late it is applied; of these about those that returned a document which it names, if any did.
-    The use of a document elsewhere must not count as a pass for what other turns returned.
+    Feedback without a turn is about the turns of its conversation in a time window that ends when
+    it was given, however late it is applied; of these about those that returned a document which it
+    names, if any did. The use of a document elsewhere must not count as a pass for what other turns
+    returned. Turns that nobody has judged come first, then those that others have; where its giver
+    has judged all, it is about those that they judged last.
 
     Returns:
         The assignment, or why the feedback is refused.
     """
     feedback = stored.feedback
-    candidates = (
+    found = (
         _find_recent_turns(store, settings, stored)
         if feedback.turn_id is None
         else _find_turn(store, stored)
     )
-    if isinstance(candidates, str):
-        return candidates
+    if isinstance(found, Refusal):
+        return found
+    candidates, replaced = found
     if candidates[0].state.frozen:
-        return f"namespace {candidates[0].turn.namespace!r} is frozen: it learns nothing"
+        return make_frozen(candidates[0].turn.namespace)
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
     candidates, feedback, missing = add_stated(store, stored, candidates)
     named = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
@@ -159,7 +170,13 @@ def assign_feedback(
         if ids
     ]
     note = "; ".join(notes) or None
-    return CreditAssignment(tuple(turns), note, candidates[0].state, candidates[0].nodes)
+    known = (candidates[0].state, candidates[0].nodes)
+    return CreditAssignment(tuple(turns), note, *known, replaced)
+
+
+def make_frozen(namespace: str) -> Refusal:
+    """Why a frozen namespace learns nothing."""
+    return Refusal("frozen", f"namespace {namespace!r} is frozen: it learns nothing")
 
 
 def add_stated(
@@ -232,45 +249,100 @@ def _replace_names(
     return [node for name in names for node in chosen.get(name) or [name]]
 
 
-def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | str:
-    turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
-    logged = store.turns.find(turn_id, namespace=namespace)
-    for pause in _RETRY_DELAYS:
-        if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
-            break
-        time.sleep(pause)
-        logged = store.turns.find(turn_id, namespace=namespace)
+Found = tuple[list[StoredTurn], tuple[str, ...]]
+"""Turns that a feedback is about, and ids of earlier feedback that it replaces."""
+
+
+def _find_turn(store: GraphStore, stored: StoredFeedback) -> Found | Refusal:
+    feedback = stored.feedback
+    turn_id, namespace = str(feedback.turn_id), feedback.namespace
+    logged = store.turns.find(turn_id, namespace=namespace, wait=False)
     if logged is None:
         where = "here" if namespace is None else f"in namespace {namespace!r}"
-        return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
-    if logged.consumed is not None:
-        return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
-    return [logged]
+        msg = f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
+        return Refusal("unknown_turn", msg)
+    turn = logged.turn
+    if None not in (feedback.session, turn.session) and feedback.session != turn.session:
+        msg = f"turn {turn.id!r} belongs to another conversation than {feedback.session!r}"
+        return Refusal("other_session", msg)
+    if stored.namespace is None:
+        # The same id may have been used meanwhile.
+        other = store.history.get_feedback_state(feedback.feedback_id, turn.namespace)
+        if other is not None and other.sequence != stored.sequence:
+            return Refusal("id_taken", "other feedback has this id: give another one")
+    verdicts = store.turns.get_verdicts([turn.id]) if logged.consumed is not None else []
+    decision = decide(feedback, [known for _, known in verdicts])
+    if decision.outranked_by is not None:
+        return _make_outranked(turn, decision.outranked_by)
+    if decision.repeats is not None:
+        return _make_repeated(decision.repeats)
+    return [logged], decision.replaces
+
+
+def _make_outranked(turn: Turn, other: Feedback) -> Refusal:
+    giver = {"human": "a person", "harvested": "another event"}.get(
+        other.source, "better judgement"
+    )
+    msg = f"what {giver} said about turn {turn.id!r} stands: feedback {other.feedback_id!r}"
+    return Refusal("outranked", msg)
+
+
+def _make_repeated(other: Feedback) -> Refusal:
+    return Refusal("repeated", f"feedback {other.feedback_id!r} says the same")
 
 
 def _find_recent_turns(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> list[StoredTurn] | str:
-    namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
+) -> Found | Refusal:
+    feedback = stored.feedback
+    namespace = feedback.namespace or DEFAULT_NAMESPACE
     turns, seconds = settings.window_turns, settings.window_seconds
     window = store.turns.window(
         namespace,
         until=stored.created,
         turns=turns,
         seconds=seconds,
+        session=feedback.session,
     )
-    remaining = [logged for logged in window if logged.consumed is None]
-    if remaining:
-        return remaining
+    judged = [logged.turn.id for logged in window if logged.consumed is not None]
+    verdicts = store.turns.get_verdicts(judged) if judged else []
+    decisions = {
+        turn: decide(feedback, [known for about, known in verdicts if about == turn])
+        for turn in judged
+    }
+    outranked = {turn for turn, decision in decisions.items() if decision.outranked_by is not None}
+    own = {
+        turn: decision.own
+        for turn, decision in decisions.items()
+        if decision.own is not None and turn not in outranked
+    }
+    chosen = [logged for logged in window if logged.turn.id not in decisions] or [
+        logged for logged in window if logged.turn.id not in {*own, *outranked}
+    ]
+    if feedback.feedback_id in own.values():  # its giver has changed its content
+        chosen = [logged for logged in window if own.get(logged.turn.id) == feedback.feedback_id]
+    elif not chosen and own:
+        given = [known.feedback_id for turn, known in verdicts]
+        latest = next(name for name in reversed(given) if name in own.values())
+        chosen = [logged for logged in window if own.get(logged.turn.id) == latest]
+    made = [decisions[logged.turn.id] for logged in chosen if logged.turn.id in decisions]
+    for decision in made:
+        if decision.repeats is not None:
+            return _make_repeated(decision.repeats)
+    if chosen:
+        replaced = dict.fromkeys(name for decision in made for name in decision.replaces)
+        return chosen, tuple(replaced)
     if not window and _is_ahead(store, namespace, stored.created):
-        return (
+        msg = (
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
             "the clock set back?): give the turn id"
         )
-    return (
+        return Refusal("no_turn", msg)
+    msg = (
         f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
         "seconds is left to learn from: give the turn id"
     )
+    return Refusal("outranked" if outranked else "no_turn", msg)
 
 
 def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:

@@ -14,8 +14,8 @@ from crabpath_retrievers.core.changes import (
 )
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.queue import retry_on_conflict
+from crabpath_retrievers.learning.credit import make_frozen
+from crabpath_retrievers.learning.undo import retry_on_conflict
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.storage import GraphStore
@@ -40,20 +40,15 @@ def learn_without_turn(
     Returns:
         A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
             before, its stored status.
-
-    Raises:
-        InvalidInputError: The id belongs to feedback of another namespace.
     """
     name, namespace = feedback.feedback_id, feedback.namespace or DEFAULT_NAMESPACE
-    stored = store.history.get_feedback_state(name)
+    stored = store.history.get_feedback_state(name, namespace)
     if stored is not None:
-        if stored.namespace != namespace:
-            msg = f"the id {name!r:.250} is taken: give another one, or none"
-            raise InvalidInputError(msg)
         return Receipt(name, stored.status)
     known = store.learned.get_state(namespace)
     if known.frozen:
-        return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
+        why = make_frozen(namespace)
+        return Receipt(name, "refused", why.note, why.reason)
     changes = compute()
     model = NamespaceModel.from_json(known.model, prior)
     effects = ModelEffects(count=model.baseline.count)

@@ -61,7 +61,7 @@ class NoteLearner:
                 if item.credit.outcome > 0 and item.credit.used
             ]
         text = (feedback.correction or "").strip()[:MAX_NOTE_CHARS]
-        correction = self._build_correction(stored, text, latest) if text else None
+        correction = self._build_correction(stored, text, latest, clock.key) if text else None
         if correction is not None:
             changes.append(correction)
         is_success = latest.credit.outcome > 0 and not feedback.correction
@@ -71,7 +71,7 @@ class NoteLearner:
         return changes, NO_VECTOR if text and correction is None else None
 
     def _build_correction(
-        self, stored: StoredFeedback, text: str, credited: CreditedTurn
+        self, stored: StoredFeedback, text: str, credited: CreditedTurn, namespace: int
     ) -> KeepNote | None:
         # Without an embedder a correction gets the vector of its question.
         vector = credited.vector if stored.vector is None else stored.vector
@@ -87,7 +87,7 @@ class NoteLearner:
             NoteContent(text, wrong=wrong),
             np.asarray(vector, dtype=np.float32),
             asked=NoteQuestion(turn.query, query_vector, turn.id),
-            beside=build_entry_inhibitions(self.store, turn, wrong),
+            beside=build_entry_inhibitions(self.store, turn, wrong, namespace),
             feedback=stored.feedback.feedback_id,
         )
 
@@ -98,17 +98,26 @@ class NoteLearner:
             return None
         turn, vector = latest.turn, np.asarray(latest.vector, dtype=np.float32)
         note = make_auto_note_id(turn.namespace, turn.query)
-        if self.store.notes.get_facts([note]):
+        if self.store.notes.get_facts([note], turn.namespace):
             novel = find_closed_gate(turn, self.settings.note) is None
             return UseNotes(turn.namespace, seen=(note,)) if novel else None
         nearest = max(self.notes.near(vector, clock).values(), default=-1.0)
         return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
 
 
-def build_entry_inhibitions(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[NoteEdge]:
-    """Build inhibitory edges to corrected documents, from the nodes where the turn entered."""
+def build_entry_inhibitions(
+    store: GraphStore, turn: Turn, wrong: Sequence[str], namespace: int
+) -> list[NoteEdge]:
+    """Build inhibitory edges to corrected documents, from the nodes where the turn entered.
+
+    Args:
+        store: The graph store.
+        turn: The turn.
+        wrong: Ids of the corrected documents.
+        namespace: Key of the namespace of the turn.
+    """
     entries = find_entries(turn, wrong)
-    keys = store.learned.keys(sorted({*entries, *entries.values()}))
+    keys = store.learned.keys(sorted({*entries, *entries.values()}), namespace)
     ids = {key: node for node, key in keys.items()}
     weights = {
         (ids[source], ids[target]): weight

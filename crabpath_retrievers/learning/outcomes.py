@@ -1,7 +1,7 @@
 """Outcomes as people state them: about documents, a response, a turn or a run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from typing_extensions import Unpack
@@ -18,7 +18,7 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
-from crabpath_retrievers.learning.supersede import FeedbackSink, record_superseding
+from crabpath_retrievers.storage import GraphStore
 
 Outcome: TypeAlias = float | bool | str
 """A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1."""
@@ -32,6 +32,17 @@ _PARTS = (
     *("tool_calls", "tool_output", "raw_output", "messages", "documents", "context"),
 )
 _MAX_DEPTH = 8
+
+
+class FeedbackSink(Protocol):
+    """An object that takes feedback: a memory, or a learner in another process."""
+
+    @property
+    def store(self) -> GraphStore:
+        """The store with turns and feedback."""
+
+    def record(self, feedback: Feedback) -> Receipt:
+        """Record feedback."""
 
 
 def parse_outcome(outcome: Outcome) -> float:
@@ -105,7 +116,7 @@ def make_outcome_feedback(
 
 
 def record_outcome(
-    memory: FeedbackSink,
+    record: Callable[[Feedback], Receipt],
     about: object,
     outcome: Outcome,
     *,
@@ -114,10 +125,8 @@ def record_outcome(
 ) -> list[Receipt]:
     """Record what a person says about documents, a response, a turn or a run.
 
-    Feedback that events of a host gave for the same turns is undone first.
-
     Args:
-        memory: The memory of the turns.
+        record: Records one feedback.
         about: As for :func:`make_outcome_feedback`.
         outcome: How well it did.
         strict: False returns the receipts also where all were refused.
@@ -131,10 +140,9 @@ def record_outcome(
         NotFoundError: There is no such turn.
         StoreError: It could not be stored.
     """
-    given = make_outcome_feedback(about, outcome, **fields)
-    receipts = [record_superseding(memory, feedback) for feedback in given]
+    receipts = [record(feedback) for feedback in make_outcome_feedback(about, outcome, **fields)]
     if strict and all(receipt.status == "refused" for receipt in receipts):
-        raise _make_refusal(memory, given[0], receipts[0])
+        raise _make_refusal(receipts[0])
     return receipts
 
 
@@ -152,9 +160,8 @@ def _name_document(given: object) -> Any:
     return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), given)
 
 
-def _make_refusal(memory: FeedbackSink, feedback: Feedback, receipt: Receipt) -> CrabPathError:
-    turn, space = feedback.turn_id, feedback.namespace
-    missing = turn is not None and memory.store.turns.find(turn, namespace=space) is None
+def _make_refusal(receipt: Receipt) -> CrabPathError:
+    missing = receipt.reason == "unknown_turn"
     kind = NotFoundError if missing else InvalidInputError
     hint = (
         "; of chains, agents and retrievers such as MultiQueryRetriever no run id is known here: "

@@ -4,32 +4,28 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
-
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
+from crabpath_retrievers.core.turn import is_recent_id
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
-from crabpath_retrievers.learning.credit import assign_feedback
+from crabpath_retrievers.learning.credit import CreditAssignment, Refusal, assign_feedback
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.note_changes import NoteLearner
+from crabpath_retrievers.learning.undo import LearningHistory, Reverted, retry_on_conflict
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback, UnreadableFeedback
-
-retry_on_conflict = retry(
-    retry=retry_if_exception_type(ConflictError),
-    wait=wait_random_exponential(multiplier=0.01, max=0.5),
-    stop=stop_after_attempt(12),
-    reraise=True,
-)
-"""Repeats a transaction that another process has overtaken."""
+from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
+_REPLACED = "its giver said something else: feedback {!r} replaces it"
+# Seconds: how long a turn is looked for whose id does not say when it was made, and how often.
+_WAIT_FOR_RUN, _LOOK_AGAIN = 0.2, 0.02
 
 
 class LearningTally(NamedTuple):
@@ -63,6 +59,7 @@ class FeedbackQueue:
         """
         self._store, self._learner, self._after_lesson = store, learner, after_lesson
         self._note_learner = NoteLearner(store, learner.notes, learner.settings)
+        self._history = LearningHistory(store, learner.episodes, learner.notes, learner.prior)
         # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
         self._failed: set[int] = set()
@@ -70,12 +67,19 @@ class FeedbackQueue:
     def learn(self, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
-        An unexpected error leaves it in the queue, for another process or release; this one does
-        not try it again.
+        A turn that is not found yet, since another process writes it, is looked for until a second
+        after it was made; meanwhile others learn. An unexpected error leaves the feedback in the
+        queue, for another process or release; this one does not try it again.
 
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
         """
+        while (receipt := self._try(stored)) is None:
+            time.sleep(_LOOK_AGAIN)
+        return receipt
+
+    def _try(self, stored: StoredFeedback) -> Receipt | None:
+        """Apply one stored feedback; None while its turn may still come."""
         feedback_id = stored.feedback.feedback_id
         try:
             with self._lock, limit_waiting(self._learner.settings.time_limit):
@@ -83,7 +87,7 @@ class FeedbackQueue:
         except StoreError:
             raise
         except NotFoundError:
-            return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
+            return Receipt(feedback_id, "refused", "it was forgotten in the meantime", "forgotten")
         except Exception as error:
             self._failed.add(stored.sequence)
             _log.exception("feedback %r cannot be learned from", feedback_id)
@@ -106,6 +110,7 @@ class FeedbackQueue:
         while True:
             size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
             batch = self._store.learned.get_waiting_feedback(size, after=last) if size else []
+            late = list[StoredFeedback]()
             for stored in batch:
                 if should_stop():
                     batch = []
@@ -114,56 +119,106 @@ class FeedbackQueue:
                 if isinstance(stored, UnreadableFeedback):
                     statuses.append(self._refuse_unreadable(stored))
                 elif last not in self._failed:
-                    statuses.append(self.learn(stored).status)
+                    receipt = self._try(stored)
+                    late += [] if receipt else [stored]
+                    statuses += [receipt.status] if receipt else []
+            statuses += [self.learn(stored).status for stored in late]
             if not batch:
+                statuses = ["refused" if one == "repeated" else one for one in statuses]
                 known = ("applied", "refused", "waiting")
                 return LearningTally(*(statuses.count(status) for status in known))
 
     def _refuse_unreadable(self, stored: UnreadableFeedback) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
-        self._store.apply([SettleFeedback(stored.id, f"it {stored.why}", "refused")])
+        self._store.apply([SettleFeedback(stored.sequence, f"it {stored.why}", "refused")])
         return "refused"
 
-    @retry_on_conflict
-    def _apply(self, stored: StoredFeedback) -> Receipt:
-        feedback_id, begun = stored.feedback.feedback_id, time.perf_counter()
-        try:
-            with self._store.open_reader():
-                changes, receipt = self._compute_changes(stored)
+    def _apply(self, stored: StoredFeedback) -> Receipt | None:
+        current = stored
+
+        @retry_on_conflict
+        def try_again() -> Receipt | None:
+            nonlocal current
+            try:
+                return self._apply_once(current)
+            except ConflictError:
+                current = self._store.learned.read_feedback(stored.sequence)
+                if current.status == "waiting":
+                    raise
+                return Receipt(current.feedback.feedback_id, current.status, current.note)
+
+        return try_again()
+
+    def _apply_once(self, stored: StoredFeedback) -> Receipt | None:
+        begun, learning = time.perf_counter(), self._learner.settings.learning
+        with self._store.open_reader():
+            found = assign_feedback(self._store, learning, stored)
+            if isinstance(found, Refusal):
+                return None if _may_come(found, stored) else self._refuse(stored, found)
+            changes, note = ([], None) if found.replaced else self._compute_changes(stored, found)
+        if found.replaced:
+            with self._store.join_changes():
+                reverted = self._undo_replaced(stored, found)
+                found = assign_feedback(self._store, learning, stored)
+                if isinstance(found, Refusal) or found.replaced:
+                    msg = f"feedback {stored.feedback.feedback_id!r} met other feedback: repeat it"
+                    raise ConflictError(msg)
+                changes, note = self._compute_changes(stored, found)
+                self._store.apply(changes)
+            for one in reverted:
+                self._history.delete_vectors(*one)
+        else:
             self._store.apply(changes)
-        except ConflictError:
-            known = self._read_receipt(feedback_id)
-            if known.status == "waiting":
-                raise
-            return known
-        if receipt.status == "refused":
-            # Another process may have applied it in the meantime.
-            return self._read_receipt(feedback_id)
         count_lesson()
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
             self._after_lesson(consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
-        _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
-        return receipt
+        _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
+        return Receipt(stored.feedback.feedback_id, "applied", note)
 
-    def _read_receipt(self, feedback_id: str) -> Receipt:
-        known = self._store.learned.get_feedback(feedback_id)
-        return Receipt(feedback_id, known.status, known.note)
+    def _refuse(self, stored: StoredFeedback, why: Refusal) -> Receipt:
+        status: Literal["repeated", "refused"] = (
+            "repeated" if why.reason == "repeated" else "refused"
+        )
+        self._store.apply([SettleFeedback(stored.sequence, why.note, status)])
+        # Another process may have applied it in the meantime.
+        known = self._store.learned.read_feedback(stored.sequence)
+        reason = why.reason if known.status == status else None
+        return Receipt(stored.feedback.feedback_id, known.status, known.note, reason)
 
-    def _compute_changes(self, stored: StoredFeedback) -> tuple[list[Change], Receipt]:
+    def _undo_replaced(self, stored: StoredFeedback, found: CreditAssignment) -> list[Reverted]:
+        """Undo what a feedback replaces; returns whose vectors are to be deleted afterwards."""
+        reverted, own = list[Reverted](), stored.feedback.feedback_id
+        for name in found.replaced:
+            note = None if name == own else _REPLACED.format(own)
+            namespace = found.turns[0].turn.namespace
+            undo, gone = self._history.plan_undo(name, namespace, note)
+            self._store.apply([undo])
+            reverted += [] if gone is None else [gone]
+        return reverted
+
+    def _compute_changes(
+        self, stored: StoredFeedback, assignment: CreditAssignment
+    ) -> tuple[list[Change], str | None]:
+        """The changes that follow, and which part of the feedback is ignored, if any is."""
         feedback = stored.feedback
-        feedback_id, learning = feedback.feedback_id, self._learner.settings.learning
-        assignment = assign_feedback(self._store, learning, stored)
-        if isinstance(assignment, str):
-            refusal = SettleFeedback(feedback_id, assignment, "refused")
-            return [refusal], Receipt(feedback_id, "refused", assignment)
         note_changes, lost = list[Change](), None
         if assignment.state.clock.notes or feedback.correction or feedback.answer:
             note_changes, lost = self._note_learner.learn(stored, assignment)
-        changes, limited = self._learner.learn(feedback_id, assignment, note_changes, feedback.user)
+        changes, limited = self._learner.learn(
+            feedback.feedback_id, assignment, note_changes, feedback.user
+        )
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         if note is not None:
-            changes.append(SettleFeedback(feedback_id, note))
-        return changes, Receipt(feedback_id, "applied", note)
+            changes.append(SettleFeedback(stored.sequence, note))
+        return changes, note
+
+
+def _may_come(why: Refusal, stored: StoredFeedback) -> bool:
+    """Whether another process may still write the turn that a feedback is about."""
+    if why.reason != "unknown_turn":
+        return False
+    made_now = is_recent_id(str(stored.feedback.turn_id), WAIT_FOR_TURN)
+    return made_now or time.time() - stored.created < _WAIT_FOR_RUN

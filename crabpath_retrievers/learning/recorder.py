@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
-from crabpath_retrievers.core.changes import KeepFeedback
+from crabpath_retrievers.core.changes import KeepFeedback, ReviseFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.telemetry import (
@@ -21,10 +23,13 @@ from crabpath_retrievers.core.telemetry import (
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.learning.credit import make_frozen
+from crabpath_retrievers.learning.events import parse_event_kind
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, LearningTally
 from crabpath_retrievers.learning.rules.notes import MAX_NOTE_CHARS
-from crabpath_retrievers.learning.supersede import parse_event_kind
+from crabpath_retrievers.learning.rules.verdicts import says_the_same
+from crabpath_retrievers.learning.undo import retry_on_conflict
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback
 
@@ -34,8 +39,8 @@ _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
 RankStated = Callable[[Feedback], tuple[Feedback, tuple[ReturnedDocument, ...]]]
-_FOREIGN_ID = "another namespace has used this feedback_id: give another one"
-_DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
+_OTHER_TURN = "its id was given to feedback about another turn: give another id, or none"
+_LONGEST_SHARED = 180  # characters of a feedback id that several givers share
 
 
 class BackgroundWorker:
@@ -122,7 +127,7 @@ class Recorder:
         self._has_backlog = False
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Store feedback durably, then apply it; recording the same id again changes nothing.
+        """Store feedback durably, then apply it; the last word of its giver about a turn counts.
 
         Raises:
             StoreError: The feedback could not be stored.
@@ -140,22 +145,12 @@ class Recorder:
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)
-        vector, now = self._embed_correction(feedback), time.time()
-        (sequence,) = self._store.apply([KeepFeedback(feedback, vector, now, added)])
-        if sequence is None:  # recorded before
-            if self._belongs_to_another(feedback):
-                return Receipt(feedback.feedback_id, "refused", _FOREIGN_ID)
-            stored = self._store.learned.get_feedback(feedback.feedback_id)
-        else:
-            stored = StoredFeedback(sequence, feedback, "waiting", None, now, vector, added)
-        receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
+        vector = self._embed_correction(feedback)
+        stored, receipt = self._keep(KeepFeedback(feedback, vector, time.time(), added))
         if receipt.status == "waiting" and self._apply == "inline":
             receipt = self._learn(stored)
         elif receipt.status == "waiting" and self._apply == "background":
             self._worker.wake()
-        if stored.feedback != feedback:
-            note = "; ".join(filter(None, (_DIFFERENT_CONTENT, receipt.note)))
-            receipt = receipt._replace(note=note)
         if receipt.note is not None:
             _warn(receipt, feedback)
         if time.monotonic() - self._checked_at > _CHECK_INTERVAL:
@@ -163,11 +158,47 @@ class Recorder:
             self._worker.wake()  # indexes waiting episodes and notes, if they are enough
         return receipt
 
-    def _belongs_to_another(self, feedback: Feedback) -> bool:
-        """Whether another namespace has recorded feedback with this id."""
-        state = self._store.history.get_feedback_state(feedback.feedback_id)
-        owner = None if state is None else state.namespace
-        return None not in (owner, feedback.namespace) and owner != feedback.namespace
+    def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
+        """Feedback as it is stored now, and its receipt so far."""
+        new, vector, created, added = given.feedback, given.vector, given.created, given.added
+        (kept,) = self._store.apply([given])
+        if kept.is_new:
+            stored = StoredFeedback(
+                kept.sequence, new, "waiting", None, created or 0.0, vector, added, kept.namespace
+            )
+            return stored, Receipt(new.feedback_id, "waiting")
+        known = self._store.learned.read_feedback(kept.sequence).feedback
+        if (new.source, new.user) == (known.source, known.user):
+            return self._recall(kept.sequence, given)
+        # An id of the host's for a turn: each giver gets one of their own.
+        giver = sha256(f"{new.source}\0{new.user}".encode()).hexdigest()[:16]
+        name = f"{new.feedback_id[:_LONGEST_SHARED]}:{giver}"
+        return self._keep(replace(given, feedback=replace(new, feedback_id=name)))
+
+    @retry_on_conflict
+    def _recall(self, sequence: int, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
+        """Stored feedback whose id is given again, and its receipt; other content replaces it."""
+        stored, new = self._store.learned.read_feedback(sequence), given.feedback
+        known, name = stored.feedback, new.feedback_id
+        if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
+            return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
+        if says_the_same(new, known):
+            return stored, Receipt(name, stored.status, stored.note, "repeated")
+        if self._store.learned.get_state(str(stored.namespace)).frozen:
+            why = make_frozen(str(stored.namespace))
+            return stored, Receipt(name, "refused", why.note, why.reason)
+        self._store.apply([ReviseFeedback(sequence, known, given)])
+        return self._store.learned.read_feedback(sequence), Receipt(name, "waiting")
+
+    def _is_one_turn(self, *given: Feedback) -> bool:
+        """Whether feedbacks name one turn, by its id or by the run id of the host."""
+        found = [
+            self._store.turns.find(one.turn_id, namespace=one.namespace, wait=False)
+            for one in given
+            if one.turn_id is not None
+        ]
+        ids = {None if logged is None else logged.turn.id for logged in found}
+        return len(found) == len(given) and len(ids) == 1 and None not in ids
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """Embed a correction; feedback is stored even if this fails."""
@@ -241,10 +272,7 @@ class Recorder:
 def _warn(receipt: Receipt, feedback: Feedback) -> None:
     """Warn of feedback that was refused, or of which a part was ignored."""
     # Feedback from observed events is often refused because better feedback came first.
-    level = (
-        logging.DEBUG
-        if parse_event_kind(feedback.feedback_id) in OBSERVED_KINDS
-        else logging.WARNING
-    )
+    observed = parse_event_kind(feedback.feedback_id) in OBSERVED_KINDS
+    level = logging.DEBUG if observed or receipt.repeated else logging.WARNING
     message = "feedback %r about turn %r is %s: %s"
     _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

@@ -97,14 +97,6 @@ class StandaloneLearner:
         """
         return self._open_recorder().record(feedback)
 
-    def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
-        """Undo one feedback.
-
-        Raises:
-            NotFoundError: There is no such feedback in that namespace.
-        """
-        return self.history.undo(feedback_id, None, namespace)
-
     @property
     def history(self) -> LearningHistory:
         """Undo and snapshots; the serving process indexes what a restore brings back."""

@@ -3,6 +3,9 @@
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from crabpath_retrievers.core.changes import SettleFeedback
 from crabpath_retrievers.core.changes.history import (
@@ -13,8 +16,7 @@ from crabpath_retrievers.core.changes.history import (
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt
 from crabpath_retrievers.core.query import namespace_of, text_of
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.learning.queue import retry_on_conflict
+from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
@@ -22,12 +24,30 @@ from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.history import FeedbackFilter, Snapshot
 
+retry_on_conflict = retry(
+    retry=retry_if_exception_type(ConflictError),
+    wait=wait_random_exponential(multiplier=0.01, max=0.5),
+    stop=stop_after_attempt(12),
+    reraise=True,
+)
+"""Repeats a transaction that another process has overtaken."""
+
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was applied"
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
+_REPEATED = "it only repeated other feedback, so nothing was learned from it"
+_NOTHING_TO_UNDO = {"undone": _UNDONE_BEFORE, "refused": _REFUSED, "repeated": _REPEATED}
 _UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"
 _MAX_NAME_CHARS = 200
+
+
+class Reverted(NamedTuple):
+    """What the vectors of an undone feedback belong to: ids of episodes and notes."""
+
+    namespace: int
+    episodes: Sequence[str]
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +75,7 @@ class LearningHistory:
             msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
             raise InvalidInputError(msg)
         return [
-            self._undo(name, criteria.namespace)
-            for name in self.store.history.find_undoable(criteria)
+            self._undo(name, space) for name, space in self.store.history.find_undoable(criteria)
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
@@ -68,42 +87,59 @@ class LearningHistory:
         if feedback_id is not None:
             return self._undo(text_of("feedback_id", feedback_id), scope)
         turn = self.store.turns.get(text_of("turn_id", turn_id), namespace=scope)
-        consumer = self.store.learned.find_consumers([turn.id]).get(turn.id)
-        if consumer is None:
+        given = self.store.turns.get_verdicts([turn.id])
+        if not given:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)
-        return self._undo(consumer, scope)
+        return self._undo(given[-1][1].feedback_id, turn.namespace)
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
         with self.store.open_reader():
-            state = self.store.history.get_feedback_state(feedback_id)
-            if state is None or namespace not in {None, state.namespace}:
+            state = self.store.history.get_feedback_state(feedback_id, namespace)
+            if state is None:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
                 raise NotFoundError(msg)
-            if state.status in {"undone", "refused"}:
-                note = _UNDONE_BEFORE if state.status == "undone" else _REFUSED
+            if note := _NOTHING_TO_UNDO.get(state.status):
                 return Receipt(feedback_id, state.status, note)
-            if state.status == "waiting":
-                self.store.apply([SettleFeedback(feedback_id, _CANCELLED, "undone")])
-                return Receipt(feedback_id, "undone", _CANCELLED)
-            name = str(state.namespace)
-            known = self.store.learned.get_state(name)
-            effects = self.store.history.get_effects(feedback_id)
-            if effects is None:
+            name, waits = str(state.namespace), state.status == "waiting"
+            undo, reverted = self.plan_undo(feedback_id, name, None if waits else _UNDONE)
+        settle = SettleFeedback(state.sequence, _CANCELLED, "undone")
+        if reverted is None:
+            if not waits:
                 return Receipt(feedback_id, "applied", _UNKNOWN)
-            # With a note go the episodes that recall it.
-            key, notes = known.clock.key, effects.notes
-            episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
-        model = NamespaceModel.from_json(known.model, self.prior)
-        model = model.without(effects.model, effects.since)
-        undo = UndoFeedback(name, feedback_id, known.version, model.to_json(), _UNDONE)
-        self.store.apply([undo])
-        self._delete_vectors(key, episodes, notes)
+            self.store.apply([settle])
+            return Receipt(feedback_id, "undone", _CANCELLED)
+        self.store.apply([undo, settle] if waits else [undo])
+        self.delete_vectors(*reverted)
         return Receipt(feedback_id, "undone")
 
-    def _delete_vectors(
+    def plan_undo(
+        self, feedback_id: str, namespace: str, note: str | None
+    ) -> tuple[UndoFeedback, Reverted | None]:
+        """The change that undoes a feedback, and whose vectors are to be deleted afterwards.
+
+        Args:
+            feedback_id: Id of the feedback.
+            namespace: Name of its namespace.
+            note: Why; None where its status is to stay.
+
+        Returns:
+            The change; None where no effects are stored, and it only releases the turns.
+        """
+        known = self.store.learned.get_state(namespace)
+        key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)
+        effects, reverted = self.store.history.get_effects(feedback_id, key), None
+        if effects is not None:
+            model, notes = model.without(effects.model, effects.since), effects.notes
+            # With a note go the episodes that recall it.
+            episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
+            reverted = Reverted(key, episodes, notes)
+        undo = UndoFeedback(namespace, feedback_id, known.version, model.to_json(), note)
+        return undo, reverted
+
+    def delete_vectors(
         self, namespace: int, episodes: Sequence[str], notes: Collection[str]
     ) -> None:
         """Delete the vectors of those episodes and notes that no longer exist."""
@@ -134,7 +170,7 @@ class LearningHistory:
         key = self.store.walk.get_clock(stored.namespace).key
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.apply([RestoreSnapshot(stored.id)])
-        self._delete_vectors(key, episodes, notes)
+        self.delete_vectors(key, episodes, notes)
         if self.episodes is not None:
             self.episodes.catch_up()
         return stored

@@ -252,7 +252,7 @@ class MaintenanceRunner:
             ]
             looked, changed = looked + len(found), changed + len(gone)
             if run and gone:
-                self.store.apply([RemoveNotes(tuple(gone))])
+                self.store.apply([RemoveNotes(name, tuple(gone))])
                 if self.notes is not None:
                     self.notes.remove(clock.key, gone)
         return looked, changed

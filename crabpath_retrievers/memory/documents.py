@@ -220,11 +220,11 @@ def _remove_chunks(services: Services, chunks: Sequence[StoredChunk]) -> int:
 
 def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None) -> int:
     name = None if namespace is None else namespace_of(namespace)
-    notes = [n for n in services.store.notes.get_facts(ids) if name in (None, n.namespace)]
-    if notes:
-        services.store.apply([RemoveNotes(tuple(note.id for note in notes))])
-    for owner in {note.owner for note in notes}:
-        services.notes.remove(owner, [note.id for note in notes if note.owner == owner])
+    notes = services.store.notes.get_facts(ids, name)
+    for space, owner in {(note.namespace, note.owner) for note in notes}:
+        own = tuple(note.id for note in notes if note.owner == owner)
+        services.store.apply([RemoveNotes(space, own)])
+        services.notes.remove(owner, own)
     return len(notes)
 
 

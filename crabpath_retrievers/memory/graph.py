@@ -575,11 +575,13 @@ def _read_all_keys(scope: NamespaceView) -> set[int]:
     store = scope.store
     notes = store.notes.ids(scope.clock.key) if scope.clock.notes else ()
     ids = split_batches([*store.catalog.chunk_ids(), *notes], _AT_ONCE)
-    return {key for part in ids for key in store.learned.keys(part).values()}
+    read = store.learned.keys
+    return {key for part in ids for key in read(part, scope.clock.key).values()}
 
 
 def _read_sources(scope: NamespaceView, ids: Sequence[str]) -> dict[str, str]:
     """Sources by id; of notes those that they carry when they are returned."""
     chunks = {chunk.id: chunk.source for chunk in scope.store.catalog.find_chunks(ids=ids)}
-    notes = scope.store.notes.get_facts([node for node in ids if node not in chunks])
+    others = [node for node in ids if node not in chunks]
+    notes = scope.store.notes.get_facts(others, scope.namespace)
     return chunks | {note.id: f"crabpath:{note.kind}" for note in notes}

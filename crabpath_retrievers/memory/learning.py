@@ -298,10 +298,9 @@ class _Replay:
 
     def _is_known(self, name: str) -> bool:
         """Whether a line was replayed before."""
-        state = self._services.store.history.get_feedback_state(name)
-        if state is not None:
-            return state.namespace == self._namespace
-        return self._services.store.turns.find(name, namespace=self._namespace) is not None
+        known = self._services.store.history.get_feedback_state(name, self._namespace)
+        turns = self._services.store.turns
+        return known is not None or turns.find(name, namespace=self._namespace) is not None
 
     def add_line(self, line: ReplayLine) -> None:
         """Replay one line, unless it was replayed before or cannot be."""
@@ -313,7 +312,7 @@ class _Replay:
         self.last = name = line.name(self._namespace)
         if (
             past.said is not None
-            and self._services.store.history.get_feedback_state(name) is not None
+            and self._services.store.history.get_feedback_state(name, self._namespace) is not None
         ):
             self.before += 1
             return

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.changes.notes import NoteKind
+from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import namespace_of, require_count, text_of, texts_of
@@ -132,7 +132,7 @@ def save_note(
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
     name = said.id or make_note_id(kind, owner, said.text)
-    known = {fact.digest for fact in store.notes.get_facts([name]) if fact.namespace == owner}
+    known = {fact.digest for fact in store.notes.get_facts([name], owner)}
     if hash_note(kind, said, rank, None if asked is None else asked.query) in known:
         return name
     vector = services.identity.embed_text(
@@ -140,7 +140,10 @@ def save_note(
     )
     if asked is not None and asked.vector is None:
         asked = replace(asked, vector=services.embedder.query(asked.query))
-    edges = () if logged is None else build_entry_inhibitions(store, logged.turn, said.wrong)
+    edges: Sequence[NoteEdge] = ()
+    if logged is not None:
+        key = logged.state.clock.key
+        edges = build_entry_inhibitions(store, logged.turn, said.wrong, key)
     note = build_note(owner, kind, said, vector, authority=rank, asked=asked, beside=edges)
     store.apply([note])
     return name
@@ -181,7 +184,7 @@ def list_turns(
 def find_best_document(store: GraphStore, logged: StoredTurn) -> list[str]:
     """Id of the best document of a turn; none when it was forgotten."""
     best = [item.node for item in logged.turn.returned[:1]]
-    return [node for node in best if store.learned.keys([node])]
+    return [node for node in best if store.learned.keys([node], logged.state.clock.key)]
 
 
 def make_question(logged: StoredTurn | None) -> NoteQuestion | None:

@@ -214,7 +214,7 @@ class MemoryRegions(Component):
             raise InvalidInputError(msg)
         store = self._services.store
         clock = store.walk.get_clock(namespace)
-        keys = store.learned.keys(known)
+        keys = store.learned.keys(known, clock.key)
         pointers, _ = store.walk.get_outgoing_edges(list(keys.values()), clock)
         strongest = {
             (p.source, p.target.id): p.kind.label

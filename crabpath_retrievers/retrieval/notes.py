@@ -146,7 +146,8 @@ class NoteMemory:
         self._collections.upsert(entries)
         self._store.apply([MarkIndexed(notes=tuple(note.key for note in unindexed))])
         self._collections.delete_gone(
-            entries, lambda _, ids: {note.id for note in self._store.notes.get_facts(ids)}
+            entries,
+            lambda key, ids: {n.id for n in self._store.notes.get_facts(ids) if n.owner == key},
         )
 
     def remove(self, namespace: int, ids: Sequence[str]) -> None:

@@ -94,11 +94,11 @@ OWNER_COLUMNS: Mapping[str, tuple[str, str]] = {
     "contents": ("node", "note"),
     "notes": ("node", "note"),
     "feedback": ("namespace", "name"),
-    "consumed_turns": ("feedback", "feedback"),
+    "consumed_turns": ("turn", "turn"),
 }
 """The column that tells whose a row is, by table, and what it holds.
 
-It is the key or the name of the namespace, the key of a note, or the id of a feedback.
+It is the key or the name of the namespace, the key of a note, or the id of a turn.
 """
 
 
@@ -108,7 +108,7 @@ def find_own_rows(namespace: int, name: str) -> dict[str, sa.ColumnElement[bool]
         "key": [namespace],
         "name": [name],
         "note": sa.select(s.nodes.c.key).where(s.nodes.c.owner == namespace),
-        "feedback": sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name),
+        "turn": sa.select(s.turns.c.id).where(s.turns.c.namespace == namespace),
     }
     return {
         table: TABLES[table].c[column].in_(own[what])

@@ -61,7 +61,7 @@ nodes = Table(
     "crabpath_nodes",
     metadata,
     Column("key", Key, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
+    Column("id", Text, nullable=False),
     Column("mentions", Integer, nullable=False, default=0),
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
@@ -74,6 +74,8 @@ nodes = Table(
     Column("level", SmallInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
+# Ids of notes belong to their namespace. A document hides a note with its id.
+Index("ix_crabpath_nodes_id", nodes.c.id, nodes.c.owner, unique=True)
 Index("ix_crabpath_nodes_level", nodes.c.level)
 
 contents = Table(
@@ -233,13 +235,22 @@ turns = Table(
     Column("created", Float, nullable=False),
     # Id of the LangChain run that asked.
     Column("run_id", String(64), index=True),
-    # Copied from the record: ``trial:arm`` of its trial.
+    # Copied from the record: ``trial:arm`` of its trial, and the conversation.
     Column("arm", Text),
     Column("record", CompressedText, nullable=False),
     Column("embedding", LargeBinary),
+    Column("session", Text),
 )
 
 Index("ix_crabpath_turns_clock", turns.c.namespace, turns.c.clock)
+Index(
+    "ix_crabpath_turns_session",
+    turns.c.namespace,
+    turns.c.session,
+    turns.c.clock,
+    sqlite_where=turns.c.session.is_not(None),
+    postgresql_where=turns.c.session.is_not(None),
+)
 
 journal = Table(
     "crabpath_journal",
@@ -256,12 +267,13 @@ feedback = Table(
     "crabpath_feedback",
     metadata,
     Column("sequence", Key, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
+    Column("id", Text, nullable=False),
     Column("created", Float, nullable=False),
     Column("payload", Text, nullable=False),
-    # "waiting", "applied", "undone" or "refused"; the note gives the reason.
+    # "waiting", "applied", "undone", "refused" or "repeated"; the note gives the reason.
     Column("status", String(8), nullable=False, index=True),
     Column("note", Text),
+    # Null while the turn is not known.
     Column("namespace", Text),
     # Vector of the correction; null without a correction or without an embedder.
     Column("embedding", LargeBinary),
@@ -270,16 +282,17 @@ feedback = Table(
     Column("source", String(16)),
     sqlite_autoincrement=True,
 )
+Index("ix_crabpath_feedback_id", feedback.c.id, feedback.c.namespace, unique=True)
 Index("ix_crabpath_feedback_user", feedback.c.user, feedback.c.sequence)
 
 Index("ix_crabpath_feedback_namespace", feedback.c.namespace, feedback.c.sequence)
 
-# Turns that feedback was learned from, and the feedback that consumed each.
+# Turns that feedback was learned from; the feedback is of the namespace of the turn.
 consumed_turns = Table(
     "crabpath_consumed_turns",
     metadata,
     Column("turn", String(64), primary_key=True),
-    Column("feedback", Text, nullable=False, index=True),
+    Column("feedback", Text, primary_key=True, index=True),
 )
 
 # Evidence for edges that do not exist yet: turns in which both nodes were used, or in which the
@@ -374,7 +387,7 @@ feedback_effects = Table(
     "crabpath_feedback_effects",
     metadata,
     Column("sequence", Key, primary_key=True, autoincrement=True),
-    Column("feedback", Text, nullable=False, unique=True),
+    Column("feedback", Text, nullable=False),
     Column("namespace", Key, nullable=False),
     # How many outcomes entered the baseline.
     Column("outcome_count", Integer, nullable=False),
@@ -387,6 +400,12 @@ feedback_effects = Table(
     sqlite_autoincrement=True,
 )
 
+Index(
+    "ix_crabpath_feedback_effects_feedback",
+    feedback_effects.c.feedback,
+    feedback_effects.c.namespace,
+    unique=True,
+)
 Index(
     "ix_crabpath_feedback_effects_namespace",
     feedback_effects.c.namespace,

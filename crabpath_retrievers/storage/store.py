@@ -60,7 +60,7 @@ from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0
@@ -353,8 +353,9 @@ class GraphStore:
         self._recorder.add(RecordTurn(turn, vector))
 
     def flush(self) -> None:
-        """Wait until all queued turn records are written."""
-        self._recorder.settle()
+        """Wait until all queued turn records are written; within a transaction they cannot be."""
+        if self._joint.get() is None:
+            self._recorder.settle()
 
     def refresh_statistics(self) -> None:
         """Let PostgreSQL measure its tables, after much has been added.

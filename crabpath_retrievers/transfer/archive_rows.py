@@ -50,6 +50,8 @@ _ALLOWED_NAMES: Mapping[tuple[str, str], list[Any]] = {
     (s.feedback.name, "status"): list(get_args(FeedbackStatus)),
     (s.notes.name, "kind"): list(get_args(NoteKind)),
 }
+# Columns that archives of older schemas lack; they are empty there.
+_LATER_COLUMNS = frozenset({(s.turns.name, "session")})
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
 _MAX_RATIO = 32
@@ -72,9 +74,11 @@ def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict
         dimension: Dimension of the vectors; None if unknown.
     """
     read = _make_validator(table)
+    columns = EXPORTED[table].c
+    missing = {c.name: None for c in columns if (c.table.name, c.name) in _LATER_COLUMNS}
 
     def parse(line: bytes) -> dict[str, Any]:
-        row: dict[str, Any] = read.validate_json(line)
+        row: dict[str, Any] = {**missing, **read.validate_json(line)}
         for column, value in row.items():
             if isinstance(value, str) and "\x00" in value:
                 msg = f"{column} contains a NUL character"
@@ -105,7 +109,12 @@ def _make_validator(table: str) -> SchemaValidator:
 
 
 def _build_validator(columns: Iterable[sa.Column[Any]]) -> SchemaValidator:
-    fields = {column.name: core_schema.typed_dict_field(_make_schema(column)) for column in columns}
+    fields = {
+        column.name: core_schema.typed_dict_field(
+            _make_schema(column), required=(column.table.name, column.name) not in _LATER_COLUMNS
+        )
+        for column in columns
+    }
     config = core_schema.CoreConfig(val_json_bytes="base64", extra_fields_behavior="forbid")
     return SchemaValidator(core_schema.typed_dict_schema(fields, config=config))
 

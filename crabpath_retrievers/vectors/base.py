@@ -224,7 +224,8 @@ def find_deleted(
         ids: Ids of a few documents and notes.
         clock: State of the namespace.
     """
-    notes = {note.id for note in store.notes.get_facts(ids)} if clock.notes else set()
+    found = store.notes.get_facts(ids) if clock.notes else ()
+    notes = {note.id for note in found if note.owner == clock.key}
     documents = [node for node in ids if node not in notes]
     existing = find_existing(documents) if documents else None
     return set() if existing is None else set(documents) - existing

@@ -74,26 +74,28 @@ def test_within_a_run_the_most_specific_counts(retriever, silent, recorded, even
 
 
 async def test_a_score_takes_the_place_of_silence(retriever, silent, recorded, status):
-    """What silence taught is undone; later the score is replaced by a correction, never back."""
+    """What silence taught is undone; then the person's last word counts, whatever it is."""
     run_id = run(retriever, silent)
     assert [r.status for r in silent.score(0.0, run_id=run_id, source="human")] == ["applied"]
     assert [r.status for r in await silent.acorrect("No.", run_id=run_id)] == ["applied"]
     (late,) = await silent.ascore(1.0, key="late" * 1000, run_id=run_id)
-    assert (late.status, "consumed by feedback" in late.note) == ("refused", True)
+    assert late.status == "applied"
     found = [status(feedback.feedback_id) for feedback, _ in recorded]
-    assert found == ["undone", "undone", "applied", "refused"]
+    assert found == ["undone", "undone", "undone", "applied"]
+    assert retriever.memory.notes(namespace=retriever.namespace) == []
 
 
 def test_a_score_takes_the_place_of_silence_that_still_waits(silence, recorded):
-    """Feedback that is learned from later, by another process, is taken back in time."""
+    """Of feedback that is learned from later, the same counts."""
     settings = Settings(learning=LearningSettings(apply="external"))
     vectors = DeterministicFakeEmbedding(size=8)
     made = CrabPathRetriever.from_texts(["Both."], vectors, settings=settings)
     with made.memory as memory:
         handler = CrabPathCallbackHandler(made, silence, on_receipt=recorded)
         handler.score(0.0, run_id=run(made, handler))
+        assert sum(memory.learning.learn_waiting()) == 2
         states = [memory.store.history.get_feedback_state(f.feedback_id) for f, _ in recorded]
-        assert [state.status for state in states] == ["undone", "waiting"]
+        assert [state.status for state in states] == ["undone", "applied"]
 
 
 @pytest.mark.parametrize("options", [{}, {"source": "teacher"}])
@@ -104,15 +106,19 @@ def test_a_thumb_is_a_persons(retriever, handler, recorded, options):
 
 
 def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent, status):
-    """Feedback that came from no event is never taken back."""
+    """No event takes it back, and only the same giver can."""
     run_id = uuid.uuid4()
     found = retriever.invoke(QUESTION, {"callbacks": [silent]}, run_id=run_id)
     turn_id = found[0].metadata["crabpath"]["turn_id"]
     own = uuid.uuid4().hex
     assert retriever.record(turn_id, 1.0, feedback_id=own).status == "applied"
+    for options in ({"source": "teacher"}, {"source": "self"}):
+        (receipt,) = silent.correct("No.", run_id=run_id, **options)
+        assert (receipt.status, receipt.reason, status(own)) == ("refused", "outranked", "applied")
+    (receipt,) = silent.correct("No.", run_id=run_id, user="ann")
+    assert (receipt.status, status(own)) == ("applied", "applied")
     (receipt,) = silent.correct("No.", run_id=run_id)
-    assert receipt.status == "refused"
-    assert status(own) == "applied"
+    assert (receipt.status, status(own)) == ("applied", "undone")
 
 
 def test_the_same_again_changes_nothing(retriever, handler):
@@ -123,7 +129,8 @@ def test_the_same_again_changes_nothing(retriever, handler):
     run_id = run(retriever, handler)
     first = handler.correct("No.", run_id=run_id)
     before = retriever.memory.info()
-    assert handler.correct("No.", run_id=run_id) == first
+    (again,) = handler.correct("No.", run_id=run_id)
+    assert (again[:2], again.repeated) == (first[0][:2], True)
     elsewhere = CrabPathCallbackHandler(retriever.memory)
     turn_id = first[0].feedback_id.rsplit(":", 1)[1]
     for name in (turn_id, retriever.memory.explain(turn_id).turn.run_id):

@@ -115,13 +115,10 @@ def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
         (Path("docs"), {"roots": ["x"]}, "roots are for documents"),
         ([Path("docs"), Document("x")], {}, "not both"),
         ([7], {}, "not both"),
-        ([Document("x", id="note")], {}, "belongs to a note"),
     ],
 )
 @pytest.mark.usefixtures("docs")
 def test_arguments_that_cannot_be_meant(memory, tmp_path, monkeypatch, given, options, message):
     monkeypatch.chdir(tmp_path)
-    memory.teach("Bananas are berries.", id="note")
     with pytest.raises(InvalidInputError, match=message):
         memory.sync(given, **options)
-    memory.forget("note")

@@ -66,7 +66,8 @@ class Host:
         """Weights of all learned edges between documents and new notes, by ids and kind."""
         store = self.memory.store
         notes = [note.id for note in store.notes.get_unindexed()]
-        ids = {key: node for node, key in store.learned.keys([*TEXTS, *notes]).items()}
+        known = store.learned.keys([*TEXTS, *notes], store.walk.get_clock(namespace).key)
+        ids = {key: node for node, key in known.items()}
         return {
             (ids[source], ids[target], kind.label): weight
             for (source, target, kind), weight in store.learned.weights(namespace, [*ids]).items()
@@ -81,8 +82,9 @@ class Host:
         return self.memory.store.learned.get_feedback(feedback_id).status
 
     def consumers(self, turns) -> dict[str, str]:
-        """Feedback ids by the turns that they consumed."""
-        return self.memory.store.learned.find_consumers(list(turns))
+        """Id of the latest feedback about each turn that was learned from."""
+        verdicts = self.memory.store.turns.get_verdicts(list(turns))
+        return {turn: given.feedback_id for turn, given in verdicts}
 
 
 LEARNED = (s.overlay, s.pair_counts, s.usage, s.transitions, s.episodes)

@@ -88,27 +88,32 @@ def test_a_failure_among_failures_says_nothing_of_documents(memory, host):
     assert min(record(-1.0, 1)[node] - value for node, value in credited.items()) < 0
 
 
-def test_the_first_content_of_an_id_stands(memory, host):
+def test_the_last_content_of_an_id_stands(memory, host):
     """All its fields are kept, and a run id stands for its turn; said again it changes nothing."""
     run = str(uuid.uuid4())
     turn, said = host.ask(run_id=run), "Apples are green. 🍏"
     feedback = Feedback(run, 1.0, used=["a"], correction=f"{said}\x00", feedback_id="f")
-    assert memory.record(feedback) == memory.record(feedback)
-    receipt = memory.record(Feedback(turn, -1.0, used=["b"], feedback_id="f"))
-    assert receipt.status == "applied"
-    assert "other content, which is kept" in receipt.note
+    assert memory.record(feedback).status == "applied"
+    again = memory.record(feedback)
+    assert (again.status, again.repeated) == ("applied", True)
     kept = memory.store.learned.get_feedback("f").feedback
     assert (kept, kept.correction) == (feedback, said)
-    assert host.usage()["a"] == (1.0, 0.0)
-    assert host.learned() == 1
+    assert (host.usage()["a"], host.learned()) == ((1.0, 0.0), 1)
+    changed = memory.record(Feedback(turn, 1.0, used=["b"], feedback_id="f"))
+    assert (changed.status, changed.repeated, changed.feedback_id) == ("applied", False, "f")
+    assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+    assert memory.notes() == []
+    elsewhere = memory.record(Feedback(host.ask(), 1.0, feedback_id="f"))
+    assert (elsewhere.status, elsewhere.reason) == ("refused", "id_taken")
+    assert host.consumers([turn]) == {turn: "f"}
 
 
 def test_what_is_refused_is_kept_with_the_reason(memory, host):
-    """A consumed turn, an unknown one, one of another namespace; neither namespace learns."""
+    """A person has spoken; an unknown turn, one of another namespace; neither namespace learns."""
     turn, other = host.ask(), host.ask("ada")
     memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="first"))
     for said, note in (
-        (Feedback(turn, -1.0, feedback_id="f"), f"turn {turn!r} was consumed by feedback 'first'"),
+        (Feedback(turn, -1.0, source="self"), f"what a person said about turn {turn!r} stands"),
         (Feedback("nope", 1.0), "no turn 'nope' is recorded here"),
         (Feedback(other, 1.0, used=["a"], namespace="grace"), "in namespace 'grace'"),
     ):
@@ -225,17 +230,19 @@ def test_later_turns_get_more(open_memory, host_of):
 
 
 def test_a_turn_is_consumed_once(memory, host):
-    """What was consumed by its own feedback is no candidate; the rest still is, once."""
+    """A turn with feedback of its own is no candidate; the rest still is, once."""
     first, second = host.ask(), host.ask()
     memory.record(Feedback(second, 1.0, used=["b"]))
     late = memory.record(Feedback(None, 1.0, used=["a"]))
     assert host.consumers([first]) == {first: late.feedback_id}
     assert host.usage()["a"] == (1.0, 1.0)
     again = memory.record(Feedback(None, 1.0, used=["a"]))
-    assert (again.status, host.status(again.feedback_id)) == ("refused", "refused")
-    assert "none of the last 10 turns of namespace 'default' within 900 seconds" in again.note
-    assert "give the turn id" in again.note
-    assert memory.record(Feedback(None, 1.0, namespace="unseen")).status == "refused"
+    assert (again.status, host.status(again.feedback_id)) == ("repeated", "repeated")
+    assert host.usage()["a"] == (1.0, 1.0)
+    unseen = memory.record(Feedback(None, 1.0, namespace="unseen"))
+    assert (unseen.status, unseen.reason) == ("refused", "no_turn")
+    assert "none of the last 10 turns of namespace 'unseen' within 900 seconds" in unseen.note
+    assert "give the turn id" in unseen.note
     own = CrabPathRetriever(memory=memory, namespace="grace")  # means its own namespace
     own.invoke(QUESTION)
     assert own.record(None, 1.0).status == "applied"

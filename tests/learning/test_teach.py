@@ -11,12 +11,17 @@ from tables import nodes, read_journal
 
 from crabpath_retrievers import (
     CrabPath,
-    DuplicateIdError,
     Feedback,
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.core.changes import AdjustWeights, SetFrozen, StageNodes, WeightDelta
+from crabpath_retrievers.core.changes import (
+    AdjustWeights,
+    RemoveNodes,
+    SetFrozen,
+    StageNodes,
+    WeightDelta,
+)
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -133,7 +138,8 @@ def test_a_whole_document_can_be_related_and_anchored(memory, host):
     memory.add_documents([Document(TWO_PARTS, id="guide.md", metadata={"source": "guide.md"})])
     note = memory.teach(TEXT, related="guide.md")
     chunks = {k.id for k in memory.store.catalog.find_chunks(documents=["guide.md"])}
-    keys = memory.store.learned.keys([note, *chunks])
+    namespace = memory.store.walk.get_clock("default").key
+    keys = memory.store.learned.keys([note, *chunks], namespace)
     weights = memory.store.learned.weights("default", list(keys.values()))
     assert {target for _, target, _ in weights} == {keys[chunk] for chunk in chunks}
     assert memory.learning.anchor("guide.md") == len(chunks) == 2
@@ -149,7 +155,7 @@ def test_a_whole_document_can_be_related_and_anchored(memory, host):
         ("t", {"title": "x" * 601}, "title must have 1 to 600"),
         ("t", {"id": ""}, "id must have 1 to 600"),
         ("t", {"related": ["a", "nowhere", "never"]}, "'nowhere', 'never'"),
-        ("t", {"id": "a"}, "the id 'a' is taken"),
+        ("t", {"id": "a"}, "the id 'a' is that of a document"),
     ],
 )
 def test_what_cannot_be_taught_is_refused(retriever, unchanged, text, options, message):
@@ -315,7 +321,8 @@ def test_another_namespace_never_finds_it(memory, host, secret, index_vectors, i
 def test_reads_by_id_and_key_are_scoped(memory, secret):
     store = memory.store
     ann, bob = store.walk.get_clock("ann").key, store.walk.get_clock("bob").key
-    (key,) = store.learned.keys([secret]).values()
+    (key,) = store.learned.keys([secret], ann).values()
+    assert store.learned.keys([secret], bob) == {}
     assert [h.id for h in store.walk.get_nodes([secret], namespace=ann)] == [secret]
     for namespace in (0, bob, ann + 1):
         assert store.walk.get_nodes([secret], [key], namespace=namespace) == []
@@ -328,8 +335,8 @@ def test_reads_by_id_and_key_are_scoped(memory, secret):
     assert key not in {pointer.target.key for pointer in frontier.pointers}
 
 
-def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret):
-    """Its id is taken, and its text is not told."""
+def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret, host):
+    """Its id is free elsewhere: for a note of another namespace, and for a document."""
     for call in (
         lambda: memory.teach("t", related=[secret], namespace="bob"),
         lambda: memory.correct("t", wrong=[secret], namespace="bob"),
@@ -337,13 +344,17 @@ def test_a_foreign_note_can_neither_be_named_nor_replaced(memory, secret):
     ):
         with pytest.raises(NotFoundError, match="there is no document or note"):
             call()
-    with pytest.raises(InvalidInputError, match="is taken") as error:
-        memory.teach("t", id=secret, namespace="bob")
-    assert TEXT not in str(error.value)
-    with pytest.raises(InvalidInputError, match="belongs to a note") as error:
-        memory.add_documents([Document("x", id=secret)])
-    assert not isinstance(error.value, DuplicateIdError)
-    assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
+    assert memory.teach("Bob says so.", id=secret, namespace="bob") == secret
+    texts = {
+        name: next(note.text for note in memory.notes(namespace=name) if note.id == secret)
+        for name in ("ann", "bob")
+    }
+    assert texts == {"ann": TEXT, "bob": "Bob says so."}
+    answers = {name: host.answer(TEXT, name).documents for name in texts}
+    assert {
+        name: [d.node.content for d in documents if d.node.id == secret]
+        for name, documents in answers.items()
+    } == {name: [text] for name, text in texts.items()}
 
 
 def test_cleanup_keeps_notes_and_a_filter_hides_them(memory, host, secret):
@@ -363,10 +374,13 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, host):
     node = replace(node, vector=memory.embedder.query("Public text."))
     memory.store.apply([StageNodes((node,))])
     memory._services.ingest.recover()
-    assert memory.store.notes.get_facts([secret]) == []
     assert host.answer("Public text.", "bob").documents[0].node.content == "Public text."
+    # The document hides the note while it is there.
+    assert TEXT not in [d.node.content for d in host.answer(TEXT, "ann").documents]
     assert memory.store.walk.read_facts("a", ["hotfixes", "public"]).frequencies == {"public": 1}
     assert memory.info()["nodes"] == 4
+    memory.store.apply([RemoveNodes((secret,))])
+    assert TEXT in [d.node.content for d in host.answer(TEXT, "ann").documents]
 
 
 @pytest.mark.both_databases
@@ -375,7 +389,7 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, host, secret, index_ve
     index_vectors(memory)
     key = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
-    assert memory.store.notes.get_facts([secret]) == []
+    assert memory.store.notes.get_facts([secret], "ann") == []
     assert memory.store.catalog.documents([secret], namespace=key) == {}
     assert host.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1

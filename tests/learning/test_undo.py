@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crabpath_retrievers import Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.core.changes import AdvanceClock
 from crabpath_retrievers.core.changes.history import RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ConflictError
 
@@ -129,8 +130,8 @@ async def test_its_turns_can_be_learned_from_again(open_memory, host_of):
         second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
         assert (host.learned(), host.status(waiting)) == (2, "undone")
         # By its turn id, or by the run id of the host.
-        assert await memory.aio.undo(turn_id=run) == ("f", "undone", None)
-        assert memory.store.learned.find_consumers([given.turn_id]) == {}
+        assert await memory.aio.undo(turn_id=run) == Receipt("f", "undone")
+        assert host.consumers([memory.store.turns.get(run).id]) == {}
         with pytest.raises(NotFoundError, match="nothing was learned from turn"):
             memory.undo(turn_id=run)
         assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
@@ -153,9 +154,9 @@ def test_what_cannot_be_undone(memory, host, state_of):
     memory.record(Feedback(host.ask("ada"), 1.0, used=["b"], feedback_id="undone"))
     memory.undo("undone")
     before, learned = state_of(memory, "ada"), host.learned("ada")
-    assert memory.undo("undone") == ("undone", "undone", "it was undone before")
+    assert memory.undo("undone") == Receipt("undone", "undone", "it was undone before")
     note = "it was refused, so nothing was learned from it"
-    assert memory.undo("refused") == ("refused", "refused", note)
+    assert memory.undo("refused") == Receipt("refused", "refused", note)
     for wrong in (
         {"feedback_id": "nope"},
         {"turn_id": "nope"},
@@ -226,10 +227,13 @@ def test_feedback_after_a_restored_snapshot(memory, host, state_of):
     later = memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
     memory.namespaces.restore(snapshot)
     assert host.status(later) == "applied"
-    assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
     before = state_of(memory, "default")
     assert memory.undo(later).status == "applied"
     assert state_of(memory, "default") == before
+    again = memory.record(Feedback(turn, 1.0, used=["c"]))
+    assert (again.status, host.status(later)) == ("applied", "undone")
+    assert host.usage()["c"] == (1.0, 1.0)
+    assert memory.undo(again.feedback_id).status == "undone"
     assert memory.undo(first).status == "undone"
     assert host.usage() == {}
 

@@ -254,9 +254,11 @@ def test_a_token_reaches_its_namespaces_alone(as_bearer):
     assert found["documents"] == []
     assert "Ann" not in bob.post("/query", json={"text": "secret of Ann", "k": 100}).text
     own = ok(bob.post("/query", json={"text": "sky"}))["turn_id"]
-    taken = {"turn_id": own, "outcome": 1, "feedback_id": "f1", "strict": False}
-    receipt = ok(bob.post("/feedback", json=taken))
-    assert (receipt["status"], "another namespace" in receipt["note"]) == ("refused", True)
+    same = {"turn_id": own, "outcome": 1, "feedback_id": "f1"}
+    receipt = ok(bob.post("/feedback", json=same))
+    assert (receipt["status"], receipt["note"]) == ("applied", None)
+    assert ok(bob.post("/teach", json={"text": "Bob's own.", "id": note}))["id"] == note
+    assert ok(ann.get(f"/documents/{note}"))["text"] == "A secret of Ann about the sky."
     header = {"CrabPath-Namespace": "ann"}
     refused(bob.get("/session", headers=header), 403, "ForbiddenError")
     refused(bob.post("/query", json={"text": "sky"}, headers=header), 403, "ForbiddenError")

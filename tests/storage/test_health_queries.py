@@ -27,7 +27,8 @@ def keys(graph, make):
     graph.join(a, a2, EdgeKind.SIBLING)
     graph.join(a, b)
     graph.store.apply([KeepNote("ann", make("n", "a note"), "teaching")])
-    (note,) = graph.store.learned.keys(["n"]).values()
+    ann = graph.store.walk.get_clock("ann").key
+    (note,) = graph.store.learned.keys(["n"], ann).values()
     return {"a": a, "a2": a2, "b": b, "c": c, "n": note}
 
 

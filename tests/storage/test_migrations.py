@@ -1,8 +1,11 @@
 """Stores of older releases are upgraded at opening, once, and completely or not at all."""
 
+import gzip
+import json
 import re
 import subprocess
 import sys
+import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +15,10 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from tables import meta, metadata
 
+from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreReadOnlyError
 from crabpath_retrievers.maintenance.doctor.checks import check_version
 from crabpath_retrievers.storage import GraphStore, engine, migrations, store
@@ -67,12 +72,28 @@ def later(versions, monkeypatch) -> Path:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def migrated(request, tmp_path):
-    """A connection to a database whose tables come from the scripts alone."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
+def old(request, tmp_path) -> tuple[str, Path]:
+    """Place of a store that the first release wrote, and of the vectors beside it."""
+    kept = Path(__file__).with_name("first_release")
+    with tarfile.open(kept / "sqlite.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    if request.param == "sqlite":
+        return str(tmp_path), tmp_path / "vectors"
+    url = request.getfixturevalue("postgres_url")
+    dump = gzip.decompress((kept / "postgresql.sql.gz").read_bytes()).decode()
     made = engine.open_engine(url)
     with made.begin() as connection:
-        migrations.upgrade_schema(connection, 0, SCHEMA_VERSION)
+        connection.exec_driver_sql(dump.replace("public.", ""), execution_options={})
+    made.dispose()
+    return url, tmp_path / "vectors"
+
+
+@pytest.fixture
+def migrated(old):
+    """A connection to a store of the first release that the scripts have upgraded."""
+    GraphStore(old[0]).close()
+    made = engine.open_engine(old[0])
+    with made.begin() as connection:
         yield connection
     made.dispose()
 
@@ -99,23 +120,63 @@ def test_models_and_scripts_give_the_same_schema(migrated):
 
 
 @pytest.mark.sqlite
-def test_what_alembic_does_not_compare_is_the_same_too(location):
+@pytest.mark.parametrize("old", ["sqlite"], indirect=True)
+def test_what_alembic_does_not_compare_is_the_same_too(location, old):
     """Tables without rowid and keys that are not given again; the full-text index."""
     query = sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     found = []
-    for place, made_by_scripts in ((f"{location}/models", False), (f"{location}/scripts", True)):
+    for place in (f"{location}/models", old[0]):
+        GraphStore(place).close()
         opened = engine.open_engine(place)
         with opened.begin() as connection:
-            if made_by_scripts:
-                migrations.upgrade_schema(connection, 0, SCHEMA_VERSION)
-            else:
-                store.ensure_schema(connection, store.get_fulltext_index("sqlite"))
             rows = connection.execute(query).all()
         opened.dispose()
-        found.append({name: sorted(re.findall(r"[^\s,]+", sql)) for name, sql in rows})
+        found.append({name: sorted(re.findall(r"[^\s,\"]+", sql)) for name, sql in rows})
     models, scripts = found
     assert models.keys() > {"crabpath_nodes", "crabpath_fulltext"}
     assert scripts == models
+
+
+QUESTIONS = [f"When does hall {i} open?" for i in range(4)] + ["Who has the key of hall 4?"]
+
+
+def ask(memory: CrabPath) -> dict[str, list[list]]:
+    """Ids and scores of the answers to some questions in both namespaces."""
+    return {
+        f"{name}: {question}": [
+            [document.node.id, round(float(document.score), 6)]
+            for document in memory.retrieve(question, namespace=name, k=4).documents
+        ]
+        for name in ("ann", "bob")
+        for question in QUESTIONS
+    }
+
+
+def test_what_the_first_release_wrote_goes_on(old):
+    """Answers, undo, snapshots and notes are as they were; its ids are free elsewhere."""
+    place, vectors = old
+    kept = Path(__file__).with_name("first_release") / "answers.json"
+    answers = json.loads(kept.read_text())["postgresql" if "://" in place else "sqlite"]
+    embedder = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(place, embeddings=embedder, vectors=vectors) as memory:
+        feedback = memory.learning.feedback()
+        assert {one.feedback_id for one in feedback} >= {"ann-up", "bob-up", "ann-edge", "nowhere"}
+        assert ask(memory) == answers["before"]
+        for what in ("later", "fix", "up", "edge"):
+            assert memory.undo(f"ann-{what}", namespace="ann").status == "undone"
+        assert ask(memory) == answers["after undo"]
+        memory.namespaces.restore("before", namespace="ann")
+        assert ask(memory) == answers["restored"]
+        assert {note.id for note in memory.notes(namespace="bob")} > {"bob-note"}
+        assert memory.teach("Bob has it.", id="ann-note", namespace="bob") == "ann-note"
+        turn = memory.retrieve(QUESTIONS[0], namespace="ann").turn
+        receipt = memory.record(Feedback(turn.id, 1.0, feedback_id="bob-up"))
+        assert receipt.status == "applied"
+        (note,) = (n for n in memory.notes(namespace="ann") if n.id == "ann-note")
+        assert note.text == "ann has the key of hall 4."
+    with CrabPath.open(place, embeddings=embedder, vectors=vectors) as memory:
+        assert memory.undo("bob-up", namespace="ann").status == "undone"
+        assert memory.undo("bob-up", namespace="bob").status == "undone"
 
 
 def test_the_latest_script_is_the_version_of_the_release():

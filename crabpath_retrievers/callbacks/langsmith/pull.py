@@ -20,7 +20,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     ServiceError,
 )
-from crabpath_retrievers.learning.supersede import FeedbackSink, record_superseding
+from crabpath_retrievers.learning.outcomes import FeedbackSink
 
 if TYPE_CHECKING:
     from langsmith import Client
@@ -284,9 +284,9 @@ class _Pull:
                 "%s is not feedback for namespace %r", feedback.feedback_id, self._namespace
             )
             return "refused"
-        if self._store.history.get_feedback_state(feedback.feedback_id) is not None:
+        receipt = self._memory.record(feedback)
+        if receipt.repeated:
             return "known"
-        receipt = record_superseding(self._memory, feedback)
         return "refused" if receipt.status == "refused" else "learned"
 
 

@@ -63,7 +63,7 @@ class UndoFeedback(Change):
     Attributes:
         version: Version of the namespace when it was read.
         model: Ranking model of the namespace without the feedback, as JSON.
-        note: Reason, stored with the feedback.
+        note: Reason, stored with the feedback; None keeps the status of feedback that waits again.
     """
 
     touches_corpus: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class UndoFeedback(Change):
     feedback_id: str
     version: int
     model: str
-    note: str
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class RecordTurn(Change):
 
 @dataclass(frozen=True, slots=True)
 class KeepFeedback(Change):
-    """Store feedback until it is applied; does nothing when its id exists.
+    """Store feedback until it is applied; does nothing when its namespace has its id.
 
     Attributes:
         vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.
@@ -75,6 +75,24 @@ class KeepFeedback(Change):
     vector: Vector | None = None
     created: float | None = None
     added: tuple[ReturnedDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReviseFeedback(Change):
+    """Replace the content of stored feedback, which waits again; effects that it had stay for now.
+
+    Raises ``ConflictError`` when it is no longer what was read.
+
+    Attributes:
+        sequence: Its number in the store.
+        known: The content that was read.
+        new: The new content; vector and added documents as in :class:`KeepFeedback`.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    sequence: int
+    known: Feedback
+    new: KeepFeedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +116,8 @@ class ModelEffects:
 class ConsumeFeedback(Change):
     """Mark feedback as applied; the changes that follow from it come in the same call.
 
-    Raises ``ConflictError`` when the feedback is applied already, one of the turns was consumed by
-    other feedback, the namespace is frozen, or it changed since ``version`` was read.
+    Raises ``ConflictError`` when the feedback is applied already, the namespace is frozen, or it
+    changed since ``version`` was read.
 
     Attributes:
         turns: Ids of the turns that it is about.
@@ -126,15 +144,16 @@ class SettleFeedback(Change):
     """Attach a note to feedback, and settle it if it still waits.
 
     Attributes:
+        sequence: Its number in the store.
         note: The reason, or which parts of applied feedback were ignored.
-        status: ``refused`` has no effect on feedback that no longer waits; ``undone`` raises
-            ``ConflictError`` then. None keeps the status.
+        status: ``refused`` and ``repeated`` have no effect on feedback that no longer waits;
+            ``undone`` raises ``ConflictError`` then. None keeps the status.
     """
 
     touches_corpus: ClassVar[bool] = False
-    feedback_id: str
+    sequence: int
     note: str
-    status: Literal["refused", "undone"] | None = None
+    status: Literal["refused", "repeated", "undone"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class NoteEdge:
 class KeepNote(Change):
     """Store a note of one namespace, or replace its note with the same id.
 
-    Raises ``InvalidInputError`` when the id belongs to a document or to another namespace.
+    Raises ``InvalidInputError`` when the id belongs to a document.
 
     Attributes:
         node: The note with its vector; document and source are empty.
@@ -70,9 +70,10 @@ class UseNotes(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemoveNotes(Change):
-    """Delete notes with all rows that refer to them; ids of documents are ignored."""
+    """Delete notes of a namespace with all rows that refer to them; other ids are ignored."""
 
     touches_corpus: ClassVar[bool] = False
+    namespace: str
     ids: tuple[str, ...]
 
 

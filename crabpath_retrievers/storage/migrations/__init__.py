@@ -25,7 +25,7 @@ def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
 
     Args:
         connection: An open transaction that may write, and that keeps other processes out.
-        found: Version of the store; 0 for an empty database.
+        found: Version of the store, from 1.
         wanted: Version to reach, > ``found``.
 
     Raises:
@@ -37,7 +37,7 @@ def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:
 
     _require_writable(connection, found, wanted)
     scripts = ScriptDirectory(str(VERSIONS.parent), version_locations=[str(VERSIONS)])
-    steps = [*scripts.iterate_revisions(str(wanted), str(found) if found else "base")]
+    steps = [*scripts.iterate_revisions(str(wanted), str(found))]
     context = MigrationContext.configure(connection)
     with _ONE_AT_A_TIME, Operations.context(context):
         for step in reversed(steps):

@@ -72,8 +72,12 @@ CONTENTS = CompiledSelect(
             nodes.c.owner == sa.bindparam("namespace"),
         ),
     )
+    .order_by(nodes.c.owner.desc())
 )
-"""Texts and metadata of nodes by id, as far as a namespace sees them."""
+"""Texts and metadata of nodes by id, as far as a namespace sees them.
+
+Documents come last: each hides a note with its id.
+"""
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
     .join(nodes, nodes.c.key == contents.c.node)
@@ -99,13 +103,11 @@ _KNOWN = sa.select(
 _OF_PLAN = CompiledSelect(
     sa.union_all(
         *(
-            _KNOWN.add_columns(nodes.c.owner).where(
-                column.in_(sa.bindparam(name, expanding=True)), condition
-            )
-            for column, name, condition in (
-                (nodes.c.id, "ids", nodes.c.owner >= 0),
-                (contents.c.document, "documents", nodes.c.owner == 0),
-                (contents.c.source, "sources", nodes.c.owner == 0),
+            _KNOWN.where(column.in_(sa.bindparam(name, expanding=True)), nodes.c.owner == 0)
+            for column, name in (
+                (nodes.c.id, "ids"),
+                (contents.c.document, "documents"),
+                (contents.c.source, "sources"),
             )
         )
     )
@@ -149,6 +151,7 @@ class Catalog(Queries):
             sa.select(nodes.c.id, title)
             .outerjoin(contents, contents.c.node == nodes.c.key)
             .where(nodes.c.owner.in_((0, namespace)))
+            .order_by(nodes.c.owner.desc())  # a document hides a note with its id
         )
         return {node: label for node, label in self._rows_in(query, nodes.c.id, ids)}
 
@@ -252,25 +255,14 @@ class Catalog(Queries):
 
     def find_replaced(
         self, ids: Iterable[str], documents: Iterable[str], sources: Iterable[str]
-    ) -> tuple[dict[str, StoredChunk], list[str]]:
-        """What an ingest may replace.
-
-        Returns:
-            Visible chunks with these ids, of these documents or from these sources, by id; and
-            those of the ids that belong to notes.
-        """
+    ) -> dict[str, StoredChunk]:
+        """Visible chunks with these ids, of these documents or from these sources, by id."""
         chunks: dict[str, StoredChunk] = {}
-        of_notes: list[str] = []
         parts = (split_batches(values) for values in (ids, documents, sources))
         for some in zip_longest(*parts, fillvalue=()):
             names = zip(("ids", "documents", "sources"), map(list, some), strict=True)
-            for *facts, owner in self._run(_OF_PLAN, **dict(names)):
-                chunk = StoredChunk(*facts)
-                if owner:
-                    of_notes.append(chunk.id)
-                else:
-                    chunks[chunk.id] = chunk
-        return chunks, of_notes
+            chunks |= {row[0]: StoredChunk(*row) for row in self._run(_OF_PLAN, **dict(names))}
+        return chunks
 
     def find_by_digest(self, documents: Iterable[str], digests: Iterable[str]) -> list[StoredChunk]:
         """Visible chunks of these documents that have one of these digests."""
@@ -329,8 +321,8 @@ class Catalog(Queries):
         return list(dict.fromkeys(found))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
-        """Unit vectors of nodes by id, shape ``[d]``, in half precision."""
-        query = sa.select(nodes.c.id, nodes.c.embedding)
+        """Unit vectors of documents by id, shape ``[d]``, in half precision."""
+        query = sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.owner <= 0)
         return {n: decode_vector(vector) for n, vector in self._rows_in(query, nodes.c.id, ids)}
 
     def get_staged(self) -> list[Node]:
@@ -348,7 +340,7 @@ class Catalog(Queries):
             sa.select(*_CONTENT, nodes.c.embedding)
             .join(contents, contents.c.node == nodes.c.key)
             .join(staging, staging.c.id == nodes.c.id)
-            .where(staging.c.operation.in_(("index", "return")))
+            .where(staging.c.operation.in_(("index", "return")), nodes.c.owner <= 0)
             .order_by(nodes.c.key)
             .limit(limit)
         )
@@ -363,7 +355,8 @@ class Catalog(Queries):
     def get_unlinked_keys(self) -> list[int]:
         """Keys of published nodes that are queued for linking."""
         query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
-        return sorted(self._scalars(query.where(staging.c.operation == "link")))
+        queued = (staging.c.operation == "link", nodes.c.owner <= 0)
+        return sorted(self._scalars(query.where(*queued)))
 
     def list_keys(self, since: int) -> list[int]:
         """Keys from ``since`` on of all chunks that queries see, in order."""

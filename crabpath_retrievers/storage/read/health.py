@@ -134,7 +134,7 @@ class HealthQueries(Queries):
         )
         records = [from_json(record) for record in self._scalars(query)]
         returned = [[item["node"] for item in record["returned"]] for record in records]
-        words = self._lengths({node for of_turn in returned for node in of_turn})
+        words = self._lengths({node for of_turn in returned for node in of_turn}, namespace)
         return [
             TurnFacts(
                 len(record["visited"]) - len(record["seeds"]),
@@ -144,9 +144,11 @@ class HealthQueries(Queries):
             for record, of_turn in zip(records, returned, strict=True)
         ]
 
-    def _lengths(self, ids: set[str]) -> dict[str, int]:
-        query = sa.select(nodes.c.id, contents.c.length).join(
-            contents, contents.c.node == nodes.c.key
+    def _lengths(self, ids: set[str], namespace: int) -> dict[str, int]:
+        query = (
+            sa.select(nodes.c.id, contents.c.length)
+            .join(contents, contents.c.node == nodes.c.key)
+            .where(nodes.c.owner.in_((0, namespace)))
         )
         return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
 

@@ -39,9 +39,11 @@ class FeedbackState(NamedTuple):
     """State of stored feedback.
 
     Attributes:
+        sequence: Its number in the store.
         namespace: Name of its namespace; None while that is not known.
     """
 
+    sequence: int
     namespace: str | None
     status: FeedbackStatus
 
@@ -194,10 +196,26 @@ class Snapshot(NamedTuple):
 class HistoryQueries(Queries):
     """Reads of feedback, its effects, weight changes and snapshots."""
 
-    def get_feedback_state(self, feedback_id: str) -> FeedbackState | None:
-        """State of feedback; None for an unknown id."""
-        query = sa.select(feedback.c.namespace, feedback.c.status)
-        rows = self._rows(query.where(feedback.c.id == feedback_id))
+    def get_feedback_state(
+        self, feedback_id: str, namespace: str | None = None
+    ) -> FeedbackState | None:
+        """State of feedback of a namespace; None for an unknown id.
+
+        Args:
+            feedback_id: Its id.
+            namespace: Name of the namespace; None where only one has feedback with this id.
+
+        Raises:
+            InvalidInputError: Several namespaces have, and none is given.
+        """
+        query = sa.select(feedback.c.sequence, feedback.c.namespace, feedback.c.status)
+        where = [feedback.c.id == feedback_id]
+        if namespace is not None:
+            where.append(feedback.c.namespace == namespace)
+        rows = self._rows(query.where(*where).order_by(feedback.c.sequence.desc()).limit(2))
+        if len({row.namespace for row in rows} - {None}) > 1:
+            msg = f"several namespaces have feedback {feedback_id!r:.250}: give the namespace"
+            raise InvalidInputError(msg)
         return FeedbackState(*rows[0]) if rows else None
 
     def find_feedback(
@@ -218,34 +236,46 @@ class HistoryQueries(Queries):
             asked = sa.or_(turns.c.id == turn, turns.c.run_id == turn)
             rows = self._rows(sa.select(turns.c.id, turns.c.run_id).where(asked))
             names = sorted({turn, *(name for row in rows for name in row if name)})
-            consumed = consumed_turns.c.turn.in_(names)
-            consumers = set(self._scalars(sa.select(consumed_turns.c.feedback).where(consumed)))
+            consumed = (
+                sa.select(consumed_turns.c.feedback, namespaces.c.name)
+                .join(turns, turns.c.id == consumed_turns.c.turn)
+                .join(namespaces, namespaces.c.key == turns.c.namespace)
+                .where(consumed_turns.c.turn.in_(names))
+            )
+            consumers = {tuple(row) for row in self._rows(consumed)}
             # The texts of ids as JSON holds them: rows with another one are not decoded.
             quoted = (json.dumps(name, ensure_ascii=False) for name in names)
             named = [feedback.c.payload.contains(text, autoescape=True) for text in quoted]
-            rows = self._rows(query.where(sa.or_(feedback.c.id.in_(consumers), *named)))
-        records = map(_decode_record, rows)
-        about = [r for r in records if r.turn_id in names or r.feedback_id in consumers]
+            of_consumers = feedback.c.id.in_({name for name, _ in consumers})
+            rows = self._rows(query.where(sa.or_(of_consumers, *named)))
+        about = [
+            r
+            for r in map(_decode_record, rows)
+            if r.turn_id in names or (r.feedback_id, r.namespace) in consumers
+        ]
         return about[:limit]
 
-    def find_undoable(self, giver: FeedbackFilter) -> list[str]:
-        """Ids of the feedback that matches a filter and can be undone, in the order to undo it.
+    def find_undoable(self, giver: FeedbackFilter) -> list[tuple[str, str | None]]:
+        """Id and namespace of feedback that can be undone and matches a filter, in that order.
 
         Waiting feedback comes first, then applied feedback, last learned first.
         """
         learned = sa.func.coalesce(feedback_effects.c.sequence, 0)
         query = (
-            sa.select(feedback.c.id)
-            .select_from(
-                feedback.outerjoin(feedback_effects, feedback_effects.c.feedback == feedback.c.id)
+            sa.select(feedback.c.id, feedback.c.namespace)
+            .outerjoin(namespaces, namespaces.c.name == feedback.c.namespace)
+            .outerjoin(
+                feedback_effects,
+                (feedback_effects.c.feedback == feedback.c.id)
+                & (feedback_effects.c.namespace == namespaces.c.key),
             )
             .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
-        return self._scalars(query)
+        return [(name, space) for name, space in self._rows(query)]
 
-    def get_effects(self, feedback_id: str) -> StoredEffects | None:
-        """The effects of feedback; None when none are stored."""
+    def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
+        """The effects of feedback of a namespace, by its key; None when none are stored."""
         later = feedback_effects.alias()
         since = (
             sa.select(sa.func.coalesce(sa.func.sum(later.c.outcome_count), 0))
@@ -256,7 +286,8 @@ class HistoryQueries(Queries):
             .scalar_subquery()
         )
         query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
-        rows = self._rows(query.where(feedback_effects.c.feedback == feedback_id))
+        own = feedback_effects.c.namespace == namespace
+        rows = self._rows(query.where(feedback_effects.c.feedback == feedback_id, own))
         if not rows:
             return None
         record, ranker, count = rows[0]
@@ -319,7 +350,7 @@ class HistoryQueries(Queries):
             later = later.where(c.target.in_(ends[1])).order_by(c.sequence.desc())
             moves = self._rows_in(later, c.source, ends[0])
             weights = self._read_weights(clock.key, *ends)
-            users = dict(self._read_users({row.cause for row in found}))
+            users = dict(self._read_users(clock.key, {row.cause for row in found}))
             query = sa.select(nodes.c.key, nodes.c.id)
             ids = dict(map(tuple, self._rows_in(query, nodes.c.key, {*ends[0], *ends[1]})))
         sides = _trace_back([row for row in moves if tuple(row[1:4]) in names], weights)
@@ -352,9 +383,11 @@ class HistoryQueries(Queries):
         rows = self._rows_in(query, o.source, sources)
         return {(source, target, kind): _WeightNow(*now) for source, target, kind, *now in rows}
 
-    def _read_users(self, causes: Iterable[str]) -> list[tuple[str, str | None]]:
-        """Ids of feedback with the users who gave it."""
+    def _read_users(self, namespace: int, causes: Iterable[str]) -> list[tuple[str, str | None]]:
+        """Ids of feedback of a namespace with the users who gave it."""
         query = sa.select(feedback.c.id, feedback.c.user)
+        query = query.join(namespaces, namespaces.c.name == feedback.c.namespace)
+        query = query.where(namespaces.c.key == namespace)
         return [(cause, user) for cause, user in self._rows_in(query, feedback.c.id, causes)]
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:

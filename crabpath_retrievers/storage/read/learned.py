@@ -20,7 +20,6 @@ from crabpath_retrievers.core.turn import ReturnedDocument, parse_returned
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
-    consumed_turns,
     episodes,
     feedback,
     namespaces,
@@ -168,6 +167,7 @@ class StoredFeedback(NamedTuple):
         vector: Unit vector of its correction, shape ``[d]``, or None.
         added: Documents that it names and its turn did not return, as the turn would have ranked
             them.
+        namespace: Name of its namespace; None while that is not known.
     """
 
     sequence: int
@@ -177,6 +177,7 @@ class StoredFeedback(NamedTuple):
     created: float
     vector: Vector | None = None
     added: tuple[ReturnedDocument, ...] = ()
+    namespace: str | None = None
 
 
 class UnreadableFeedback(NamedTuple):
@@ -203,7 +204,10 @@ _NODES = CompiledSelect(
         usage,
         sa.and_(usage.c.node == nodes.c.key, usage.c.namespace == sa.bindparam("namespace")),
     )
-    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(nodes.c.owner <= 0, nodes.c.owner == sa.bindparam("namespace")),
+    )
 )
 _USAGE = CompiledSelect(
     sa.select(usage.c.node, usage.c.wins, usage.c.losses, usage.c.decay).where(
@@ -240,7 +244,10 @@ _EPISODE_IDS = CompiledSelect(
 )
 _UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(episodes.c.indexed == 0))
 _KEYS = CompiledSelect(
-    sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    sa.select(nodes.c.id, nodes.c.key, nodes.c.owner).where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(nodes.c.owner <= 0, nodes.c.owner == sa.bindparam("namespace")),
+    )
 )
 _NOTHING = sa.cast(sa.null(), sa.Integer)
 _KINDS = [kind.value for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
@@ -287,8 +294,11 @@ _FEEDBACK_COLUMNS = (
     feedback.c.note,
     feedback.c.created,
     feedback.c.embedding,
+    feedback.c.namespace,
 )
-_FEEDBACK = CompiledSelect(sa.select(*_FEEDBACK_COLUMNS).where(feedback.c.id == sa.bindparam("id")))
+_FEEDBACK = CompiledSelect(
+    sa.select(*_FEEDBACK_COLUMNS).where(feedback.c.sequence == sa.bindparam("sequence"))
+)
 
 
 class LearnedQueries(Queries):
@@ -397,9 +407,11 @@ class LearnedQueries(Queries):
         rows = self._rows(query)
         return decode_rows("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
 
-    def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """Keys of nodes by id; unknown ids are left out."""
-        return {node: key for node, key in self._run(_KEYS, ids=list(ids))}
+    def keys(self, ids: Sequence[str], namespace: int = 0) -> dict[str, int]:
+        """Keys of documents and of the notes of a namespace, by id; others are left out."""
+        rows = self._run(_KEYS, ids=list(ids), namespace=namespace)
+        # A document hides a note with its id.
+        return {node: key for node, key, _ in sorted(rows, key=lambda row: -row[2])}
 
     def nodes(self, namespace: int, ids: Iterable[str]) -> dict[str, KnownNode]:
         """The nodes with these ids, by id; unknown ids are left out.
@@ -413,7 +425,8 @@ class LearnedQueries(Queries):
             node: KnownNode(
                 node, key, decode_vector(vector) if owner in {0, namespace} else None, wins
             )
-            for node, key, owner, vector, wins in rows
+            # A document hides a note with its id.
+            for node, key, owner, vector, wins in sorted(rows, key=lambda row: -row[2])
         }
 
     def edges(self, namespace: str, sources: Sequence[int]) -> LearnedEdges:
@@ -433,20 +446,26 @@ class LearnedQueries(Queries):
         """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
         return self.edges(namespace, sources).weights
 
-    def get_feedback(self, feedback_id: str) -> StoredFeedback:
-        """Feedback by its id.
+    def get_feedback(self, feedback_id: str, namespace: str | None = None) -> StoredFeedback:
+        """Feedback of a namespace, or of any, by its id; as :meth:`read_feedback`."""
+        own = [] if namespace is None else [feedback.c.namespace == namespace]
+        query = sa.select(feedback.c.sequence).where(feedback.c.id == feedback_id, *own)
+        return self.read_feedback(self._scalar(query.limit(1)) or 0)
+
+    def read_feedback(self, sequence: int) -> StoredFeedback:
+        """Feedback by its number.
 
         Raises:
-            NotFoundError: The id is unknown.
+            NotFoundError: It is unknown.
             StoreError: The feedback cannot be decoded.
         """
-        rows = self._run(_FEEDBACK, id=feedback_id)
+        rows = self._run(_FEEDBACK, sequence=sequence)
         if not rows:
-            msg = f"no feedback {feedback_id!r} is kept here: check the id"
+            msg = "this feedback is no longer kept here"
             raise NotFoundError(msg)
         kept = _decode_feedback(rows[0])
         if isinstance(kept, UnreadableFeedback):
-            msg = f"feedback {feedback_id!r} {kept.why}: give it again under another id"
+            msg = f"feedback {kept.id!r} {kept.why}: give it again under another id"
             raise StoreError(msg)
         return kept
 
@@ -474,13 +493,6 @@ class LearnedQueries(Queries):
         found = {status: count for status, count in self._rows(query)}
         return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
 
-    def find_consumers(self, turns: Sequence[str]) -> dict[str, str]:
-        """Ids of the feedback that consumed these turns, by turn; others are left out."""
-        query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
-            consumed_turns.c.turn.in_(list(turns))
-        )
-        return {turn: by for turn, by in self._rows(query)}
-
 
 def decode_state(row: Sequence[Any]) -> NamespaceState:
     """The state of a namespace from ``STATE_COLUMNS``."""
@@ -507,11 +519,11 @@ def _decode_episode(row: Sequence[Any]) -> StoredEpisode:
 
 
 def _decode_feedback(row: Sequence[Any]) -> StoredFeedback | UnreadableFeedback:
-    identity, sequence, payload, status, note, created, embedding = row
+    identity, sequence, payload, status, note, created, embedding, namespace = row
     try:
         given = Feedback.from_record(payload)
         added = parse_returned(json.loads(payload).get("added", ()))
         vector = None if embedding is None else decode_vector(embedding)
     except (ValueError, TypeError, KeyError) as error:  # one damaged row must not block the others
         return UnreadableFeedback(sequence, identity, f"cannot be read ({error})")
-    return StoredFeedback(sequence, given, status, note, created, vector, added)
+    return StoredFeedback(sequence, given, status, note, created, vector, added, namespace)

@@ -204,8 +204,8 @@ class NoteQueries(Queries):
         query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
         return set(self._scalars(query))
 
-    def get_facts(self, ids: Iterable[str]) -> list[NoteFacts]:
-        """Facts of those of the ids that belong to notes, of any namespace."""
+    def get_facts(self, ids: Iterable[str], namespace: str | None = None) -> list[NoteFacts]:
+        """Facts of those of the ids that belong to notes of a namespace, or of any."""
         n = notes.c
         columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
         query = (
@@ -215,6 +215,8 @@ class NoteQueries(Queries):
             .join(contents, contents.c.node == nodes.c.key)
             .join(namespaces, namespaces.c.key == n.namespace)
         )
+        if namespace is not None:
+            query = query.where(namespaces.c.name == namespace)
         return [NoteFacts(*row) for row in self._rows_in(query, nodes.c.id, ids)]
 
 

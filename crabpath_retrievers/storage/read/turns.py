@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from pydantic_core import from_json
 
+from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
@@ -45,7 +46,7 @@ class StoredTurn(NamedTuple):
     Attributes:
         turn: Its record.
         vector: Unit query vector, shape ``[d]``; None if it is not stored.
-        consumed: Id of the feedback that consumed it; None while there is none.
+        consumed: Id of feedback that consumed it; None while there is none.
         state: State of its namespace.
         nodes: The nodes of the turns read with it that still exist, by id.
     """
@@ -66,7 +67,7 @@ class TurnRecord(NamedTuple):
         query: The question.
         documents: Ids of the returned documents and notes, best first.
         run_id: Id of the host's run that asked; None without one.
-        feedback_id: Id of the feedback that was learned from it; None while there is none.
+        feedback_id: Id of feedback that was learned from it; None while there is none.
     """
 
     id: str
@@ -77,19 +78,30 @@ class TurnRecord(NamedTuple):
     feedback_id: str | None
 
 
+# Of several feedbacks about a turn, one.
+_CONSUMER = (
+    sa.select(sa.func.max(consumed_turns.c.feedback))
+    .where(consumed_turns.c.turn == turns.c.id)
+    .scalar_subquery()
+)
+
+
 def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
-    joined = turns.join(namespaces, namespaces.c.key == namespace)
-    columns = (turns.c.record, turns.c.clock, turns.c.embedding, consumed_turns.c.feedback)
+    columns = (turns.c.record, turns.c.clock, turns.c.embedding, _CONSUMER)
     return (
         sa.select(*columns, *STATE_COLUMNS)
-        .select_from(joined.outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id))
+        .select_from(turns.join(namespaces, namespaces.c.key == namespace))
         .order_by(turns.c.clock.desc())
     )
 
 
-# Seconds: processes gather records for .02 before they write them, and clocks differ.
-_UNWRITTEN, _RECENT = 0.06, 2.0
+WAIT_FOR_TURN = 1.0
+"""Seconds from its making in which a turn of another process is looked for again.
+
+Processes write turns behind their answers.
+"""
+_LOOK_AGAIN = 0.02
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
 _SELECT_TURN = (
     # The sum keeps the planner from the index on namespaces, which leads to all their turns.
@@ -101,26 +113,35 @@ _SELECT_TURN = (
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
 
 
-def _window() -> CompiledSelect:
-    until: sa.BindParameter[float] = sa.bindparam("until")
-    since: sa.BindParameter[float] = sa.bindparam("since")
-    namespace, earlier = namespaces.alias(), turns.alias()
-    last = (
-        sa.select(earlier.c.clock)
-        .join(namespace, namespace.c.key == earlier.c.namespace)
-        .where(namespace.c.name == sa.bindparam("namespace"), earlier.c.created <= until)
-        .order_by(earlier.c.clock.desc())
+def _select_last(*where: Any) -> sa.Select[Any]:
+    """Clock and session of the last turn of a namespace before a time."""
+    return (
+        sa.select(turns.c.clock, turns.c.session)
+        .join(namespaces, namespaces.c.key == turns.c.namespace)
+        .where(_NAMED, turns.c.created <= sa.bindparam("until"), *where)
+        .order_by(turns.c.clock.desc())
         .limit(1)
         .offset(0)
-        .scalar_subquery()
     )
-    within = turns.c.created.between(since, until)
+
+
+_LAST = CompiledSelect(_select_last())
+_WITHIN = turns.c.created.between(sa.bindparam("since"), sa.bindparam("until"))
+_WINDOW = CompiledSelect(
     # A range of the clock, which is indexed.
-    near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
-    return CompiledSelect(_select_turns(turns.c.namespace).where(_NAMED, near, within))
-
-
-_WINDOW = _window()
+    _select_turns(turns.c.namespace).where(
+        _NAMED,
+        turns.c.session.is_(None),
+        turns.c.clock > sa.bindparam("last") - sa.bindparam("turns", type_=sa.BigInteger),
+        _WITHIN,
+    )
+)
+_WINDOW_OF_SESSION = CompiledSelect(
+    _select_turns(turns.c.namespace)
+    .where(_NAMED, turns.c.session == sa.bindparam("session"), _WITHIN)
+    .limit(sa.bindparam("turns", type_=sa.BigInteger))
+    .offset(0)
+)
 
 
 class TurnLog(Queries):
@@ -147,21 +168,39 @@ class TurnLog(Queries):
             raise NotFoundError(msg)
         return found.turn
 
-    def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
+    def find(
+        self, turn_id: str, *, namespace: str | None = None, wait: bool = True
+    ) -> StoredTurn | None:
         """A turn with what learning needs, in two statements; None for an unknown id.
-
-        A turn of another process that asked just now may not be written yet: it is waited for.
 
         Args:
             turn_id: Turn id, or run id of the host for the last turn of that run.
             namespace: Name of the namespace to search; None for all.
+            wait: Whether to look again for ``WAIT_FOR_TURN`` where the id says that it was made
+                just now: another process may not have written it yet.
         """
         self._store.flush()
         found = self._find(turn_id, namespace)
-        if found is None and is_recent_id(turn_id, _RECENT):
-            time.sleep(_UNWRITTEN)
+        while wait and found is None and is_recent_id(turn_id, WAIT_FOR_TURN):
+            time.sleep(_LOOK_AGAIN)
             found = self._find(turn_id, namespace)
         return found
+
+    def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
+        """The feedback that turns were learned from, with ids of turns, the first given first."""
+        query = (
+            sa.select(turns.c.id, feedback.c.payload)
+            .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
+            .join(namespaces, namespaces.c.key == turns.c.namespace)
+            .join(
+                feedback,
+                (feedback.c.id == consumed_turns.c.feedback)
+                & (feedback.c.namespace == namespaces.c.name),
+            )
+            .order_by(feedback.c.sequence)
+        )
+        rows = self._rows_in(query, turns.c.id, ids)
+        return [(turn, Feedback.from_record(payload)) for turn, payload in rows]
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
@@ -177,18 +216,29 @@ class TurnLog(Queries):
         until: float,
         turns: int,
         seconds: float,
+        session: str | None = None,
     ) -> list[StoredTurn]:
-        """The last turns of a namespace before a time, newest first, consumed or not.
+        """The last turns of one conversation before a time, newest first, consumed or not.
 
         Args:
             namespace: Name of the namespace.
             until: The time, in seconds since the epoch.
             turns: Length of the window in turns, with the latest one.
             seconds: Length of the window in seconds.
+            session: The conversation; None for that of the last turn of the namespace.
         """
         self._store.flush()
-        bounds = {"until": until, "since": until - seconds, "turns": turns}
-        return self._decode(self._run(_WINDOW, namespace=namespace, **bounds))
+        own: dict[str, Any] = {"namespace": namespace, "until": until}
+        last = 0
+        if session is None:
+            rows = self._run(_LAST, **own)
+            if not rows:
+                return []
+            last, session = rows[0]
+        own |= {"since": until - seconds, "turns": turns}
+        if session is None:
+            return self._decode(self._run(_WINDOW, last=last, **own))
+        return self._decode(self._run(_WINDOW_OF_SESSION, session=session, **own))
 
     def _decode(self, rows: Sequence[Sequence[Any]]) -> list[StoredTurn]:
         """Decode turns of one namespace, with their nodes."""
@@ -210,8 +260,7 @@ class TurnLog(Queries):
             until: Only turns before this one, by its number; None for all.
         """
         query = (
-            sa.select(turns.c.record, consumed_turns.c.feedback)
-            .outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id)
+            sa.select(turns.c.record, _CONSUMER)
             .where(turns.c.namespace == namespace)
             .order_by(turns.c.clock.desc())
             .limit(limit)

@@ -27,6 +27,7 @@ from crabpath_retrievers.storage.schema import (
     episodes,
     feedback,
     feedback_effects,
+    namespaces,
     nodes,
     overlay,
     weight_changes,
@@ -205,10 +206,15 @@ class TypedQueries(Queries):
                 log.c.clock,
                 log.c.embedding,
             )
-            .join(feedback, feedback.c.id == feedback_effects.c.feedback)
+            .join(namespaces, namespaces.c.key == feedback_effects.c.namespace)
+            .join(
+                feedback,
+                (feedback.c.id == feedback_effects.c.feedback)
+                & (feedback.c.namespace == namespaces.c.name),
+            )
             .join(consumed_turns, consumed_turns.c.feedback == feedback_effects.c.feedback)
             .join(log, log.c.id == consumed_turns.c.turn)
-            .where(feedback_effects.c.namespace == namespace)
+            .where(feedback_effects.c.namespace == namespace, log.c.namespace == namespace)
             .order_by(feedback_effects.c.sequence, log.c.clock)
         )
         return decode_rows("a turn", self._rows(query), _decode_learned_turn)
@@ -221,7 +227,11 @@ class TypedQueries(Queries):
                 *(changes[name] for name in _EDGE),
                 sa.func.max(feedback_effects.c.sequence).label("sequence"),
             )
-            .join(feedback_effects, feedback_effects.c.feedback == changes.cause)
+            .join(
+                feedback_effects,
+                (feedback_effects.c.feedback == changes.cause)
+                & (feedback_effects.c.namespace == changes.namespace),
+            )
             .where(changes.namespace == namespace, changes.kind.in_(_TYPED))
             .group_by(*(changes[name] for name in _EDGE))
             .subquery()
@@ -250,6 +260,7 @@ class TypedQueries(Queries):
         """What is known of the nodes that a namespace sees, by id; others are left out."""
         query = sa.select(nodes.c.id, nodes.c.key, nodes.c.authority, nodes.c.embedding)
         query = query.where(nodes.c.owner.in_((0, namespace)))
+        query = query.order_by(nodes.c.owner.desc())  # a document hides a note with its id
         return {
             node: NodeFacts(key, authority, decode_vector(vector))
             for node, key, authority, vector in self._rows_in(query, nodes.c.id, ids)
@@ -308,6 +319,7 @@ class TypedQueries(Queries):
         query = (
             sa.select(of_feedback.c.clock, feedback_effects.c.record)
             .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
+            .where(feedback_effects.c.namespace == clock.key)
             .order_by(of_feedback.c.clock)
         )
         rows = self._rows(query)

@@ -258,7 +258,7 @@ class _Corpus:
     def add_contents(self, rows: Sequence[Sequence[Any]]) -> None:
         """Remember texts and metadata of nodes that all namespaces see, from ``CONTENTS``."""
         for row in rows:
-            if row[0] in self.by_id:
+            if row[0] in self.by_id and row[1]:  # notes have no document
                 self.contents[row[0]] = row
                 self.size += sum(len(value) for value in row if isinstance(value, str))
 

@@ -109,7 +109,7 @@ class _NamespaceImport:
         self._namespace = 0  # until its row is written
         # New ids by former id, by table.
         self._ids: dict[str, dict[str, str]] = {
-            table: {} for table in ("nodes", "turns", "feedback", "episodes")
+            table: {} for table in ("nodes", "turns", "episodes")
         }
         self._rows, self._left_out = Counter[str](), Counter[str]()
         self._missing = set[int]()
@@ -129,7 +129,7 @@ class _NamespaceImport:
     def add(self, table: str, rows: Iterable[Row]) -> None:
         """Write rows of one table; those without a document of theirs are left out."""
         known = [new for row in rows if (new := self._translate(table, row)) is not None]
-        if table in {"nodes", "turns", "feedback"}:
+        if table in {"nodes", "turns"}:
             self._rename_taken(table, [row["id"] for row in known])
         for row in known:
             self._rename(table, row)
@@ -140,7 +140,7 @@ class _NamespaceImport:
             if any(row["note_count"] for row in known):
                 put_meta(self._tx, PutMeta((("notes", "1"),)))
         if table == "nodes":
-            keys = self._tx.get_node_keys(row["id"] for row in known)
+            keys = self._tx.get_node_keys((row["id"] for row in known), self._namespace)
             self._keys |= {row["key"]: keys[row["id"]] for row in known}
 
     def _translate(self, table: str, row: Row) -> dict[str, Any] | None:
@@ -153,9 +153,10 @@ class _NamespaceImport:
             return None
 
     def _rename_taken(self, table: str, ids: Iterable[str]) -> None:
-        """Choose new ids for those that other namespaces of this store use."""
+        """Choose new ids for those that documents or other turns of this store have."""
         column = TABLES[table].c.id
-        for (taken,) in self._tx.select_in(sa.select(column), column, ids):
+        query = sa.select(column).where(*([s.nodes.c.owner <= 0] if table == "nodes" else []))
+        for (taken,) in self._tx.select_in(query, column, ids):
             digest = sha256(f"{self._name}\n{taken}".encode()).hexdigest()[:32]
             self._ids[table][taken] = f"{_AUTO}{digest}" if taken.startswith(_AUTO) else digest
 
@@ -212,7 +213,7 @@ class _NamespaceImport:
         if "added" in payload and self._ids["nodes"]:
             payload["added"] = replace_node_ids(payload["added"], self._ids["nodes"])
         turn = self._ids["turns"].get(payload["turn_id"], payload["turn_id"])
-        payload |= {"feedback_id": row["id"], "turn_id": turn, "namespace": self._name}
+        payload |= {"turn_id": turn, "namespace": self._name}
         row["payload"] = json.dumps(payload, ensure_ascii=False)
 
     def _rename_in_effects(self, row: dict[str, Any]) -> None:
@@ -228,11 +229,9 @@ class _NamespaceImport:
 # Columns with ids that an import may rename, by table, each with the tables that these come from.
 _ID_COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "nodes": {"id": ("nodes",)},
-    "notes": {"turn": ("turns",), "feedback": ("feedback",)},
-    "weight_changes": {"cause": ("feedback", "nodes")},
+    "notes": {"turn": ("turns",)},
+    "weight_changes": {"cause": ("nodes",)},
     "episodes": {"id": ("episodes",)},
     "turns": {"id": ("turns",)},
-    "feedback": {"id": ("feedback",)},
-    "consumed_turns": {"turn": ("turns",), "feedback": ("feedback",)},
-    "feedback_effects": {"feedback": ("feedback",)},
+    "consumed_turns": {"turn": ("turns",)},
 }

@@ -35,7 +35,7 @@ from crabpath_retrievers.storage.write.weights import insert_unattributed_change
 
 
 def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
-    """Subtract all effects of applied feedback, and release its turns.
+    """Subtract all effects of feedback that are stored, and release its turns.
 
     Raises:
         ConflictError: Another change came first.
@@ -46,25 +46,38 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     space = tx.run(query).one_or_none()
     require_unchanged(space is not None and space.version == change.version, cause)
     assert space is not None  # noqa: S101
-    query = sa.select(s.feedback_effects).where(s.feedback_effects.c.feedback == cause)
+    own = (s.feedback_effects.c.feedback == cause, s.feedback_effects.c.namespace == space.key)
+    query = sa.select(s.feedback_effects).where(*own)
     effects = tx.run(query).one_or_none()
-    require_unchanged(effects, cause)
-    assert effects is not None  # noqa: S101
+    if effects is not None:
+        _subtract_effects(tx, name, space, effects)
+    tx.delete(s.feedback_effects, *own)
+    turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == space.key)
+    consumed = s.consumed_turns.c
+    tx.delete(s.consumed_turns, consumed.feedback == cause, consumed.turn.in_(turns))
+    _update_namespace(tx, space.key, model=change.model)
+    if change.note is not None:
+        given = (s.feedback.c.id == cause, s.feedback.c.namespace == name)
+        known = (*given, s.feedback.c.status == "applied")
+        done = tx.update(s.feedback, *known, status="undone", note=change.note)
+        require_unchanged(done == 1, cause)
+    if effects is not None:
+        record = json.loads(effects.record)
+        undo_notes(tx, name, record["notes"], record["used"])
+
+
+def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> None:
+    """Subtract what a feedback has changed besides the model and notes."""
     last = _find_last_effect(tx, space.key) == effects.sequence
+    cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
     exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
-    _update_namespace(tx, space.key, exponent=exponent, model=change.model)
+    tx.update(s.namespaces, s.namespaces.c.key == space.key, exponent=exponent)
     record = json.loads(effects.record)
     for table in COUNTERS:
         _subtract_counts(tx, space.key, table, record[table])
     for episode in record["episodes"]:
         _undo_episode(tx, name, episode, last=last)
-    tx.delete(s.feedback_effects, s.feedback_effects.c.feedback == cause)
-    tx.delete(s.consumed_turns, s.consumed_turns.c.feedback == cause)
-    own = (s.feedback.c.id == cause, s.feedback.c.status == "applied")
-    done = tx.update(s.feedback, *own, status="undone", note=change.note)
-    require_unchanged(done == 1, cause)
-    undo_notes(tx, name, record["notes"], record["used"])
 
 
 def _find_last_effect(tx: Transaction, namespace: int) -> int:

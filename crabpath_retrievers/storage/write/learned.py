@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -13,7 +13,7 @@ from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
 from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
@@ -29,6 +29,15 @@ from crabpath_retrievers.storage.sql_tools import (
     open_driver_cursor,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
+
+
+class KeptFeedback(NamedTuple):
+    """Feedback as it is stored: its number, its namespace if that is known, whether it is new."""
+
+    sequence: int
+    namespace: str | None
+    is_new: bool
+
 
 _MOST_DOCUMENTS = 16  # of one episode: those with the most credit
 _MOST_USERS = 32  # of one episode: those with the most credit
@@ -47,7 +56,12 @@ _INSERT_FEEDBACK = CompiledWrite(
     lambda insert: (
         build_insert(insert, s.feedback, namespace=_NAMESPACE_OF_TURN)
         .on_conflict_do_nothing()
-        .returning(s.feedback.c.sequence)
+        .returning(s.feedback.c.sequence, s.feedback.c.namespace)
+    )
+)
+_FIND_FEEDBACK = CompiledSelect(
+    sa.select(s.feedback.c.sequence, s.feedback.c.namespace).where(
+        s.feedback.c.id == sa.bindparam("id"), s.feedback.c.namespace == _NAMESPACE_OF_TURN
     )
 )
 _UPDATE_NAMESPACE = CompiledWrite(
@@ -71,6 +85,10 @@ _MARK_APPLIED = CompiledWrite(
         s.feedback.update()
         .where(
             s.feedback.c.id == sa.bindparam("feedback"),
+            sa.or_(
+                s.feedback.c.namespace == sa.bindparam("space", type_=sa.Text()),
+                s.feedback.c.namespace.is_(None),
+            ),
             s.feedback.c.status == sa.literal_column("'waiting'"),
         )
         .values(
@@ -125,7 +143,7 @@ _USAGE, _PAIR_COUNTS, _TRANSITIONS = (
 # All processes lock namespaces in one order.
 _RECORD_TURNS = """
 WITH lazily AS (SELECT set_config('synchronous_commit', 'off', true)),
-given (place, name, id, created, run_id, arm, record, embedding) AS (VALUES {rows}),
+given (place, name, id, created, run_id, arm, session, record, embedding) AS (VALUES {rows}),
 locked AS (
     SELECT key FROM crabpath_namespaces WHERE name IN (SELECT name FROM given)
     ORDER BY key FOR UPDATE
@@ -136,13 +154,16 @@ ticked AS (
     FROM counted, locked WHERE n.name = counted.name AND n.key = locked.key
     RETURNING n.name, n.key, n.turn - turns AS before
 )
-INSERT INTO crabpath_turns (namespace, clock, id, created, run_id, arm, record, embedding)
+INSERT INTO crabpath_turns
+    (namespace, clock, id, created, run_id, arm, session, record, embedding)
 SELECT key, before + row_number() OVER (PARTITION BY key ORDER BY place), id, created, run_id, arm,
-    record, embedding
+    session, record, embedding
 FROM given JOIN ticked USING (name), lazily
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
-_GIVEN_TURN = "(%s::int, %s::text, %s::text, %s::float, %s::text, %s::text, %s::bytea, %s::bytea)"
+_GIVEN_TURN = (
+    "(%s::int, %s::text, %s::text, %s::float, %s::text, %s::text, %s::text, %s::bytea, %s::bytea)"
+)
 _ADVANCE_CLOCK = CompiledWrite(
     lambda _: (
         s.namespaces.update()
@@ -173,6 +194,7 @@ def _encode_turn(change: c.RecordTurn) -> dict[str, Any]:
         "created": turn.created,
         "run_id": turn.run_id,
         "arm": turn.arm,
+        "session": turn.session,
         "record": compress_text(record),
         "embedding": None if change.vector is None else encode_vector(change.vector),
     }
@@ -208,26 +230,51 @@ def _insert_turns(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> set[str]:
         return {name for (name,) in cursor.fetchall()}
 
 
-def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> int | None:
-    """Store feedback until it is applied; returns its sequence number, None for a known id."""
-    feedback, payload = change.feedback, change.feedback.to_dict()
-    if change.added:
-        payload["added"] = [asdict(item) for item in change.added]
+def keep_feedback(tx: Transaction, change: c.KeepFeedback) -> KeptFeedback:
+    """Store feedback until it is applied."""
+    feedback = change.feedback
     default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
     row = {
         "id": feedback.feedback_id,
         "created": change.created or time.time(),
+        "given": feedback.namespace or default_namespace,
+        "asked": feedback.turn_id,
+        **_encode_feedback(change),
+    }
+    new = _INSERT_FEEDBACK.fetch(tx.connection, row)
+    found = new or _FIND_FEEDBACK.rows(tx.connection, row)[0]
+    return KeptFeedback(int(found[0]), found[1], is_new=new is not None)
+
+
+def _encode_feedback(change: c.KeepFeedback) -> dict[str, Any]:
+    feedback, payload = change.feedback, change.feedback.to_dict()
+    if change.added:
+        payload["added"] = [asdict(item) for item in change.added]
+    return {
         "payload": json.dumps(payload, ensure_ascii=False),
         "status": "waiting",
         "note": None,
-        "given": feedback.namespace or default_namespace,
-        "asked": feedback.turn_id,
         "embedding": None if change.vector is None else encode_vector(change.vector),
         "user": feedback.user,
         "source": feedback.source,
     }
-    new = _INSERT_FEEDBACK.fetch(tx.connection, row)
-    return None if new is None else int(new[0])
+
+
+def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
+    """Replace the content of feedback; learning from the former one starts again.
+
+    Raises:
+        ConflictError: It is no longer what was read.
+    """
+    own = s.feedback.c.sequence == change.sequence
+    query = sa.select(s.feedback.c.payload, s.feedback.c.namespace).where(own)
+    row = tx.run(query.with_for_update()).one_or_none()
+    same = row is not None and Feedback.from_record(row.payload) == change.known
+    require_unchanged(same, change.known.feedback_id)
+    assert row is not None  # noqa: S101
+    tx.update(s.feedback, own, **_encode_feedback(change.new))
+    if (key := tx.find_key(row.namespace)) is not None:
+        tx.increment_versions(key)
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
@@ -259,14 +306,14 @@ def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
     Raises:
         ConflictError: Feedback to cancel is no longer waiting.
     """
-    own = s.feedback.c.id == change.feedback_id
+    own = s.feedback.c.sequence == change.sequence
     if change.status is None:
         tx.update(s.feedback, own, note=change.note)
         return
     waiting = (own, s.feedback.c.status == "waiting")
     done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
     if change.status == "undone":
-        require_unchanged(done == 1, change.feedback_id)
+        require_unchanged(done == 1, f"feedback number {change.sequence}")
 
 
 def require_unchanged(condition: object, what: str) -> None:

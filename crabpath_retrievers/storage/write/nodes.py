@@ -120,8 +120,9 @@ def write_nodes(tx: Transaction, given: Sequence[NewNode]) -> tuple[Mapping[str,
         # Authority set by a user is kept, unless the metadata of the document sets another.
         named = sa.bindparam("authority", type_=sa.SmallInteger())
         columns["authority"] = sa.func.coalesce(named, s.nodes.c.authority)
-        update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
-        tx.run(update, [{"old" if n == "id" else n: v for n, v in r.items()} for r in changed])
+        update = s.nodes.update().where(s.nodes.c.key == sa.bindparam("old")).values(columns)
+        keyed = [(existing[row.pop("id")], row) for row in changed]
+        tx.run(update, [{**row, "old": key} for key, row in keyed])
     keys = {**existing, **added}
     with tx.send_together(len(given)):
         _insert_contents(tx, [(keys[node.id], node) for node in given])
@@ -141,13 +142,18 @@ def _insert_contents(tx: Transaction, given: Sequence[tuple[int, NewNode]]) -> N
 
 
 def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
-    """Delete nodes with all rows that refer to them.
+    """Delete documents with all rows that refer to them.
 
     Returns:
         Ids of their siblings, which must be linked again.
     """
-    keys = list(tx.get_node_keys(ids).values())
     siblings = find_siblings(tx, ids)
+    delete_nodes(tx, list(tx.get_node_keys(ids).values()))
+    return siblings
+
+
+def delete_nodes(tx: Transaction, keys: Sequence[int]) -> None:
+    """Delete documents or notes with all rows that refer to them."""
     query = sa.select(s.nodes.c.key).where(s.nodes.c.level > 0)  # notes have level 0
     hubs = len(tx.select_in(query, s.nodes.c.key, keys))
     _delete_contents(tx, keys, [kind.value for kind in EdgeKind])
@@ -155,7 +161,6 @@ def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
         if column.table is not s.edges and column.table.name not in _TEXT_TABLES:
             tx.delete_in(column, keys)
     _count_hub_changes(tx, hubs)
-    return siblings
 
 
 def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
@@ -394,8 +399,8 @@ def queue_indexing(
 
 
 def find_visible(tx: Transaction, ids: Iterable[str]) -> dict[str, int]:
-    """Keys of those of the nodes that queries see, by id."""
-    query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner >= 0)
+    """Keys of those of the documents that queries see, by id."""
+    query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner == 0)
     return {node: key for node, key in tx.select_in(query, s.nodes.c.id, ids)}
 
 

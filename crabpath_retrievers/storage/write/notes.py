@@ -21,8 +21,8 @@ from crabpath_retrievers.storage.write.learned import keep_episode
 from crabpath_retrievers.storage.write.nodes import (
     build_content_row,
     build_node_row,
+    delete_nodes,
     put_meta,
-    remove_nodes,
 )
 from crabpath_retrievers.storage.write.rows import SnapshotRows, remove_notes_from_snapshot
 from crabpath_retrievers.storage.write.transaction import Transaction
@@ -79,17 +79,18 @@ def _write_node(
     row = build_node_row(node.id, payload, encode_vector(node.vector))
     # Only its namespace sees a note, but regions are shared: a note is no hub.
     row |= {"owner": namespace, "authority": change.authority.value, "level": 0}
-    query = sa.select(s.nodes.c.key, s.nodes.c.owner).where(s.nodes.c.id == node.id)
-    known = tx.run(query).one_or_none()
-    if known is None:
-        return int(tx.scalar(s.nodes.insert().values(row).returning(s.nodes.c.key)))
-    if known.owner != namespace:
-        msg = f"the id {node.id!r} is taken: choose another one, or none"
+    query = sa.select(s.nodes.c.owner, s.nodes.c.key).where(s.nodes.c.owner.in_((0, namespace)))
+    known = {owner: key for owner, key in tx.run(query.where(s.nodes.c.id == node.id))}
+    if 0 in known:
+        msg = f"the id {node.id!r:.250} is that of a document: choose another one, or none"
         raise InvalidInputError(msg)
-    _delete_former_content(tx, known.key, namespace, node)
-    materialise_decay(tx, [known.key])
-    tx.update(s.nodes, s.nodes.c.key == known.key, **row)
-    return int(known.key)
+    if namespace not in known:
+        return int(tx.scalar(s.nodes.insert().values(row).returning(s.nodes.c.key)))
+    key = int(known[namespace])
+    _delete_former_content(tx, key, namespace, node)
+    materialise_decay(tx, [key])
+    tx.update(s.nodes, s.nodes.c.key == key, **row)
+    return key
 
 
 def _delete_former_content(tx: Transaction, key: int, namespace: int, node: Node) -> None:
@@ -142,7 +143,9 @@ def _compute_deltas(
     own = change.node.id
     ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
     seen = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner.in_((0, namespace)))
-    keys = {node: key for node, key in tx.select_in(seen, s.nodes.c.id, ids)}
+    # A document hides a note with its id.
+    seen = seen.order_by(s.nodes.c.owner.desc())
+    keys = {node: key for node, key in tx.select_in(seen, s.nodes.c.id, ids)} | {own: key}
     for edge in change.edges:
         source, target = keys.get(edge.source or own), keys.get(edge.target or own)
         if source and target and source != target:
@@ -168,9 +171,9 @@ def undo_notes(
         return
     key = tx.find_key(name, lock=True)
     for node, uses in Counter(used).items():
-        found = sa.select(s.nodes.c.key).where(s.nodes.c.id == node).scalar_subquery()
+        found = sa.select(s.nodes.c.key).where(s.nodes.c.id == node)
         remaining = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
-        tx.update(s.notes, s.notes.c.node == found, s.notes.c.namespace == key, uses=remaining)
+        tx.update(s.notes, s.notes.c.node.in_(found), s.notes.c.namespace == key, uses=remaining)
     for one in made:
         _undo_note(tx, name, key, one["note"], one["query"])
 
@@ -191,8 +194,8 @@ def _undo_note(
     latest = sa.select(effects.feedback).where(effects.namespace == namespace, same)
     other = tx.scalar(latest.order_by(effects.sequence.desc()).limit(1))
     if row.feedback is not None and other is None:
-        delete_notes(tx, s.nodes.c.id == node)
-        write_journal(tx, "remove_notes", {"ids": [node]})
+        delete_notes(tx, s.notes.c.node == row.node)
+        write_journal(tx, "remove_notes", {"ids": [node]}, name)
         return
     if row.feedback is not None:
         tx.update(s.notes, s.notes.c.node == row.node, feedback=other)
@@ -220,44 +223,42 @@ def use_notes(tx: Transaction, change: n.UseNotes) -> None:
 
 def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     """Delete notes, also from snapshots, so that no restore brings them back."""
+    namespace = tx.find_key(change.namespace)
+    keys = set[int]()
     for part in split_batches(change.ids):
-        removed = delete_notes(tx, s.nodes.c.id.in_(part))
-        keys, namespaces = ({row[place] for row in removed} for place in (0, 2))
-        query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
-        for identity, content in tx.run(query.where(s.snapshots.c.namespace.in_(namespaces))).all():
-            remaining = remove_notes_from_snapshot(content, keys)
-            tx.update(s.snapshots, s.snapshots.c.id == identity, content=remaining)
-    write_journal(tx, "remove_notes", {"ids": list(change.ids)})
+        own = (s.notes.c.namespace == namespace, s.nodes.c.id.in_(part))
+        keys |= {row.key for row in delete_notes(tx, *own)}
+    query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
+    for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
+        remaining = remove_notes_from_snapshot(content, keys)
+        tx.update(s.snapshots, s.snapshots.c.id == identity, content=remaining)
+    write_journal(tx, "remove_notes", {"ids": list(change.ids)}, change.namespace)
 
 
 def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
     """Restore the notes of a snapshot, and delete later ones."""
-    former_ids = {node["key"]: node["id"] for node in rows["nodes"]}
+    back = {node["key"] for node in rows["nodes"]}
     present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
-    for part in split_batches(sorted(set(present) - former_ids.keys())):
+    for part in split_batches(sorted(set(present) - back)):
         delete_notes(tx, s.notes.c.node.in_(part))
-    # Ids that belong to other nodes now are not taken from them.
-    query = sa.select(s.nodes.c.id).where(s.nodes.c.owner != namespace)
-    foreign = {node for (node,) in tx.select_in(query, s.nodes.c.id, former_ids.values())}
-    back = {key for key, node in former_ids.items() if node not in foreign}
     here = {"owner": namespace, "namespace": namespace, "indexed": 0}
     for name, column in NOTE_TABLES.items():
         table = TABLES[name]
         own = {local: value for local, value in here.items() if local in table.c}
         tx.delete_in(table.c[column], sorted(back))
-        tx.add(table, [{**row, **own} for row in rows[name] if row[column] in back])
+        tx.add(table, [{**row, **own} for row in rows[name]])
     _recount_notes(tx, [namespace])
 
 
-def delete_notes(tx: Transaction, which: sa.ColumnElement[bool]) -> Sequence[Any]:
+def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[Any]:
     """Delete notes with all rows that refer to them; returns their keys, ids and namespaces."""
     query = sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
     joined = query.join(s.notes, s.notes.c.node == s.nodes.c.key)
-    rows: Sequence[Any] = tx.run(joined.where(which)).all()
+    rows: Sequence[Any] = tx.run(joined.where(*which)).all()
     for key, node, namespace in rows:
         _remove_from_episodes(tx, key, namespace, node)
-    for part in split_batches(row.id for row in rows):
-        remove_nodes(tx, part)
+    for part in split_batches(row.key for row in rows):
+        delete_nodes(tx, part)
     _recount_notes(tx, {row.namespace for row in rows})
     return rows
 

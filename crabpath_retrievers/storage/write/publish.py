@@ -97,11 +97,12 @@ def _take_away(
 def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
     """Set positions, and queue the nodes and their siblings for linking."""
     if change.positions:
-        key = sa.select(s.nodes.c.key).where(s.nodes.c.id == sa.bindparam("moved"))
-        own = s.contents.c.node == key.scalar_subquery()
-        update = s.contents.update().where(own).values(position=sa.bindparam("to"))
-        tx.run(update, [{"moved": node, "to": position} for node, position in change.positions])
         moved = [node for node, _ in change.positions]
+        keys = tx.get_node_keys(moved)
+        own = s.contents.c.node == sa.bindparam("moved")
+        update = s.contents.update().where(own).values(position=sa.bindparam("to"))
+        rows = [{"moved": keys[n], "to": to} for n, to in change.positions if n in keys]
+        tx.run(update, rows)
         queue_linking(tx, [*moved, *find_siblings(tx, moved)])
 
 

@@ -213,9 +213,12 @@ class Transaction:
         own = [s.namespaces.c.key.in_(keys)] if keys else []
         self.update(s.namespaces, *own, version=s.namespaces.c.version + 1)
 
-    def get_node_keys(self, ids: Iterable[str]) -> dict[str, int]:
-        """Keys of nodes by id, visible or not; unknown ids are left out."""
-        rows = self.select_in(sa.select(s.nodes.c.id, s.nodes.c.key), s.nodes.c.id, ids)
+    def get_node_keys(self, ids: Iterable[str], namespace: int | None = None) -> dict[str, int]:
+        """Keys by id of documents, visible or not, or of the notes of a namespace, by its key."""
+        owner = s.nodes.c.owner
+        own = owner <= 0 if namespace is None else owner == namespace
+        query = sa.select(s.nodes.c.id, s.nodes.c.key).where(own)
+        rows = self.select_in(query, s.nodes.c.id, ids)
         return {node: key for node, key in rows}
 
     def get_node_ids(self, keys: Iterable[int]) -> dict[int, str]:

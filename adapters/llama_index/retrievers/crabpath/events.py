@@ -29,7 +29,6 @@ from crabpath_retrievers.integration import (
     Receipt,
     collect_exception_names,
     make_event_feedback,
-    record_superseding,
 )
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
@@ -183,7 +182,7 @@ class CrabPathEventHandler(BaseEventHandler):
                 fields.setdefault("answer", run.answer)
             given = make_response_feedback([*run.turns], outcome, rule, **fields)
         self.flush()
-        return [record_superseding(self._memory, feedback) for feedback in given]
+        return [self._memory.record(feedback) for feedback in given]
 
     async def arecord(
         self, query: object, outcome: Evaluated, **fields: Unpack[FeedbackFields]

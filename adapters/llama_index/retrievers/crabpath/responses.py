@@ -71,7 +71,7 @@ def record(
         StoreError: The feedback could not be stored.
     """
     value, given = _complete(response, outcome, _SCORE, fields)
-    return record_outcome(memory, response, value, strict=strict, **given)
+    return record_outcome(memory.record, response, value, strict=strict, **given)
 
 
 def make_response_feedback(

@@ -1,0 +1,75 @@
+"""Which of several verdicts about a turn stands: the last word of a person, before all else."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
+from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.learning.events import parse_event_kind
+
+_RANKS = {"human": 0, "teacher": 1, "self": 2, "harvested": 3}
+
+
+class Decision(NamedTuple):
+    """What a verdict does to earlier ones about the same turn.
+
+    Attributes:
+        outranked_by: An earlier one that stands, so that the new one does not count.
+        repeats: An earlier one that says the same.
+        replaces: Ids of those that are undone when the new one is learned from.
+        own: Id of the one by the same giver; None if they have not judged the turn before.
+    """
+
+    outranked_by: Feedback | None
+    repeats: Feedback | None
+    replaces: tuple[str, ...]
+    own: str | None
+
+
+def decide(given: Feedback, earlier: Iterable[Feedback]) -> Decision:
+    """Decide what a verdict does to earlier ones.
+
+    A giver is a person by name, or the one person without a name, or whatever is no person. The
+    last word of a giver counts; a person's before a teacher's, a model's and an observed event's,
+    in this order; those of two people both. The same id with other content is a change of mind.
+
+    Args:
+        given: The new verdict.
+        earlier: Those that were learned from, the latest last.
+    """
+    outranked_by = repeats = own = None
+    replaces, rank = list[str](), _rank(given)
+    for known in earlier:
+        other = _rank(known)
+        if known.feedback_id != given.feedback_id:
+            if other < rank:
+                outranked_by = known
+                continue
+            if other == rank == 0 and known.user != given.user:
+                continue
+            if other == rank and says_the_same(given, known):
+                repeats, own = known, known.feedback_id
+                continue
+        own = known.feedback_id if other == rank else own
+        replaces.append(known.feedback_id)
+    return Decision(outranked_by, repeats, tuple(replaces), own)
+
+
+def says_the_same(one: Feedback, other: Feedback) -> bool:
+    """Whether two feedbacks differ at most in their ids and in how they name the turn."""
+    return other == replace(
+        one,
+        feedback_id=other.feedback_id,
+        turn_id=other.turn_id,
+        namespace=other.namespace,
+        session=other.session,
+    )
+
+
+def _rank(feedback: Feedback) -> int:
+    """Place of who gave it: 0 for a person; what was observed comes last."""
+    kind = parse_event_kind(feedback.feedback_id)
+    if kind in OBSERVED_KINDS:
+        return len(_RANKS) + OBSERVED_KINDS.index(kind)
+    return _RANKS[feedback.source]
