@@ -53,7 +53,7 @@ from crabpath_retrievers.ingest.pipeline import (
     Progress,
     show_progress,
 )
-from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback
+from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback, require_any
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.memory.documents import require_progress
 from crabpath_retrievers.memory.notes import NoteFields
@@ -406,21 +406,21 @@ class ServedMemory(CrabPath):
             if outcome is not None or fields:
                 message = "a Feedback has its outcome and fields itself: record(feedback)"
                 raise InvalidInputError(message)
-            return self._record_one(about, strict=False)
+            return self._record_one(about)
         if outcome is None:
             message = "record needs an outcome: record(documents, True), or False, or a number"
             raise InvalidInputError(message)
         given = make_outcome_feedback(about, outcome, **fields)
-        receipts = [self._record_one(feedback, strict=False) for feedback in given]
-        if strict and all(receipt.status == "refused" for receipt in receipts):
-            self._record_one(given[0], strict=True)  # raises what the memory raises
+        receipts = [self._record_one(feedback) for feedback in given]
+        if strict:
+            require_any(receipts)
         one = about is None or isinstance(about, (str, UUID, Document))
         return receipts[0] if one else receipts
 
-    def _record_one(self, feedback: Feedback, *, strict: bool) -> Receipt:
+    def _record_one(self, feedback: Feedback) -> Receipt:
         body = feedback.to_dict()
         name = body.pop("namespace") or self._namespaces.get(str(feedback.turn_id))
-        return Receipt(**self._post("/feedback", name, {**body, "strict": strict}, repeat=True))
+        return Receipt(**self._post("/feedback", name, {**body, "strict": False}, repeat=True))
 
     def _remember(self, turn: Turn) -> None:
         for name in (turn.id, turn.run_id):

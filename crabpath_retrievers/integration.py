@@ -29,6 +29,8 @@ from crabpath_retrievers.core.query import (
     RetrieverOptions,
     explain_unknown,
     find_namespace,
+    find_session,
+    label_session,
 )
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.core.time_limit import arun_with_timeout
@@ -83,9 +85,11 @@ __all__ = [
     "collect_exception_names",
     "explain_unknown",
     "find_namespace",
+    "find_session",
     "find_turn_ids",
     "find_turns_in_state",
     "is_blank",
+    "label_session",
     "load_default_embeddings",
     "make_event_feedback",
     "make_outcome_feedback",

@@ -33,6 +33,7 @@ from crabpath_retrievers.core.query import (
     RetrieverOptions,
     explain_unknown,
     find_namespace,
+    find_session,
     require_list,
 )
 from crabpath_retrievers.core.text import format_value, is_blank
@@ -461,6 +462,8 @@ class CrabPathRetriever(BaseRetriever):
             found = find_namespace(configurable)
             if found is not None:
                 options["namespace"] = found
+        if configurable and options.get("session") is None:
+            options["session"] = find_session(configurable)
         return options
 
     def add_documents(
@@ -614,8 +617,11 @@ class CrabPathRetriever(BaseRetriever):
         return await self.memory.aio.record(about, outcome, strict=strict, **own)
 
     def _add_own(self, about: object, fields: FeedbackFields) -> FeedbackFields:
-        """The fields, with this retriever's namespace for its last turns."""
-        return {"namespace": self.namespace, **fields} if about is None else fields
+        """The fields, with namespace and session of this retriever's run for its last turns."""
+        if about is not None:
+            return fields
+        configurable = (var_child_runnable_config.get() or {}).get("configurable") or {}
+        return {"namespace": self.namespace, "session": find_session(configurable), **fields}
 
     def _get_relevant_documents(
         self,

@@ -139,7 +139,7 @@ def crabpath_feedback(
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
     is derived from the turn, so the same feedback changes nothing, and other feedback of the same
-    user replaces it. Feedback for a turn of another namespace or thread is refused.
+    user replaces it. Feedback for a turn of another namespace is refused.
 
     Args:
         retriever: The retriever of the turn, or another one over the same memory.

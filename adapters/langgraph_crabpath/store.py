@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -34,6 +35,7 @@ from crabpath_retrievers.integration import (
     QueryOptions,
     Receipt,
     arun,
+    find_session,
     is_blank,
     perform,
     perform_sync_or_async,
@@ -42,6 +44,12 @@ from crabpath_retrievers.integration import (
 
 Labels: TypeAlias = tuple[str, ...]
 """A namespace of LangGraph, such as ``("memories", "ann")``."""
+
+
+def _read_configurable() -> Mapping[str, Any]:
+    """The configuration of the run that calls; empty outside of one."""
+    return (var_child_runnable_config.get() or {}).get("configurable") or {}
+
 
 _ROOT = "store:"
 _ITEM = "item"  # key of the metadata that holds the item; no vector index filters by it
@@ -246,6 +254,7 @@ class CrabPathStore(BaseStore):
         given: dict[str, Any] = dict(fields)
         if prefix is not None:
             given["namespace"] = self.find_turn_namespace(tuple(prefix))
+            given.setdefault("session", find_session(_read_configurable()))
         receipts = yield from perform(lambda: self._memory.record(about, outcome, **given))
         return receipts if isinstance(receipts, list) else [receipts]
 
@@ -321,6 +330,7 @@ class CrabPathStore(BaseStore):
             "filter": {f"namespace_{len(prefix)}": _make_place(prefix), **condition},
             "confined": True,
             "namespace": self.find_turn_namespace(prefix),
+            "session": find_session(_read_configurable()),
         }
         if not complete:  # no vector index knows such a condition
             listed = yield from perform(lambda: self._list_items(prefix, wanted, _MAX_LISTED))

@@ -18,8 +18,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.query import namespace_of
-from crabpath_retrievers.core.text import to_storable
+from crabpath_retrievers.core.query import label_session, namespace_of
 from crabpath_retrievers.errors import InvalidInputError
 
 Arm = Literal["control", "treatment"]
@@ -27,7 +26,6 @@ ARMS: tuple[Arm, Arm] = ("control", "treatment")
 SessionId = str | int | UUID
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-_MAX_LABEL_CHARS = 200
 
 
 def require_trial_name(name: str) -> str:
@@ -59,10 +57,7 @@ def assign_arm(name: str, share: float, session_id: SessionId) -> Arm:
 
 def make_session_label(session_id: SessionId) -> str:
     """Return the label of a session in turn records: its id, or the SHA-256 of a long id."""
-    text = _to_text(session_id)
-    if len(text) <= _MAX_LABEL_CHARS:
-        return to_storable(text)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return label_session(_to_text(session_id))
 
 
 def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:

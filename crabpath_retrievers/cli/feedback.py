@@ -64,15 +64,18 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     correction: Annotated[str | None, typer.Option(help="What would have been right.")] = None,
     source: Annotated[str, typer.Option(help="human, self, harvested or teacher.")] = "human",
     feedback_id: Annotated[
-        str | None, typer.Option("--id", help="The same id again changes nothing.")
+        str | None, typer.Option("--id", help="The same id again replaces what it said.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Who gave it.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="The conversation: its last turns, where none is given.")
+    ] = None,
     namespace: Annotated[str | None, namespace_option(help="The namespace of the turn.")] = None,
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """Record the outcome of a turn, and learn from it."""
     fields: dict[str, Any] = {"source": source, "answer": answer, "correction": correction}
-    fields["user"] = user
+    fields |= {"user": user, "session": session}
     if feedback_id is not None:
         fields["feedback_id"] = feedback_id
     named = {"used": used, "unused": unused, "relevant": relevant, "irrelevant": irrelevant}

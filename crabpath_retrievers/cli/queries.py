@@ -51,10 +51,13 @@ def run_query(  # noqa: PLR0913  each is an option of the command
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
+    session: Annotated[str | None, typer.Option(help="The conversation that asks.")] = None,
 ) -> Output:
     """Find the documents that answer a question."""
     with _open_for_queries(store, vectors, replica, embeddings) as memory:
-        answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill, task_type=task)
+        answer = memory.retrieve(
+            text, k=k, namespace=namespace, fill=fill, task_type=task, session=session
+        )
     documents = [
         {
             "id": item.node.id,

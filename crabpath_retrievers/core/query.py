@@ -1,5 +1,6 @@
 """A query and its options, and how texts, ids and paths from callers are validated."""
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,7 +61,7 @@ class CallOptions(RetrieverOptions, total=False):
     boost_tags: Sequence[str] | None
     """Documents with one of these values in their metadata are preferred."""
     session: str | None
-    """Conversation that asks, 1 to 200 characters, for A/B trials."""
+    """Conversation that asks, 1 to 200 characters: feedback without a turn is about its own."""
     arm: str | None
     """Arm of an A/B trial that the query belongs to, as ``trial:arm``."""
     on_hop: Callable[[Hop], object] | None
@@ -302,6 +303,27 @@ def find_namespace(configurable: Mapping[str, Any]) -> str | None:
     found = [_read_member(configurable.get(_USER), "identity")]
     found += [_read_member(place, name) for place in places for name in ("namespace", "user_id")]
     return next((str(name) for name in found if not is_blank(name)), None)
+
+
+_SESSIONS = ("thread_id", "session_id", "conversation_id")
+
+
+def find_session(configurable: Mapping[str, Any]) -> str | None:
+    """The conversation of a call by the configuration of its run; None if none is given.
+
+    ``thread_id`` of LangGraph, ``session_id`` of LangChain's message histories, or
+    ``conversation_id``, as they are in ``config["configurable"]``.
+    """
+    given = (configurable.get(name) for name in _SESSIONS)
+    return next((label_session(name) for name in given if not is_blank(name)), None)
+
+
+def label_session(session: object) -> str:
+    """A session as it is stored: its text, or the SHA-256 of a long one."""
+    text = str(session)
+    if len(text) <= _LONGEST_LABEL:
+        return to_storable(text)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read_member(place: object, name: str) -> Any:

@@ -141,9 +141,22 @@ def record_outcome(
         StoreError: It could not be stored.
     """
     receipts = [record(feedback) for feedback in make_outcome_feedback(about, outcome, **fields)]
-    if strict and all(receipt.status == "refused" for receipt in receipts):
-        raise _make_refusal(receipts[0])
+    if strict:
+        require_any(receipts)
     return receipts
+
+
+def require_any(receipts: Sequence[Receipt]) -> None:
+    """Raise where all feedback was refused, but for that of a worse giver than an earlier one.
+
+    Raises:
+        InvalidInputError: Nothing can be learned from it.
+        NotFoundError: There is no such turn.
+    """
+    if all(receipt.status == "refused" for receipt in receipts):
+        for receipt in receipts:
+            if receipt.reason != "outranked":
+                raise _make_refusal(receipt)
 
 
 def _set_feedback_id(

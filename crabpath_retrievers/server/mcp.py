@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, FeedbackStatus, ReceiptReason
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import find_first_line
 from crabpath_retrievers.crabpath import CrabPath
@@ -100,8 +100,9 @@ class OutcomeReceipt(BaseModel):
     """The status of an outcome."""
 
     feedback_id: str
-    status: Literal["waiting", "applied", "refused", "undone"]
+    status: FeedbackStatus
     note: str | None
+    reason: ReceiptReason | None
 
 
 class NoteReceipt(BaseModel):
@@ -314,14 +315,14 @@ class _Tools:
     ) -> OutcomeReceipt:
         """Say how well the answer went that was based on a search, so that the memory learns.
 
-        Only the first outcome of a search counts: call it once, when the user said how the answer
-        was, or a test passed or failed.
+        Call it when the user said how the answer was, or a test passed or failed. The last outcome
+        of a search counts, and what the user said before your own judgement.
         """
         namespace = self.authorise(context, "feedback")
         receipt = await self.memory.aio.record(
             turn_id, outcome, strict=False, namespace=namespace, used=used, source=source
         )
-        if receipt.status == "refused":
+        if receipt.status == "refused" and receipt.reason != "outranked":
             raise ToolError(receipt.note)
         return OutcomeReceipt(**receipt._asdict())
 

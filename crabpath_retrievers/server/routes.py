@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from pydantic import Field
 
 from crabpath_retrievers import __version__
+from crabpath_retrievers.core.feedback import FeedbackStatus, ReceiptReason
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -91,7 +92,7 @@ class QueryBody(ApiInput):
     confined: bool = Field(default=False, description="Walk only where the filter allows.")
     max_tokens: int | None = None
     task_type: str | None = None
-    session: str | None = None
+    session: str | None = Field(None, description="The conversation that asks.")
     arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
     run_id: str | None = Field(None, description="Run of the host, which names the turn as well.")
     candidate_ids: Ids | None = Field(None, description="The only nodes to rank.")
@@ -395,7 +396,9 @@ async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
 class FeedbackBody(ApiInput):
     """How a turn went."""
 
-    turn_id: str | None = Field(description="The turn; null for the last turns of the namespace.")
+    turn_id: str | None = Field(
+        description="The turn; null for the last turns of the session or namespace."
+    )
     outcome: float | bool | str = Field(
         description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
     )
@@ -407,20 +410,29 @@ class FeedbackBody(ApiInput):
     correction: ShortText | None = Field(None, description="What would have been right.")
     source: Literal["human", "self", "harvested", "teacher"] = "human"
     feedback_id: str | None = Field(
-        None, description="Recording the same id again changes nothing."
+        None, description="The same id again, with other content, replaces the former."
     )
     user: str | None = None
+    session: str | None = Field(None, description="The conversation that it comes from.")
     strict: bool = Field(
         default=True, description="False answers with the receipt of refused feedback."
     )
 
 
-class FeedbackReceipt(ApiOutput):
+class FeedbackState(ApiOutput):
     """Status of recorded feedback."""
 
     feedback_id: str
-    status: Literal["waiting", "applied", "refused", "undone"]
+    status: FeedbackStatus
     note: str | None
+
+
+class FeedbackReceipt(FeedbackState):
+    """Status of feedback that was just given."""
+
+    reason: ReceiptReason | None = Field(
+        None, description="Why it is refused, for programs; or that it repeats what was said."
+    )
 
 
 class FeedbackParameters(ApiInput):
@@ -430,7 +442,7 @@ class FeedbackParameters(ApiInput):
     limit: Limit = 100
 
 
-class FeedbackEntry(FeedbackReceipt):
+class FeedbackEntry(FeedbackState):
     """Recorded feedback."""
 
     turn_id: str | None

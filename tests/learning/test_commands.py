@@ -52,7 +52,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
     fields = "--used a --used b --unused c --answer Both. --source self --id f --namespace ada"
     options = [*fields.split(), "--correction", "a alone", "--json"]
     receipt = read(cli("feedback", turn, "--outcome", "1", *options))
-    assert receipt == {"feedback_id": "f", "status": "applied", "note": None}
+    assert receipt == {"feedback_id": "f", "status": "applied", "note": None, "reason": None}
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
     kept = server.store.learned.get_feedback("f").feedback
     said = {"used": ["a", "b"], "unused": ["c"], "answer": "Both.", "correction": "a alone"}
@@ -151,7 +151,7 @@ def test_undo(cli, host, server):
     turn = host.ask()
     server.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
     receipt = read(cli("undo", "f", "--json"))
-    assert receipt == {"feedback_id": "f", "status": "undone", "note": None}
+    assert receipt == {"feedback_id": "f", "status": "undone", "note": None, "reason": None}
     assert host.usage() == {}
     server.record(Feedback(turn, 1.0, used=["b"], feedback_id="g"))
     assert cli("undo", "--turn", turn).stdout == "undone\n"

@@ -18,6 +18,7 @@ from crabpath_retrievers.integration import (
     Receipt,
     arun,
     is_blank,
+    label_session,
     perform,
     run,
 )
@@ -118,6 +119,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
             namespace=namespace,
             filter={_KEY: namespace},
             confined=True,
+            session=None if is_blank(session_id) else label_session(session_id),
         )
         if not answer.documents:
             return ""
