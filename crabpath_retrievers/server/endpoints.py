@@ -40,6 +40,7 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server.access import Access, Grant, Right
+from crabpath_retrievers.server.probe import Probe
 
 _log = logging.getLogger(__name__)
 
@@ -98,12 +99,14 @@ class Call:
         grant: What the sender may do.
         namespace: The namespace of the request.
         path: Values from the path by name, such as ``id``.
+        probe: Says whether the server can serve; None where it is ending.
     """
 
     memory: CrabPath
     grant: Grant
     namespace: str
     path: Mapping[str, str]
+    probe: Probe | None
 
 
 Answering = Callable[..., Awaitable[ApiOutput]]

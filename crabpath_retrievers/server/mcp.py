@@ -31,7 +31,7 @@ from pydantic import AnyUrl, BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
@@ -43,6 +43,7 @@ from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
 from crabpath_retrievers.server.endpoints import MOST_CHARACTERS, LateAnswerError, describe_error
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
+from crabpath_retrievers.server.room import Room
 
 DEFAULT_RESULTS = 8
 """Documents of an answer: a model reads their titles, and fetches what it needs."""
@@ -184,9 +185,9 @@ class McpEndpoint:
     It keeps no sessions: every request bears its token, and any worker may answer it.
     """
 
-    def __init__(self, memory: CrabPath, access: Access, seconds: float) -> None:
+    def __init__(self, memory: CrabPath, access: Access, room: Room, seconds: float) -> None:
         """Serve ``memory`` to those whom ``access`` grants something, each request in time."""
-        self._seconds = seconds
+        self._seconds, self._room = seconds, room
         self._find_caller = partial(_read_caller, access)
         self._server = create_mcp_server(memory, self._find_caller)
         # Where there are tokens, pages of other origins have none; and the names under which such a
@@ -208,15 +209,26 @@ class McpEndpoint:
             ForbiddenError: It does not grant the namespace of the request.
             LateAnswerError: There was no answer in time.
         """
-        self._find_caller(Request(scope))
+        request = Request(scope, receive)
+        self._find_caller(request)
+        async with self._room.admit(request):
+            await self._answer(request, send)
+
+    async def _answer(self, request: Request, send: Send) -> None:
         self._server.streamable_http_app(
             json_response=True, stateless_http=True, transport_security=self._security
         )
         manager = self._server.session_manager
         failed: Exception | None = None
+        body: list[Message]
+        body = [{"type": "http.request", "body": await request.body(), "more_body": False}]
+
+        async def receive() -> Message:
+            return body.pop() if body else await request.receive()
+
         async with manager.run():
             try:
-                handling = manager.handle_request(scope, receive, send)
+                handling = manager.handle_request(request.scope, receive, send)
                 await asyncio.wait_for(handling, self._seconds)
             except asyncio.TimeoutError:
                 failed = LateAnswerError(self._seconds)

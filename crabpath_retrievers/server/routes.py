@@ -39,7 +39,7 @@ class Session(ApiOutput):
 
 
 class ReadinessAnswer(ApiOutput):
-    """Whether the database and the vector store answer."""
+    """Whether the embedder, the database and the vector store answer, and the server goes on."""
 
     ready: bool
     reason: str
@@ -55,10 +55,12 @@ async def check_health(_call: Call) -> Health:
 
 
 async def check_readiness(call: Call) -> ReadinessAnswer:
-    """Ask the database and the vector store; 503 where one does not answer."""
-    state = await call.memory.aio.ready()
+    """Ask the embedder, the database and the vector store; 503 where one does not answer."""
+    if call.probe is None:
+        return ReadinessAnswer(ready=False, reason="the server is ending")
+    state = await call.probe.check()
     # Sentences of databases and servers name their places and users.
-    reason = state.reason if call.grant.rights else "for the reason ask with a token"
+    reason = state.reason if "admin" in call.grant.rights else "the right admin sees the reason"
     return ReadinessAnswer(ready=state.ready, reason=reason)
 
 

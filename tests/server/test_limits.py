@@ -269,7 +269,9 @@ def test_too_many_questions_at_once(slow_memory, serve, gate, asked):
         thread.start()
     assert asked.acquire(timeout=20)
     assert asked.acquire(timeout=20)
-    busy = httpx.get(f"{url}/health")
+    busy = httpx.get(f"{url}/session")
+    assert httpx.get(f"{url}/health").status_code == 200
+    assert httpx.get(f"{url}/ready").status_code in (200, 503)
     assert busy.status_code == 503
     assert busy.headers["retry-after"] == "1"
     gate.set()
