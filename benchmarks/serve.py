@@ -83,6 +83,7 @@ def _serve(place: str, tokens: str, listening: socket.socket) -> None:
 
 
 def make_documents(number: int) -> list[Document]:
+    """Pages that name each other."""
     return [
         Document(
             f"Page {n} is about topic {n % 97} and mentions [[Page {n * 7 % number}]].",
@@ -94,6 +95,7 @@ def make_documents(number: int) -> list[Document]:
 
 
 def make_question(n: int, documents: int) -> str:
+    """The n-th question about so many pages."""
     return f"what does page {n * 31 % documents} say about topic {n % 97}?"
 
 
@@ -172,7 +174,9 @@ async def _ask_alone(
                 kind, body = "teach", {"text": text, "id": f"note-{name}-{taught}"}
             else:
                 kind = "query"
-                text = f"{make_question(drawn.randrange(10**6), load.documents)} a note of a client?"
+                text = (
+                    f"{make_question(drawn.randrange(10**6), load.documents)} a note of a client?"
+                )
                 body = {"text": text, "k": K}
             begun = time.monotonic()
             try:

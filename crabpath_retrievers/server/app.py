@@ -263,7 +263,7 @@ def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
     try:
         while True:
             connection, _ = listening.accept()
-            connection.setblocking(False)
+            connection.settimeout(0)
             yield connection
     except OSError:  # there are no more
         return

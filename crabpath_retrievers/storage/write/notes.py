@@ -15,7 +15,12 @@ from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
-from crabpath_retrievers.storage.sql_tools import decode_vector, encode_vector, split_batches
+from crabpath_retrievers.storage.sql_tools import (
+    decode_vector,
+    encode_vector,
+    is_one_of,
+    split_batches,
+)
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.learned import keep_episode
 from crabpath_retrievers.storage.write.nodes import (
@@ -221,7 +226,7 @@ def use_notes(tx: Transaction, change: n.UseNotes) -> None:
 def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     """Delete notes, also from snapshots, so that no restore brings them back."""
     for part in split_batches(change.ids):
-        removed = delete_notes(tx, s.nodes.c.id.in_(part))
+        removed = delete_notes(tx, is_one_of(tx.connection, s.nodes.c.id, part))
         keys, namespaces = ({row[place] for row in removed} for place in (0, 2))
         query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
         for identity, content in tx.run(query.where(s.snapshots.c.namespace.in_(namespaces))).all():
@@ -235,7 +240,7 @@ def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
     former_ids = {node["key"]: node["id"] for node in rows["nodes"]}
     present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
     for part in split_batches(sorted(set(present) - former_ids.keys())):
-        delete_notes(tx, s.notes.c.node.in_(part))
+        delete_notes(tx, is_one_of(tx.connection, s.notes.c.node, part))
     # Ids that belong to other nodes now are not taken from them.
     query = sa.select(s.nodes.c.id).where(s.nodes.c.owner != namespace)
     foreign = {node for (node,) in tx.select_in(query, s.nodes.c.id, former_ids.values())}
