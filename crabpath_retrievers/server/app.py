@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
@@ -51,6 +51,7 @@ from crabpath_retrievers.server.endpoints import (
 )
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
+from crabpath_retrievers.server.names import SourceNames
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
 from crabpath_retrievers.server.probe import Probe, announce_leaving, is_leaving
@@ -160,7 +161,8 @@ def create_app(
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
     room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
-    served = _Served(memory, access, limits, room, probe)
+    names = SourceNames(memory)
+    served = _Served(memory, access, limits, room, probe, names)
     resources = [
         Route(path.replace(":path}", ":text}"), _Resource(methods, served))
         for path, methods in by_path.items()
@@ -179,7 +181,7 @@ def create_app(
         probe.warm_up()
         yield
 
-    mcp = McpEndpoint(memory, access, room, limits.answer_seconds)
+    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds)
     app = Starlette(
         lifespan=warm_up,
         routes=[
@@ -190,7 +192,7 @@ def create_app(
             Route("/mcp", mcp, methods=["POST"]),
             *more,
         ],
-        middleware=[Middleware(_Gate, access=access, limits=limits)],
+        middleware=[Middleware(_Gate, access=access, limits=limits, names=names)],
         exception_handlers={HTTPException: _answer_http_exception},
     )
     app.router.redirect_slashes = False
@@ -327,6 +329,7 @@ class _Served:
     limits: Limits
     room: Room
     probe: Probe
+    names: SourceNames
 
 
 class _Resource:
@@ -350,13 +353,14 @@ class _Resource:
         served, limits = self._served, self._served.limits
         namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
         probe = None if is_leaving(request.scope) else served.probe
-        call = Call(served.memory, grant, namespace, request.path_params, probe)
+        names = served.names
+        call = Call(served.memory, grant, namespace, request.path_params, probe, names)
         arguments: list[Any] = [call]
         if endpoint.input is not None:
             arguments.append(await self._read_input(endpoint.input, request))
         seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
         if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
-            events = _write_events(endpoint.stream(*arguments), seconds)
+            events = _write_events(endpoint.stream(*arguments), seconds, names)
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
@@ -366,7 +370,7 @@ class _Resource:
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         return Response(
-            answer.model_dump_json(),
+            await _write_json(answer, names),
             answer.choose_status(),
             {"Cache-Control": "no-store"},
             "application/json",
@@ -393,6 +397,11 @@ async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> Ap
         return await endpoint.answer(*arguments)
 
 
+async def _write_json(data: ApiOutput, names: SourceNames) -> bytes:
+    await names.read()
+    return to_json(names.show(data.model_dump(mode="json")), inf_nan_mode="null")
+
+
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
     if not isinstance(data, dict):
         msg = f"the body must be a JSON object, not {format_value(data)}"
@@ -410,26 +419,28 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
         raise InvalidInputError(explain_first_error(error)) from None
 
 
-async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
+async def _write_events(
+    events: AsyncIterator[tuple[str, ApiOutput]], seconds: float, names: SourceNames
+) -> AsyncIterator[bytes]:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
         while True:
             left = until - asyncio.get_running_loop().time()
             name, data = await asyncio.wait_for(anext(events), max(0.0, left))
-            yield f"event: {name}\ndata: {data.model_dump_json()}\n\n"
+            yield f"event: {name}\ndata: ".encode() + await _write_json(data, names) + b"\n\n"
     except StopAsyncIteration:
         return
     except asyncio.TimeoutError:
-        failed = answer_error(LateAnswerError(seconds))
+        failed = answer_error(LateAnswerError(seconds), names)
     except Exception as error:
-        failed = answer_error(error)
+        failed = answer_error(error, names)
     finally:
         await events.aclose()  # type: ignore[attr-defined]
     yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
 
 
-def answer_error(error: Exception) -> JSONResponse:
+def answer_error(error: Exception, names: SourceNames) -> JSONResponse:
     """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
@@ -438,7 +449,8 @@ def answer_error(error: Exception) -> JSONResponse:
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
     headers = {"Connection": "close"} if isinstance(error, _UnreadBodyError) else None
-    return _make_error(status, name, describe_error(error), headers or _HEADERS.get(status))
+    message = names.hide(describe_error(error))
+    return _make_error(status, name, message, headers or _HEADERS.get(status))
 
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
@@ -455,8 +467,8 @@ def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JS
 class _Gate:
     """Refuses requests from elsewhere, applies the limits, and turns errors into answers."""
 
-    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
-        self._app, self._access, self._limits = app, access, limits
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits, names: SourceNames) -> None:
+        self._app, self._access, self._limits, self._names = app, access, limits, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -487,7 +499,7 @@ class _Gate:
         except Exception as error:
             if started:
                 raise
-            await answer_error(error)(scope, receive, send_in_time)
+            await answer_error(error, self._names)(scope, receive, send_in_time)
 
     def _require_local(self, scope: Scope) -> None:
         headers, client = Headers(scope=scope), scope.get("client")
