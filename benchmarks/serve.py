@@ -55,7 +55,7 @@ def measure_serving(load: ServeLoad) -> Iterator[str]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         with CrabPath.open(place / "own", embeddings=Hashed()) as memory:
-            memory.add_documents(_make_documents(load.documents), split=False, progress=None)
+            memory.add_documents(make_documents(load.documents), split=False, progress=None)
         shutil.copytree(place / "own", place / "served")
         tokens = {
             name: add_token(place / "tokens.json", [name], ["read", "feedback", "write"])
@@ -82,7 +82,8 @@ def _serve(place: str, tokens: str, listening: socket.socket) -> None:
         run_app(create_app(memory, access=Access.from_file(tokens)), listening)
 
 
-def _make_documents(number: int) -> list[Document]:
+def make_documents(number: int) -> list[Document]:
+    """Pages that name each other."""
     return [
         Document(
             f"Page {n} is about topic {n % 97} and mentions [[Page {n * 7 % number}]].",
@@ -93,7 +94,8 @@ def _make_documents(number: int) -> list[Document]:
     ]
 
 
-def _ask(n: int, documents: int) -> str:
+def make_question(n: int, documents: int) -> str:
+    """The n-th question about so many pages."""
     return f"what does page {n * 31 % documents} say about topic {n % 97}?"
 
 
@@ -103,7 +105,7 @@ def _compare(memory: CrabPath, url: str, token: str, documents: int) -> Iterator
     over_http: list[float] = []
     with httpx.Client(base_url=url, headers=headers, timeout=_PATIENCE) as client:
         for n in range(_FIRST + _QUESTIONS):
-            text = _ask(n, documents)
+            text = make_question(n, documents)
 
             def call(text: str = text) -> Any:
                 return memory.retrieve(text, k=K)
@@ -172,7 +174,9 @@ async def _ask_alone(
                 kind, body = "teach", {"text": text, "id": f"note-{name}-{taught}"}
             else:
                 kind = "query"
-                text = f"{_ask(drawn.randrange(10**6), load.documents)} a note of a client?"
+                text = (
+                    f"{make_question(drawn.randrange(10**6), load.documents)} a note of a client?"
+                )
                 body = {"text": text, "k": K}
             begun = time.monotonic()
             try:

@@ -573,8 +573,8 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     """``memory.aio``: the methods of :class:`ServedMemory`, in worker threads."""
 
     close = off_loop(ServedMemory.close)
-    add_documents = off_loop(ServedMemory.add_documents)
-    forget = off_loop(ServedMemory.forget)
+    add_documents = off_loop(ServedMemory.add_documents, slow=True)
+    forget = off_loop(ServedMemory.forget, slow=True)
     get_by_ids = off_loop(ServedMemory.get_by_ids)
     documents = off_loop(ServedMemory.documents)
     sources = off_loop(ServedMemory.sources)

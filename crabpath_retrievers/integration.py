@@ -8,7 +8,14 @@ found in documents by their ``METADATA_KEY`` metadata; reported events become fe
 
 from crabpath_retrievers.callbacks.runs import find_turns_in_state
 from crabpath_retrievers.config.outcome_policy import EventKind, collect_exception_names
-from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
+from crabpath_retrievers.core.driver import (
+    Operations,
+    arun,
+    perform,
+    perform_slow,
+    perform_sync_or_async,
+    run,
+)
 from crabpath_retrievers.core.feedback import (
     DEFAULT_NAMESPACE,
     DOCUMENT_FIELDS,
@@ -96,6 +103,7 @@ __all__ = [
     "parse_outcome",
     "parse_output",
     "perform",
+    "perform_slow",
     "perform_sync_or_async",
     "read_answer_block",
     "record_outcome",

@@ -38,6 +38,7 @@ from crabpath_retrievers.integration import (
     find_session,
     is_blank,
     perform,
+    perform_slow,
     perform_sync_or_async,
     run,
 )
@@ -271,7 +272,7 @@ class CrabPathStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 results[number] = yield from perform(lambda op=op: self._list_namespaces(op))  # type: ignore[misc]
         if puts:
-            yield from perform(lambda: self._write(puts))
+            yield from perform_slow(lambda: self._write(puts))
         return results
 
     def _read_existing(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:

@@ -4,7 +4,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,7 @@ from crabpath_retrievers.cli.options import (
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError, ServiceError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, ServiceError
 
 if TYPE_CHECKING:
     from crabpath_retrievers.server import Access
@@ -102,10 +101,12 @@ def run_mcp(
 ) -> None:
     """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
     from crabpath_retrievers.server.mcp import create_local_server
+    from crabpath_retrievers.server.probe import Probe
 
     with CrabPath.open(
         store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
     ) as memory:
+        Probe(memory).warm_up()
         create_local_server(memory, namespace, k=k).run("stdio")
 
 
@@ -123,26 +124,19 @@ def _serve(
 
     access = _find_access(tokens, host)
     with (
-        _listen(host, port) as listening,
         CrabPath.open(
             store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
         ) as memory,
+        _listen(host, port) as listening,
     ):
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
         place = memory.store.name if "://" in store else store  # without password
         errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
-        threading.Thread(target=_warm_up, args=(memory,), daemon=True).start()
         if open_page is not None:
             threading.Thread(target=open_page, args=(url,), daemon=True).start()
         run_app(create_app(memory, access=access), listening)
-
-
-def _warm_up(memory: CrabPath) -> None:
-    """Load the embedder, so that the first question does not wait for it."""
-    with suppress(CrabPathError):
-        memory.similarity_search("warm", k=1)
 
 
 def _find_access(tokens: Path | None, host: str) -> "Access":

@@ -9,9 +9,12 @@ Asynchronous views: the methods of a class under the same names, awaited.
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,10 +27,12 @@ class Operation:
     Attributes:
         blocking: Performs it in the calling thread.
         native: Performs it asynchronously; if None, a worker thread runs ``blocking``.
+        slow: Whether it may take or wait minutes: then threads of their own run it.
     """
 
     blocking: Callable[[], Any]
     native: Callable[[], Awaitable[Any]] | None = None
+    slow: bool = False
 
 
 Operations = Generator[Operation, Any, T]
@@ -37,6 +42,12 @@ Operations = Generator[Operation, Any, T]
 def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
     """Ask the driver to call a blocking function; used with ``yield from``."""
     result: T = yield Operation(lambda: function(*args, **kwargs))
+    return result
+
+
+def perform_slow(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
+    """As :func:`perform`, of a function that may take or wait minutes, such as an ingest."""
+    result: T = yield Operation(lambda: function(*args, **kwargs), slow=True)
     return result
 
 
@@ -57,7 +68,7 @@ def wrap_blocking(
         while True:
             operation = advance()
             if operation.native is None:
-                operation = Operation(partial(around, operation.blocking))
+                operation = Operation(partial(around, operation.blocking), slow=operation.slow)
             try:
                 advance = partial(steps.send, (yield operation))
             except Exception as error:  # the computation may handle it
@@ -120,13 +131,27 @@ def _resume(advance: Callable[[], Operation]) -> Operation | _Done:
         return _Done(stop.value)
 
 
+_SLOW_THREADS = 16  # of each event loop
+_slow_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]
+_slow_threads = WeakKeyDictionary()
+
+
+def _find_slow_threads(loop: asyncio.AbstractEventLoop) -> ThreadPoolExecutor:
+    """Threads for slow operations, which would leave none of the usual ones to queries."""
+    if loop not in _slow_threads:
+        _slow_threads[loop] = ThreadPoolExecutor(_SLOW_THREADS, "crabpath-slow")
+    return _slow_threads[loop]
+
+
 async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
     """Perform operations from this one up to the next one that has to be awaited."""
     cancelled = threading.Event()
 
     def work() -> Operation | _Done:
         state: Operation | _Done = operation
-        while isinstance(state, Operation) and state.native is None:
+        while (
+            isinstance(state, Operation) and state.native is None and state.slow == operation.slow
+        ):
             try:
                 result = state.blocking()
             except BaseException as error:  # the computation may handle it
@@ -138,8 +163,10 @@ async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operatio
                 state = _resume(partial(steps.send, result))
         return state
 
+    loop = asyncio.get_running_loop()
+    pool = _find_slow_threads(loop) if operation.slow else None
     try:
-        return await asyncio.to_thread(work)
+        return await loop.run_in_executor(pool, copy_context().run, work)
     except asyncio.CancelledError:
         cancelled.set()
         raise
@@ -157,12 +184,12 @@ class AsyncView(Generic[T]):
 
 
 def off_loop(
-    method: Callable[Concatenate[T, P], R],
+    method: Callable[Concatenate[T, P], R], *, slow: bool = False
 ) -> Callable[Concatenate[AsyncView[T], P], Coroutine[Any, Any, R]]:
     """The asynchronous form of a method, for the body of a view.
 
     It has the parameters, result, errors and docstring of ``method`` and runs it in a worker
-    thread::
+    thread, as a ``slow`` operation where that is said::
 
         class AsyncMemoryGraph(AsyncView[MemoryGraph]):
             traverse = off_loop(MemoryGraph.traverse)
@@ -170,6 +197,7 @@ def off_loop(
 
     @wraps(method)
     async def call(self: AsyncView[T], /, *args: P.args, **options: P.kwargs) -> R:
-        return await arun(perform(method, self._blocking, *args, **options))
+        work = partial(method, self._blocking, *args, **options)
+        return await arun(perform_slow(work) if slow else perform(work))
 
     return call

@@ -552,8 +552,8 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
     bayesian_search = off_loop(MemoryGraph.bayesian_search)
     causal_search = off_loop(MemoryGraph.causal_search)
     find_influence = off_loop(MemoryGraph.find_influence)
-    to_networkx = off_loop(MemoryGraph.to_networkx)
-    write_graphml = off_loop(MemoryGraph.write_graphml)
+    to_networkx = off_loop(MemoryGraph.to_networkx, slow=True)
+    write_graphml = off_loop(MemoryGraph.write_graphml, slow=True)
 
 
 def _import_networkx(caller: str) -> Any:

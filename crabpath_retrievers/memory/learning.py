@@ -258,13 +258,13 @@ class MemoryLearning(Component):
 class AsyncMemoryLearning(AsyncView[MemoryLearning]):
     """``memory.aio.learning``: :class:`MemoryLearning`, awaited."""
 
-    learn_waiting = off_loop(MemoryLearning.learn_waiting)
+    learn_waiting = off_loop(MemoryLearning.learn_waiting, slow=True)
     feedback = off_loop(MemoryLearning.feedback)
     usage = off_loop(MemoryLearning.usage)
-    undo_all = off_loop(MemoryLearning.undo_all)
+    undo_all = off_loop(MemoryLearning.undo_all, slow=True)
     anchor = off_loop(MemoryLearning.anchor)
     evidence = off_loop(MemoryLearning.evidence)
-    replay = off_loop(MemoryLearning.replay)
+    replay = off_loop(MemoryLearning.replay, slow=True)
 
 
 class _Replay:

@@ -166,12 +166,12 @@ class MemoryMaintenance(Component):
 class AsyncMemoryMaintenance(AsyncView[MemoryMaintenance]):
     """``memory.aio.maintenance``: :class:`MemoryMaintenance`, awaited."""
 
-    run = off_loop(MemoryMaintenance.run)
-    undo = off_loop(MemoryMaintenance.undo)
-    health = off_loop(MemoryMaintenance.health)
+    run = off_loop(MemoryMaintenance.run, slow=True)
+    undo = off_loop(MemoryMaintenance.undo, slow=True)
+    health = off_loop(MemoryMaintenance.health, slow=True)
     health_history = off_loop(MemoryMaintenance.health_history)
-    tune = off_loop(MemoryMaintenance.tune)
+    tune = off_loop(MemoryMaintenance.tune, slow=True)
     knobs = off_loop(MemoryMaintenance.knobs)
     set_knobs = off_loop(MemoryMaintenance.set_knobs)
     reset_knobs = off_loop(MemoryMaintenance.reset_knobs)
-    reindex = off_loop(MemoryMaintenance.reindex)
+    reindex = off_loop(MemoryMaintenance.reindex, slow=True)

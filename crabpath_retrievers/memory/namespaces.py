@@ -108,9 +108,9 @@ class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):
     """``memory.aio.namespaces``: :class:`MemoryNamespaces`, awaited."""
 
     records = off_loop(MemoryNamespaces.records)
-    snapshot = off_loop(MemoryNamespaces.snapshot)
+    snapshot = off_loop(MemoryNamespaces.snapshot, slow=True)
     snapshots = off_loop(MemoryNamespaces.snapshots)
-    restore = off_loop(MemoryNamespaces.restore)
+    restore = off_loop(MemoryNamespaces.restore, slow=True)
     delete_snapshot = off_loop(MemoryNamespaces.delete_snapshot)
     freeze = off_loop(MemoryNamespaces.freeze)
     unfreeze = off_loop(MemoryNamespaces.unfreeze)

@@ -126,5 +126,5 @@ class MemoryTransfer(Component):
 class AsyncMemoryTransfer(AsyncView[MemoryTransfer]):
     """``memory.aio.transfer``: :class:`MemoryTransfer`, awaited."""
 
-    export = off_loop(MemoryTransfer.export)
-    import_archive = off_loop(MemoryTransfer.import_archive)
+    export = off_loop(MemoryTransfer.export, slow=True)
+    import_archive = off_loop(MemoryTransfer.import_archive, slow=True)

@@ -167,8 +167,7 @@ class EpisodeMemory:
     def _read_vectors(self, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""
         version = (clock.learned, clock.notes)
-        with self._lock:
-            cached = self._vectors.pop(clock.key, _NO_VECTORS)
+        cached = self._vectors.get(clock.key, _NO_VECTORS)
         if cached.version != version:
             ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
             new = [episode for episode in ids if episode not in cached.rows]
@@ -179,6 +178,7 @@ class EpisodeMemory:
             else:
                 cached = self._extend(cached, version, clock.key, ids, new)
         with self._lock:
+            self._vectors.pop(clock.key, None)
             self._vectors[clock.key] = cached  # the last is the one used last
             total = sum(len(each.rows) for each in self._vectors.values())
             while len(self._vectors) > 1 and total > _MAX_ALL:

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
+import signal
 import socket
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
@@ -33,12 +36,11 @@ from crabpath_retrievers.errors import (
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
-    ServiceError,
     StoreLockedError,
     TokenError,
 )
 from crabpath_retrievers.server import insight, routes
-from crabpath_retrievers.server.access import Access, read_token
+from crabpath_retrievers.server.access import Access, Grant, read_token
 from crabpath_retrievers.server.endpoints import (
     ApiInput,
     ApiOutput,
@@ -49,22 +51,30 @@ from crabpath_retrievers.server.endpoints import (
 )
 from crabpath_retrievers.server.mcp import McpEndpoint
 from crabpath_retrievers.server.metrics import start_metrics, write_metrics
+from crabpath_retrievers.server.names import SourceNames
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
+from crabpath_retrievers.server.probe import Probe, announce_leaving, is_leaving
+from crabpath_retrievers.server.room import Room
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
 _UNREAD_SECONDS = 60  # until the connection of a client that does not read is closed
 _IDLE_SECONDS = 30  # until a connection is closed on which no whole request has come
-_SLOW_AT_ONCE = 4  # ingests and maintenance runs; threads that answer questions are left
+_LEAVING_SECONDS = 3  # after SIGTERM, in which balancers find out and new requests are answered
+_LAST_SECONDS = 1  # for requests on connections that are open when no new ones are accepted
 _SHUTDOWN_SECONDS = 10  # that running requests have to finish when the server ends
 
 
-class _TooLargeError(InvalidInputError):
+class _UnreadBodyError(InvalidInputError):
+    """A body cannot be read to its end, so that the connection cannot be used again."""
+
+
+class _TooLargeError(_UnreadBodyError):
     """A body is larger than the limit."""
 
 
-class _LateBodyError(InvalidInputError):
+class _LateBodyError(_UnreadBodyError):
     """A body did not come in time."""
 
 
@@ -91,8 +101,6 @@ _STATUSES: dict[type, int] = {
 }
 _HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
-    408: {"Connection": "close"},  # the rest of the body is not read
-    413: {"Connection": "close"},
     503: {"Retry-After": "1"},  # seconds
 }
 _HTTP_ERRORS: dict[int, tuple[type, str]] = {
@@ -111,7 +119,9 @@ class Limits:
         slow_seconds: The same for ingests, deletions, maintenance and snapshots.
         transfer_seconds: Most seconds until a body has come in (else 408), and until a client has
             read a part of an answer (else its connection is closed).
-        requests: Most requests at the same time; further ones are refused with status 503.
+        requests: Most requests at the same time; further ones are refused with status 503. They
+            count when their bodies have come in, and one token has half of them at most. Probes
+            and metrics do not count.
     """
 
     body_bytes: int = 8 << 20
@@ -150,9 +160,11 @@ def create_app(
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in endpoints:
         by_path[endpoint.path][endpoint.method] = endpoint
-    slow = asyncio.Semaphore(_SLOW_AT_ONCE)
+    room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
+    names = SourceNames(memory)
+    served = _Served(memory, access, limits, room, probe, names)
     resources = [
-        Route(path.replace(":path}", ":text}"), _Resource(methods, memory, access, limits, slow))
+        Route(path.replace(":path}", ":text}"), _Resource(methods, served))
         for path, methods in by_path.items()
     ]
     description = JSONResponse(describe_api(endpoints))
@@ -161,19 +173,26 @@ def create_app(
     async def answer_metrics(request: Request) -> Response:
         access.authorise(read_token(request.headers)).require("read")
         accept = request.headers.get("accept", "")
-        text, kind = await asyncio.to_thread(write_metrics, accept)
+        text, kind = write_metrics(accept)
         return Response(text, headers={"Content-Type": kind})
 
+    @asynccontextmanager
+    async def warm_up(_app: Starlette) -> AsyncIterator[None]:
+        probe.warm_up()
+        yield
+
+    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds)
     app = Starlette(
+        lifespan=warm_up,
         routes=[
             *resources,
             Route("/openapi.json", lambda _: description),
             *make_page_routes(),
             Route("/metrics", answer_metrics),
-            Route("/mcp", McpEndpoint(memory, access, limits.answer_seconds), methods=["POST"]),
+            Route("/mcp", mcp, methods=["POST"]),
             *more,
         ],
-        middleware=[Middleware(_Gate, access=access, limits=limits)],
+        middleware=[Middleware(_Gate, access=access, limits=limits, names=names)],
         exception_handlers={HTTPException: _answer_http_exception},
     )
     app.router.redirect_slashes = False
@@ -183,9 +202,12 @@ def create_app(
 def run_app(app: ASGIApp, listening: socket.socket) -> None:
     """Answer requests until SIGTERM or SIGINT.
 
+    After SIGTERM ``/ready`` refuses, so that a balancer sends no more, and every answer ends its
+    connection; after some seconds no connection is accepted, and what came before is answered.
+
     Args:
         app: The application.
-        listening: A socket that listens.
+        listening: A socket that listens; it is closed.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere unread answers stay in memory
         milliseconds = int(_UNREAD_SECONDS * 1000)
@@ -196,9 +218,57 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    _PatientServer(config).run(sockets=[listening])
+
+
+class _PatientServer(uvicorn.Server):
+    """A server that resets nobody when it ends."""
+
+    _leaving_seconds = 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at once where somebody waits for it at a keyboard."""
+        if sig == signal.SIGTERM:  # not passed on, so that the caller can close the memory
+            self._leaving_seconds, self.should_exit = _LEAVING_SECONDS, True
+        else:
+            super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer on for a moment, then what has been accepted, then close."""
+        announce_leaving(self.lifespan.state)
+        await self._wait(self._leaving_seconds)
+        waiting = [each for listening in sockets or () for each in _accept_waiting(listening)]
+        for server in self.servers:
+            server.close()  # would reset what waits to be accepted
+        for connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connect, connection)
+        await self._wait(_LAST_SECONDS, for_connections=True)
+        await super().shutdown(sockets)
+
+    async def _wait(self, seconds: float, *, for_connections: bool = False) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.force_exit:
+            if for_connections and not self.server_state.connections:
+                break
+            await asyncio.sleep(0.05)
+
+    def _connect(self) -> asyncio.Protocol:
+        state = self.lifespan.state
+        return _PatientHttp(self.config, self.server_state, app_state=state)
+
+
+def _accept_waiting(listening: socket.socket) -> Iterator[socket.socket]:
+    """Connections that the system has accepted, and the server has not."""
+    try:
+        while True:
+            connection, _ = listening.accept()
+            connection.settimeout(0)
+            yield connection
+    except OSError:  # there are no more
+        return
 
 
 class _PatientHttp(H11Protocol):
@@ -250,55 +320,61 @@ class _AnyText(Convertor[str]):
 register_url_convertor("text", _AnyText())
 
 
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What the resources of an application share."""
+
+    memory: CrabPath
+    access: Access
+    limits: Limits
+    room: Room
+    probe: Probe
+    names: SourceNames
+
+
 class _Resource:
     """The methods of one path."""
 
-    def __init__(
-        self,
-        methods: dict[str, Endpoint],
-        memory: CrabPath,
-        access: Access,
-        limits: Limits,
-        slow: asyncio.Semaphore,
-    ) -> None:
-        self._methods, self._memory = methods, memory
-        self._access, self._limits, self._slow = access, limits, slow
+    def __init__(self, methods: dict[str, Endpoint], served: _Served) -> None:
+        self._methods, self._served = methods, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         endpoint = self._methods.get("GET" if request.method == "HEAD" else request.method)
         if endpoint is None:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._methods))})
-        response = await self._respond(endpoint, request)
-        await response(scope, receive, send)
+        grant = endpoint.authorise(self._served.access, read_token(request.headers))
+        # Probes find a place at any time.
+        async with nullcontext() if endpoint.right is None else self._served.room.admit(request):
+            response = await self._respond(endpoint, request, grant)
+            await response(scope, receive, send)
 
-    async def _respond(self, endpoint: Endpoint, request: Request) -> Response:
-        grant = endpoint.authorise(self._access, read_token(request.headers))
+    async def _respond(self, endpoint: Endpoint, request: Request, grant: Grant) -> Response:
+        served, limits = self._served, self._served.limits
         namespace = grant.choose_namespace(request.headers.get(NAMESPACE_HEADER))
-        call = Call(self._memory, grant, namespace, request.path_params)
+        probe = None if is_leaving(request.scope) else served.probe
+        names = served.names
+        call = Call(served.memory, grant, namespace, request.path_params, probe, names)
         arguments: list[Any] = [call]
         if endpoint.input is not None:
             arguments.append(await self._read_input(endpoint.input, request))
-        seconds = self._limits.slow_seconds if endpoint.is_slow else self._limits.answer_seconds
+        seconds = limits.slow_seconds if endpoint.is_slow else limits.answer_seconds
         if endpoint.stream is not None and _EVENTS in request.headers.get("accept", ""):
-            events = _write_events(endpoint.stream(*arguments), seconds)
+            events = _write_events(endpoint.stream(*arguments), seconds, names)
             return StreamingResponse(
                 events, media_type=_EVENTS, headers={"Cache-Control": "no-store"}
             )
+        turn = served.room.wait_for_slow(request) if endpoint.is_slow else nullcontext()
         try:
-            answer = await asyncio.wait_for(self._answer(endpoint, arguments), seconds)
+            answer = await asyncio.wait_for(_answer(endpoint, arguments, turn), seconds)
         except asyncio.TimeoutError:
             raise LateAnswerError(seconds) from None
         return Response(
-            answer.model_dump_json(),
+            await _write_json(answer, names),
             answer.choose_status(),
             {"Cache-Control": "no-store"},
             "application/json",
         )
-
-    async def _answer(self, endpoint: Endpoint, arguments: Sequence[Any]) -> ApiOutput:
-        async with self._slow if endpoint.is_slow else nullcontext():
-            return await endpoint.answer(*arguments)
 
     async def _read_input(self, model: type[ApiInput], request: Request) -> ApiInput:
         if request.method != "POST":
@@ -314,6 +390,16 @@ class _Resource:
             msg = f"the body is no JSON that can be read: {error}"
             raise InvalidInputError(msg) from None
         return _validate(model, data, strict=True)
+
+
+async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> ApiOutput:
+    async with turn:
+        return await endpoint.answer(*arguments)
+
+
+async def _write_json(data: ApiOutput, names: SourceNames) -> bytes:
+    await names.read()
+    return to_json(names.show(data.model_dump(mode="json")), inf_nan_mode="null")
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
@@ -333,26 +419,28 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
         raise InvalidInputError(explain_first_error(error)) from None
 
 
-async def _write_events(events: AsyncIterator[tuple[str, ApiOutput]], seconds: float) -> Any:
+async def _write_events(
+    events: AsyncIterator[tuple[str, ApiOutput]], seconds: float, names: SourceNames
+) -> AsyncIterator[bytes]:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds
     try:
         while True:
             left = until - asyncio.get_running_loop().time()
             name, data = await asyncio.wait_for(anext(events), max(0.0, left))
-            yield f"event: {name}\ndata: {data.model_dump_json()}\n\n"
+            yield f"event: {name}\ndata: ".encode() + await _write_json(data, names) + b"\n\n"
     except StopAsyncIteration:
         return
     except asyncio.TimeoutError:
-        failed = answer_error(LateAnswerError(seconds))
+        failed = answer_error(LateAnswerError(seconds), names)
     except Exception as error:
-        failed = answer_error(error)
+        failed = answer_error(error, names)
     finally:
         await events.aclose()  # type: ignore[attr-defined]
     yield b"event: error\ndata: " + bytes(failed.body) + b"\n\n"
 
 
-def answer_error(error: Exception) -> JSONResponse:
+def answer_error(error: Exception, names: SourceNames) -> JSONResponse:
     """The answer to a request that failed; an unexpected error is logged, and its text not sent."""
     if not isinstance(error, CrabPathError):
         _log.error("a request failed", exc_info=error)
@@ -360,7 +448,9 @@ def answer_error(error: Exception) -> JSONResponse:
     kinds = type(error).__mro__
     status = next(_STATUSES[kind] for kind in kinds if kind in _STATUSES)
     name = next(kind.__name__ for kind in kinds if kind.__module__ == CrabPathError.__module__)
-    return _make_error(status, name, describe_error(error), _HEADERS.get(status))
+    headers = {"Connection": "close"} if isinstance(error, _UnreadBodyError) else None
+    message = names.hide(describe_error(error))
+    return _make_error(status, name, message, headers or _HEADERS.get(status))
 
 
 async def _answer_http_exception(_request: Request, error: Exception) -> JSONResponse:
@@ -377,9 +467,8 @@ def _make_error(status: int, kind: str, message: str, headers: Any = None) -> JS
 class _Gate:
     """Refuses requests from elsewhere, applies the limits, and turns errors into answers."""
 
-    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
-        self._app, self._access, self._limits = app, access, limits
-        self._running = 0
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits, names: SourceNames) -> None:
+        self._app, self._access, self._limits, self._names = app, access, limits, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -390,16 +479,17 @@ class _Gate:
         async def send_in_time(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                if is_leaving(scope):
+                    headers["Connection"] = "close"
             started = True
             try:
                 await asyncio.wait_for(send(message), self._limits.transfer_seconds)
             except asyncio.TimeoutError:
                 raise _UnreadAnswerError from None
 
-        self._running += 1
         try:
-            self._require_capacity()
             self._require_local(scope)
             await self._app(scope, self._bound_body(scope, receive), send_in_time)
         except _UnreadAnswerError:
@@ -409,14 +499,7 @@ class _Gate:
         except Exception as error:
             if started:
                 raise
-            await answer_error(error)(scope, receive, send)
-        finally:
-            self._running -= 1
-
-    def _require_capacity(self) -> None:
-        if self._running > self._limits.requests:
-            msg = f"the server answers {self._limits.requests} requests already: try again"
-            raise ServiceError(msg)
+            await answer_error(error, self._names)(scope, receive, send_in_time)
 
     def _require_local(self, scope: Scope) -> None:
         headers, client = Headers(scope=scope), scope.get("client")
@@ -428,8 +511,13 @@ class _Gate:
 
         Raises:
             _TooLargeError: The body is larger than the limit.
+            _UnreadBodyError: Its end is not certain, so that a proxy may see another one.
         """
-        most, length = self._limits.body_bytes, Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        most, length = self._limits.body_bytes, headers.get("content-length", "0")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            msg = "a body has a Content-Length or a Transfer-Encoding: send one of them"
+            raise _UnreadBodyError(msg)
         seconds, loop = self._limits.transfer_seconds, asyncio.get_running_loop()
         msg = f"the body is larger than {most:,} bytes: send it in parts"
         if not length.isdecimal() or int(length) > most:

@@ -40,6 +40,8 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server.access import Access, Grant, Right
+from crabpath_retrievers.server.names import SourceNames
+from crabpath_retrievers.server.probe import Probe
 
 _log = logging.getLogger(__name__)
 
@@ -98,12 +100,16 @@ class Call:
         grant: What the sender may do.
         namespace: The namespace of the request.
         path: Values from the path by name, such as ``id``.
+        probe: Says whether the server can serve; None where it is ending.
+        names: Sources as the sender knows them.
     """
 
     memory: CrabPath
     grant: Grant
     namespace: str
     path: Mapping[str, str]
+    probe: Probe | None
+    names: SourceNames
 
 
 Answering = Callable[..., Awaitable[ApiOutput]]

@@ -31,7 +31,7 @@ from pydantic import AnyUrl, BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.config.base import explain_first_error
@@ -42,7 +42,9 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
 from crabpath_retrievers.server.access import RIGHTS, Access, Grant, Right, read_token
 from crabpath_retrievers.server.endpoints import MOST_CHARACTERS, LateAnswerError, describe_error
+from crabpath_retrievers.server.names import SourceNames
 from crabpath_retrievers.server.openapi import NAMESPACE_HEADER
+from crabpath_retrievers.server.room import Room
 
 DEFAULT_RESULTS = 8
 """Documents of an answer: a model reads their titles, and fetches what it needs."""
@@ -135,7 +137,11 @@ class Reasons(BaseModel):
 
 
 def create_mcp_server(
-    memory: CrabPath, find_caller: FindCaller, *, k: int = DEFAULT_RESULTS
+    memory: CrabPath,
+    find_caller: FindCaller,
+    *,
+    k: int = DEFAULT_RESULTS,
+    names: SourceNames | None = None,
 ) -> MCPServer:
     """A server of MCP over a memory, which stays open until the caller closes it.
 
@@ -143,6 +149,7 @@ def create_mcp_server(
         memory: The memory.
         find_caller: Finds who calls.
         k: Documents that a search returns, at least 1.
+        names: Sources as callers see them, which a server over HTTP has already.
 
     Example::
 
@@ -151,7 +158,7 @@ def create_mcp_server(
     """
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    server = _MemoryServer(_Tools(memory, find_caller, k))
+    server = _MemoryServer(_Tools(memory, find_caller, k, names or SourceNames(memory)))
     root.handlers[:] = handlers  # the constructor of the library sets up logging of its own
     root.setLevel(level)
     return server
@@ -185,11 +192,13 @@ class McpEndpoint:
     It keeps no sessions: every request bears its token, and any worker may answer it.
     """
 
-    def __init__(self, memory: CrabPath, access: Access, seconds: float) -> None:
+    def __init__(
+        self, memory: CrabPath, access: Access, room: Room, names: SourceNames, seconds: float
+    ) -> None:
         """Serve ``memory`` to those whom ``access`` grants something, each request in time."""
-        self._seconds = seconds
+        self._seconds, self._room = seconds, room
         self._find_caller = partial(_read_caller, access)
-        self._server = create_mcp_server(memory, self._find_caller)
+        self._server = create_mcp_server(memory, self._find_caller, names=names)
         # Where there are tokens, pages of other origins have none; and the names under which such a
         # server is reached are not known here.
         self._security = TransportSecuritySettings(
@@ -209,15 +218,26 @@ class McpEndpoint:
             ForbiddenError: It does not grant the namespace of the request.
             LateAnswerError: There was no answer in time.
         """
-        self._find_caller(Request(scope))
+        request = Request(scope, receive)
+        self._find_caller(request)
+        async with self._room.admit(request):
+            await self._answer(request, send)
+
+    async def _answer(self, request: Request, send: Send) -> None:
         self._server.streamable_http_app(
             json_response=True, stateless_http=True, transport_security=self._security
         )
         manager = self._server.session_manager
         failed: Exception | None = None
+        body: list[Message]
+        body = [{"type": "http.request", "body": await request.body(), "more_body": False}]
+
+        async def receive() -> Message:
+            return body.pop() if body else await request.receive()
+
         async with manager.run():
             try:
-                handling = manager.handle_request(scope, receive, send)
+                handling = manager.handle_request(request.scope, receive, send)
                 await asyncio.wait_for(handling, self._seconds)
             except asyncio.TimeoutError:
                 failed = LateAnswerError(self._seconds)
@@ -237,8 +257,10 @@ def _read_caller(access: Access, request: Request | None) -> Caller:
 class _Tools:
     """What the tools do; their docstrings are read by models."""
 
-    def __init__(self, memory: CrabPath, find_caller: FindCaller, k: int) -> None:
-        self.memory, self.find_caller, self.k = memory, find_caller, k
+    def __init__(
+        self, memory: CrabPath, find_caller: FindCaller, k: int, names: SourceNames
+    ) -> None:
+        self.memory, self.find_caller, self.k, self.names = memory, find_caller, k, names
 
     def authorise(self, context: Context, right: Right) -> str:
         """The namespace of a caller who has a right."""
@@ -286,12 +308,13 @@ class _Tools:
             title=str(metadata.get("title") or find_first_line(text)),
             text=text,
             url=_find_url(id, metadata),
-            metadata=metadata,
+            metadata=self.names.show(metadata),
         )
 
     async def find_documents(self, name: str, namespace: str) -> list[Document]:
         """The chunks of a document, or one chunk or note that the namespace sees."""
-        found = await self.memory.aio.get_by_ids([name], namespace=namespace)
+        stored = await self.names.find([name])
+        found = await self.memory.aio.get_by_ids([stored[name]], namespace=namespace)
         if not found:
             msg = f"there is no document {name!r}: use an id that search returned"
             raise NotFoundError(msg)
@@ -381,7 +404,8 @@ class _Tools:
         namespace = self.authorise(context, "write")
         for name in ids:
             await self.find_documents(name, namespace)
-        return Forgotten(deleted=await self.memory.aio.forget(ids, notes_of=namespace))
+        stored = [*(await self.names.find(ids)).values()]
+        return Forgotten(deleted=await self.memory.aio.forget(stored, notes_of=namespace))
 
     async def explain(self, turn_id: TurnId, context: Context) -> Reasons:
         """Say why a search returned each of its documents: how it was found, and what counted."""
@@ -390,7 +414,7 @@ class _Tools:
         documents = [
             Reason(
                 id=reason.id,
-                title=lines.document,
+                title=self.names.show(lines.document),
                 probability=round(reason.probability, 4),
                 route=lines.route,
                 features=lines.shares,

@@ -40,7 +40,7 @@ class Session(ApiOutput):
 
 
 class ReadinessAnswer(ApiOutput):
-    """Whether the database and the vector store answer."""
+    """Whether the embedder, the database and the vector store answer, and the server goes on."""
 
     ready: bool
     reason: str
@@ -56,10 +56,12 @@ async def check_health(_call: Call) -> Health:
 
 
 async def check_readiness(call: Call) -> ReadinessAnswer:
-    """Ask the database and the vector store; 503 where one does not answer."""
-    state = await call.memory.aio.ready()
+    """Ask the embedder, the database and the vector store; 503 where one does not answer."""
+    if call.probe is None:
+        return ReadinessAnswer(ready=False, reason="the server is ending")
+    state = await call.probe.check()
     # Sentences of databases and servers name their places and users.
-    reason = state.reason if call.grant.rights else "for the reason ask with a token"
+    reason = state.reason if "admin" in call.grant.rights else "the right admin sees the reason"
     return ReadinessAnswer(ready=state.ready, reason=reason)
 
 
@@ -172,9 +174,16 @@ def _to_answer(answer: Answer) -> QueryAnswer:
     )
 
 
+async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
+    options: dict[str, Any] = body.to_options("text")
+    if body.filter:
+        options["filter"] = await call.names.find_in_filter(body.filter)
+    return options
+
+
 async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     """Find the documents that answer a question, and record the turn."""
-    options: dict[str, Any] = body.to_options("text")
+    options = await _to_query_options(call, body)
     answer = await call.memory.aio.retrieve(body.text, namespace=call.namespace, **options)
     return _to_answer(answer)
 
@@ -187,7 +196,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
         with suppress(RuntimeError):  # the loop was closed
             loop.call_soon_threadsafe(hops.put_nowait, hop)
 
-    options: dict[str, Any] = body.to_options("text")
+    options = await _to_query_options(call, body)
     options |= {"namespace": call.namespace, "on_hop": pass_on}
     asked = asyncio.ensure_future(call.memory.aio.retrieve(body.text, **options))
     asked.add_done_callback(lambda _: pass_on(None))
@@ -336,15 +345,29 @@ def _to_stored(document: Document) -> StoredDocument:
 async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
     found = await call.memory.aio.documents(
-        source=given.source, under=given.under, words=given.q, limit=given.limit
+        source=await call.names.find_one(given.source),
+        under=await call.names.find_start(given.under),
+        words=given.q,
+        limit=given.limit,
     )
     return DocumentList(documents=[_to_stored(document) for document in found])
 
 
 async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
     """Add documents, or replace those with the same ids; all namespaces share them."""
+    sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
+    stored = await call.names.find(sources)
     documents = [
-        Document(page_content=item.text, id=item.id, metadata=item.metadata)
+        Document(
+            page_content=item.text,
+            id=item.id,
+            metadata={
+                key: stored.get(value, value)
+                if key == "source" and isinstance(value, str)
+                else value
+                for key, value in item.metadata.items()
+            },
+        )
         for item in body.documents
     ]
     report = await call.memory.aio.add_documents(
@@ -356,7 +379,8 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
 async def read_document(call: Call) -> WholeDocument:
     """Read a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
-    found = await call.memory.aio.get_by_ids([name], namespace=call.namespace)
+    stored = await call.names.find([name])
+    found = await call.memory.aio.get_by_ids([stored[name]], namespace=call.namespace)
     if not found:
         raise _make_unknown(name)
     chunks = [_to_stored(document) for document in found]
@@ -372,7 +396,8 @@ async def read_document(call: Call) -> WholeDocument:
 async def delete_document(call: Call) -> Deleted:
     """Delete a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
-    deleted = await call.memory.aio.forget([name], notes_of=call.namespace)
+    stored = await call.names.find([name])
+    deleted = await call.memory.aio.forget([stored[name]], notes_of=call.namespace)
     if not deleted:
         raise _make_unknown(name)
     return Deleted(deleted=deleted)
@@ -384,12 +409,17 @@ def _make_unknown(name: str) -> NotFoundError:
 
 async def delete_source(call: Call, given: SourceParameters) -> Deleted:
     """Delete every chunk of a source."""
-    return Deleted(deleted=await call.memory.aio.forget(source=given.source))
+    source = await call.names.find_one(given.source)
+    return Deleted(deleted=await call.memory.aio.forget(source=source))
 
 
 async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
     """List the sources."""
-    found = await call.memory.aio.sources(under=given.under, after=given.after, limit=given.limit)
+    found = await call.memory.aio.sources(
+        under=await call.names.find_start(given.under),
+        after=await call.names.find_one(given.after),
+        limit=given.limit,
+    )
     return SourceCounts(sources=found)
 
 
@@ -470,6 +500,9 @@ class UndoBody(ApiInput):
 async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     """Learn from the outcome of a turn."""
     fields: dict[str, Any] = body.to_options("turn_id", "outcome")
+    for name in ("used", "unused", "relevant", "irrelevant"):
+        if fields.get(name):
+            fields[name] = [*(await call.names.find(fields[name])).values()]
     receipt = await call.memory.aio.record(
         body.turn_id, body.outcome, namespace=call.namespace, **fields
     )

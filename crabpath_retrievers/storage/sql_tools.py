@@ -245,24 +245,30 @@ def select_in(
     return [
         row
         for part in split_batches(values)
-        for row in connection.execute(query.where(_is_one_of(connection, column, part)))
+        for row in connection.execute(query.where(is_one_of(connection, column, part)))
     ]
 
 
 def delete_in(connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]) -> None:
     """Delete the rows with one of many values in a column."""
     for part in split_batches(values):
-        connection.execute(column.table.delete().where(_is_one_of(connection, column, part)))
+        connection.execute(column.table.delete().where(is_one_of(connection, column, part)))
 
 
 _MANY = 64  # values
 
 
-def _is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> Any:
-    """A condition; many values are one parameter on PostgreSQL, whose driver parses each."""
-    single = isinstance(column, sa.Column) and connection.dialect.name == "postgresql"
-    if not single or len(values) < _MANY:
+def is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> Any:
+    """The condition ``column IN values``, in which many values are one parameter.
+
+    PostgreSQL's driver parses each parameter, and SQLite's keeps the values of a statement with it,
+    once for every length of the list: hundreds of megabytes in a process that works long.
+    """
+    if not isinstance(column, sa.Column) or len(values) < _MANY:
         return column.in_(values)
+    if connection.dialect.name == "sqlite":
+        text = sa.bindparam(None, to_json(values).decode(), type_=sa.Text, unique=True)
+        return column.in_(sa.select(sa.func.json_each(text).table_valued("value").c.value))
     kind = postgresql.ARRAY(column.type)
     return column == sa.func.any(sa.bindparam(None, list(values), type_=kind, unique=True))
 

@@ -1,6 +1,7 @@
 """A memory, applications over it, and real servers that clients of all kinds talk to."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -64,6 +65,19 @@ def serve() -> Iterator:
     """Starts real servers, which end with the test."""
     with ExitStack() as stack:
         yield lambda app: stack.enter_context(running(app))
+
+
+@pytest.fixture
+def until_ready():
+    """Asks a server whether it is ready until it is; returns the answer."""
+
+    def ask(client, seconds: float = 60.0):
+        end = time.monotonic() + seconds
+        while (answer := client.get("/ready")).status_code != 200 and time.monotonic() < end:
+            time.sleep(0.02)
+        return answer
+
+    return ask
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def start(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_with_tokens_from_start_to_end(memory, cli, start, tmp_path):
+def test_a_server_with_tokens_from_start_to_end(memory, cli, start, until_ready):
     memory.close()
     made = cli("token", "--file", "t.json", "-n", "ann", "--rights", "read,feedback", "--json")
     token = json.loads(made.stdout)["token"]
@@ -69,7 +69,7 @@ def test_a_server_with_tokens_from_start_to_end(memory, cli, start, tmp_path):
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
         assert client.get("/session").json()["namespace"] == "ann"
         assert client.get("/sources").json()["sources"]["sky.md"] == 1
-        assert client.get("/ready").status_code == 200
+        assert until_ready(client).status_code == 200
         client.headers.pop("Authorization")
         assert client.get("/session").status_code == 401
     process.send_signal(signal.SIGTERM)
@@ -87,7 +87,7 @@ def test_a_server_without_tokens_says_whom_it_serves(memory, start):
 
 
 @pytest.mark.slow
-def test_a_server_says_no_password(postgres_url, start, tmp_path):
+def test_a_server_says_no_password(postgres_url, start, until_ready, tmp_path):
     url = sa.make_url(postgres_url)
     url = url.set(password=url.password or "hunter2")
     place, vectors = url.render_as_string(hide_password=False), str(tmp_path / "vectors")
@@ -96,7 +96,8 @@ def test_a_server_says_no_password(postgres_url, start, tmp_path):
         memory.add_documents([Document("The sky is blue.", id="sky")])
     process, address, said = start(place, "--vectors", vectors)
     assert str(url.password) not in said
-    assert httpx.get(f"{address}/ready").status_code == 200
+    with httpx.Client(base_url=address) as client:
+        assert until_ready(client).status_code == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) in (0, -signal.SIGTERM)
 

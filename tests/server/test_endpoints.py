@@ -162,9 +162,9 @@ def test_turns_page_by_page(client):
     refused(client.get("/turns", params={"after": "t0"}), 404, "NotFoundError")
 
 
-def test_health_readiness_and_session(client, memory):
+def test_health_readiness_and_session(client, memory, until_ready):
     assert ok(client.get("/health")) == {"status": "ok"}
-    assert ok(client.get("/ready"))["ready"] is True
+    assert ok(until_ready(client))["ready"] is True
     session = ok(client.get("/session", headers={"CrabPath-Namespace": "ann"}))
     assert session == {
         "namespace": "ann",
@@ -186,10 +186,12 @@ def test_health_readiness_and_session(client, memory):
         assert client.request(method, path, json=body).status_code in {400, 503}, path
 
 
-def test_why_a_store_is_away_is_told_to_bearers_of_tokens_alone(memory, as_bearer):
-    ann = as_bearer("ann", rights=["read"])
+def test_why_a_store_is_away_is_told_to_the_right_admin_alone(memory, as_bearer, until_ready):
+    ann, bob = as_bearer("ann", rights=["admin"]), as_bearer("bob", rights=["read"])
+    until_ready(ann)
     memory.close()
     assert "closed" in ann.get("/ready").json()["reason"]
+    assert "closed" not in bob.get("/ready").text
     del ann.headers["Authorization"]
     answer = ann.get("/ready")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +19,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Limits, create_app
+from crabpath_retrievers.server import Access, Limits, create_app
+from crabpath_retrievers.server.access import RIGHTS, add_token
 
 JSON = {"Content-Type": "application/json"}
 
@@ -61,11 +64,11 @@ def slow_memory(tmp_path, gate, asked):
 
 
 def exchange(url, head, body=b"", seconds=10.0):
-    """What a server sends back to some bytes, until it closes or says no more."""
+    """What a server sends back to some bytes until it closes the connection."""
     place = urlsplit(url)
     with socket.create_connection((place.hostname, place.port), timeout=seconds) as opened:
         opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
-        return opened.recv(65536).decode()
+        return b"".join(iter(lambda: opened.recv(65536), b"")).decode()
 
 
 def message(response):
@@ -269,7 +272,9 @@ def test_too_many_questions_at_once(slow_memory, serve, gate, asked):
         thread.start()
     assert asked.acquire(timeout=20)
     assert asked.acquire(timeout=20)
-    busy = httpx.get(f"{url}/health")
+    busy = httpx.get(f"{url}/session")
+    assert httpx.get(f"{url}/health").status_code == 200
+    assert httpx.get(f"{url}/ready").status_code in (200, 503)
     assert busy.status_code == 503
     assert busy.headers["retry-after"] == "1"
     gate.set()
@@ -277,6 +282,101 @@ def test_too_many_questions_at_once(slow_memory, serve, gate, asked):
         thread.join()
     assert answers == [200, 200]
     assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_a_body_whose_end_is_not_certain_ends_the_connection(memory, serve):
+    url = serve(create_app(memory))
+    head = "POST /query HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+    smuggled = b"0\r\n\r\nGET /sources HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = exchange(url, f"{head}Content-Length: 4\nTransfer-Encoding: chunked", smuggled)
+    assert answer.startswith("HTTP/1.1 400")
+    assert answer.count("HTTP/1.1") == 1
+
+
+@pytest.fixture
+def hold_bodies():
+    """Opens connections on which one byte of a body has come."""
+    with ExitStack() as stack:
+
+        def hold(url, number, token=None, length=50):
+            place, bearer = urlsplit(url), f"Authorization: Bearer {token}\r\n" if token else ""
+            head = (
+                f"POST /query HTTP/1.1\r\nHost: localhost\r\n{bearer}"
+                f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+            )
+            held = []
+            for _ in range(number):
+                opened = socket.create_connection((place.hostname, place.port), timeout=20)
+                held.append(stack.enter_context(opened))
+                opened.sendall(head.encode() + b"{")
+            return held
+
+        yield hold
+
+
+@pytest.mark.parametrize("length", [50, 8 << 20])
+def test_bodies_that_do_not_come_take_nothing_from_others(
+    memory, token_file, serve, hold_bodies, length
+):
+    tokens = {name: add_token(token_file, [name], ["read"]) for name in ("ann", "bob")}
+    url = serve(create_app(memory, access=Access.from_file(token_file)))
+    held = hold_bodies(url, 300, tokens["ann"], length)
+    refused = 0
+    for opened in held[-40:]:  # more than a half of the room is not for one token
+        refused += b" 503 " in opened.recv(100)
+    assert refused == 40
+    bob = {"Authorization": f"Bearer {tokens['bob']}"}
+    assert httpx.get(f"{url}/health").status_code == 200
+    assert httpx.get(f"{url}/session", headers=bob).status_code == 200
+    for _ in range(3):
+        answer = httpx.post(f"{url}/query", json={"text": "sky"}, headers=bob, timeout=20)
+        assert answer.status_code == 200
+
+
+def test_a_token_leaves_half_of_the_places_to_others(slow_memory, token_file, serve, gate, asked):
+    tokens = {name: add_token(token_file, [name], ["read"]) for name in ("ann", "bob")}
+    access = Access.from_file(token_file)
+    url = serve(create_app(slow_memory, access=access, limits=Limits(requests=4)))
+    answers = []
+
+    def ask():
+        headers = {"Authorization": f"Bearer {tokens['ann']}"}
+        response = httpx.post(f"{url}/query", json={"text": "slow"}, headers=headers, timeout=30)
+        answers.append(response.status_code)
+
+    waiting = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in waiting:
+        thread.start()
+    assert asked.acquire(timeout=20)
+    assert asked.acquire(timeout=20)
+    bob = {"Authorization": f"Bearer {tokens['bob']}"}
+    answer = httpx.post(f"{url}/query", json={"text": "sky"}, headers=bob, timeout=20)
+    assert answer.status_code == 200
+    gate.set()
+    for thread in waiting:
+        thread.join()
+    assert sorted(answers) == [200, 200, 503, 503, 503, 503]
+
+
+def test_slow_work_of_a_token_waits_for_its_own(slow_memory, token_file, serve, gate, asked):
+    ann, bob = (add_token(token_file, [name], list(RIGHTS)) for name in ("ann", "bob"))
+    url = serve(create_app(slow_memory, access=Access.from_file(token_file)))
+
+    def send(token, path, body):
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.post(f"{url}{path}", json=body, headers=headers, timeout=30).status_code
+
+    def add(number):
+        return send(ann, "/documents", {"documents": [{"id": str(number), "text": "slow"}]})
+
+    with ThreadPoolExecutor(8) as pool:
+        adding = [pool.submit(add, number) for number in range(8)]
+        assert asked.acquire(timeout=20)
+        assert send(bob, "/query", {"text": "sky"}) == 200
+        assert send(bob, "/snapshots", {"name": "mine"}) == 200  # beside it
+        assert not any(each.done() for each in adding)
+        gate.set()
+        assert [each.result() for each in adding] == [200] * 8
 
 
 @pytest.mark.parametrize("path", ["/query", "/mcp"])

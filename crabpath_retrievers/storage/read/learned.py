@@ -33,7 +33,6 @@ from crabpath_retrievers.storage.sql_tools import (
     Queries,
     decode_rows,
     decode_vector,
-    split_batches,
 )
 
 EdgeTriple = tuple[int, int, EdgeKind]
@@ -373,13 +372,9 @@ class LearnedQueries(Queries):
 
     def episode_vectors(self, namespace: int, ids: Iterable[str]) -> dict[str, Vector]:
         """Unit query vectors ``[d]``, half precision, of the episodes with these ids."""
-        found: dict[str, Vector] = {}
-        for part in split_batches(ids):
-            query = sa.select(episodes.c.id, episodes.c.embedding)
-            query = query.where(_IN_NAMESPACE, episodes.c.id.in_(part))
-            for name, data in self._rows(query.params(namespace=namespace)):
-                found[name] = decode_vector(data)
-        return found
+        query = sa.select(episodes.c.id, episodes.c.embedding).where(_IN_NAMESPACE)
+        rows = self._rows_in(query.params(namespace=namespace), episodes.c.id, ids)
+        return {name: decode_vector(data) for name, data in rows}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
         """The latest episodes of a namespace, for vector indexes that hold no episodes."""

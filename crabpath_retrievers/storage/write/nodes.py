@@ -32,6 +32,7 @@ from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,
     encode_vector,
+    is_one_of,
     split_batches,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
@@ -186,7 +187,7 @@ def retire_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
     for part in split_batches(keys):
-        tx.update(s.nodes, s.nodes.c.key.in_(part), owner=owner)
+        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), owner=owner)
 
 
 def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> None:
@@ -230,7 +231,9 @@ def _remove_edges(tx: Transaction, keys: Sequence[int], kinds: Sequence[int]) ->
     counts = EdgeKind.MENTION.value in kinds
     mentioned = _find_targets(tx, keys, EdgeKind.MENTION) if counts else set()
     for part in split_batches(keys):
-        touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
+        touching = is_one_of(tx.connection, s.edges.c.source, part) | is_one_of(
+            tx.connection, s.edges.c.target, part
+        )
         tx.delete(s.edges, touching, s.edges.c.kind.in_(kinds))
     if counts:
         recount_mentions(tx, mentioned | set(keys))
@@ -249,7 +252,7 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
         .scalar_subquery()
     )
     for part in split_batches(keys):
-        tx.update(s.nodes, s.nodes.c.key.in_(part), mentions=count)
+        tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), mentions=count)
 
 
 def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
@@ -265,7 +268,9 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
         _ADD_TO_TERMS.run_all(tx.connection, rows)
     if sign < 0:
         for part in split_batches(frequency):
-            tx.delete(s.terms, s.terms.c.term.in_(part), s.terms.c.frequency <= 0)
+            tx.delete(
+                s.terms, is_one_of(tx.connection, s.terms.c.term, part), s.terms.c.frequency <= 0
+            )
     _add_to_meta(tx, nodes=sign * len(texts), tokens=sign * sum(len(text) for _, text in texts))
 
 
@@ -349,7 +354,7 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
         mention = EdgeKind.MENTION.value
         recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
     for part in split_batches(change.linked):
-        linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
+        linked = sa.select(s.nodes.c.id).where(is_one_of(tx.connection, s.nodes.c.key, part))
         tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))
 
 
@@ -418,7 +423,9 @@ def queue_reindex(tx: Transaction, change: QueueReindex) -> None:
     )
     parts: list[Any] = [None] if change.ids is None else [*split_batches(change.ids)]
     for part in parts:
-        chosen = waiting if part is None else waiting.where(s.nodes.c.id.in_(part))
+        chosen = (
+            waiting if part is None else waiting.where(is_one_of(tx.connection, s.nodes.c.id, part))
+        )
         tx.run(s.staging.insert().from_select(["id", "operation"], chosen))
     for table in (s.episodes, s.notes):
         tx.update(table, indexed=0)
@@ -427,7 +434,7 @@ def queue_reindex(tx: Transaction, change: QueueReindex) -> None:
 def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
     """Take what the vector index holds now off its queues."""
     for part in split_batches(change.nodes):
-        own = s.staging.c.id.in_(part)
+        own = is_one_of(tx.connection, s.staging.c.id, part)
         tx.delete(s.staging, own, s.staging.c.operation == "index")
         tx.update(s.staging, own, s.staging.c.operation == "return", operation="link")
     queues: tuple[tuple[Any, Sequence[Any]], ...] = (
@@ -436,4 +443,4 @@ def mark_indexed(tx: Transaction, change: c.MarkIndexed) -> None:
     )
     for column, keys in queues:
         for part in split_batches(keys):
-            tx.update(column.table, column.in_(part), indexed=1)
+            tx.update(column.table, is_one_of(tx.connection, column, part), indexed=1)

@@ -15,7 +15,12 @@ from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
-from crabpath_retrievers.storage.sql_tools import decode_vector, encode_vector, split_batches
+from crabpath_retrievers.storage.sql_tools import (
+    decode_vector,
+    encode_vector,
+    is_one_of,
+    split_batches,
+)
 from crabpath_retrievers.storage.write.journal import write_journal
 from crabpath_retrievers.storage.write.learned import keep_episode
 from crabpath_retrievers.storage.write.nodes import (
@@ -226,7 +231,7 @@ def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     namespace = tx.find_key(change.namespace)
     keys = set[int]()
     for part in split_batches(change.ids):
-        own = (s.notes.c.namespace == namespace, s.nodes.c.id.in_(part))
+        own = (s.notes.c.namespace == namespace, is_one_of(tx.connection, s.nodes.c.id, part))
         keys |= {row.key for row in delete_notes(tx, *own)}
     query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
     for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
@@ -240,7 +245,7 @@ def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:
     back = {node["key"] for node in rows["nodes"]}
     present = tx.run(sa.select(s.notes.c.node).where(s.notes.c.namespace == namespace)).scalars()
     for part in split_batches(sorted(set(present) - back)):
-        delete_notes(tx, s.notes.c.node.in_(part))
+        delete_notes(tx, is_one_of(tx.connection, s.notes.c.node, part))
     here = {"owner": namespace, "namespace": namespace, "indexed": 0}
     for name, column in NOTE_TABLES.items():
         table = TABLES[name]

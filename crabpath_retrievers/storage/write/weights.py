@@ -16,6 +16,7 @@ from crabpath_retrievers.storage.sql_tools import (
     CompiledWrite,
     build_insert,
     build_upsert,
+    is_one_of,
     split_batches,
 )
 from crabpath_retrievers.storage.write.journal import write_journal
@@ -211,7 +212,9 @@ def set_authority(tx: Transaction, change: SetAuthority) -> None:
     """Set the authority of nodes; learned weights to them decay at its rate from now on."""
     for part in split_batches(change.keys):
         materialise_decay(tx, part)
-        tx.update(s.nodes, s.nodes.c.key.in_(part), authority=change.authority.value)
+        tx.update(
+            s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), authority=change.authority.value
+        )
     payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
     write_journal(tx, "authority", payload)
 

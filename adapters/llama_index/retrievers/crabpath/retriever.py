@@ -26,6 +26,7 @@ from crabpath_retrievers.integration import (
     arun,
     explain_unknown,
     is_blank,
+    perform_slow,
     run,
 )
 from llama_index.retrievers.crabpath.documents import (
@@ -272,7 +273,7 @@ class CrabPathRetriever(BaseRetriever):
 
     async def arefresh(self) -> IngestReport:
         """As :meth:`refresh`, off the event loop."""
-        return await asyncio.to_thread(self.refresh)
+        return await arun(perform_slow(self.refresh))
 
     def for_namespace(self, namespace: str) -> Self:
         """The same retriever for another user, agent or tenant, over the same memory.

@@ -1,0 +1,113 @@
+"""Sources as clients see them: files are named from their common directory on.
+
+Where documents lie on the machine of a server is nobody's business; what is shown finds them too.
+"""
+
+import asyncio
+import posixpath
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import CrabPathError
+
+_FRESH_SECONDS = 1.0  # for which the common directory is not looked for again
+_TEXTS = frozenset({"text", "content", "query"})  # fields whose values are not changed
+_MOST_NAMES = 10_000  # in one request; the memory refuses more
+
+
+class SourceNames:
+    """Shortens sources in answers, and finds the stored ones of requests."""
+
+    def __init__(self, memory: CrabPath) -> None:
+        """Names of the sources of ``memory``."""
+        self._memory = memory
+        self._root, self._until = "", 0.0
+
+    async def read(self) -> None:
+        """Look for the common directory of all sources that are absolute paths."""
+        if time.monotonic() < self._until:
+            return
+        try:
+            ends = await asyncio.to_thread(self._memory.store.catalog.find_outer_sources)
+        except CrabPathError:  # the request itself says so
+            return
+        folders = [posixpath.dirname(source) for source in ends]
+        self._root = posixpath.join(posixpath.commonpath(folders), "") if folders else ""
+        self._until = time.monotonic() + _FRESH_SECONDS
+
+    def show(self, value: Any) -> Any:
+        """JSON-safe data without the common directory, but for texts of documents."""
+        if isinstance(value, str):
+            return self.hide(value) if self._root != "/" else value.removeprefix("/")
+        if isinstance(value, Mapping):
+            return {
+                self.show(key): each if key in _TEXTS else self.show(each)
+                for key, each in value.items()
+            }
+        return [self.show(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    def hide(self, message: str) -> str:
+        """A name or message without the common directory."""
+        return message.replace(self._root, "") if len(self._root) > 1 else message
+
+    async def find(self, names: Iterable[str]) -> dict[str, str]:
+        """The stored sources and documents of names that were shown; others stay as they are."""
+        await self.read()
+        given = list(dict.fromkeys(names))
+        if not self._root or not given or len(given) > _MOST_NAMES:
+            return dict(zip(given, given, strict=True))
+        return await asyncio.to_thread(self._find, given)
+
+    async def find_one(self, name: str | None) -> str | None:
+        """As :meth:`find`, of one name or none."""
+        return None if name is None else (await self.find([name]))[name]
+
+    async def find_start(self, start: str | None) -> str | None:
+        """How stored sources begin that are shown to begin with a text."""
+        await self.read()
+        if start is None or not self._root:
+            return start
+        known = await self._memory.aio.sources(under=start, limit=1)
+        return start if known else self._root + start
+
+    async def find_in_filter(self, condition: Any) -> Any:
+        """A filter in which the values of ``source`` are the stored ones."""
+        names = list(_list_sources(condition))
+        known = await self.find(names) if names else {}
+        return _replace_sources(condition, known)
+
+    def _find(self, names: list[str]) -> dict[str, str]:
+        whole = {name: self._root + name for name in names}
+        wanted = [*names, *whole.values()]
+        chunks = self._memory.store.catalog.find_chunks(documents=wanted, sources=wanted)
+        known = {name for chunk in chunks for name in (chunk.source, chunk.document)}
+        return {
+            name: path if path in known and name not in known else name
+            for name, path in whole.items()
+        }
+
+
+def _list_sources(condition: Any, *, inside: bool = False) -> Iterable[str]:
+    if isinstance(condition, str) and inside:
+        yield condition
+    elif isinstance(condition, Mapping):
+        for key, value in condition.items():
+            yield from _list_sources(value, inside=inside or key == "source")
+    elif isinstance(condition, list):
+        for value in condition:
+            yield from _list_sources(value, inside=inside)
+
+
+def _replace_sources(condition: Any, known: Mapping[str, str], *, inside: bool = False) -> Any:
+    if isinstance(condition, str):
+        return known.get(condition, condition) if inside else condition
+    if isinstance(condition, Mapping):
+        return {
+            key: _replace_sources(value, known, inside=inside or key == "source")
+            for key, value in condition.items()
+        }
+    if isinstance(condition, list):
+        return [_replace_sources(value, known, inside=inside) for value in condition]
+    return condition

@@ -1,0 +1,108 @@
+"""Sources over HTTP and MCP: no path of the server is shown, and what is shown finds them."""
+
+import json
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from starlette.testclient import TestClient
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.client import CrabPathRetriever
+from crabpath_retrievers.server import create_app
+
+GUIDE, SKY = "guide/deploy.md", "sky.md"
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """Files that were added by their absolute path."""
+    folder = tmp_path / "secret place" / "docs"
+    (folder / "guide").mkdir(parents=True)
+    (folder / GUIDE).write_text("# Deploy\n\nDeploys go through [the sky](../sky.md).")
+    (folder / SKY).write_text("The sky is blue.")
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "memory", embeddings=embeddings) as opened:
+        opened.sync([folder], progress=None)
+        yield opened
+
+
+def test_no_answer_names_a_place_of_the_server(client):
+    answer = client.post("/query", json={"text": "sky", "k": 2}).json()
+    turn, ids = answer["turn_id"], [found["id"] for found in answer["documents"]]
+    client.post("/feedback", json={"turn_id": turn, "outcome": 1, "used": [GUIDE]})
+    search = {"text": "sky", "k": 2}
+    events = {"Accept": "text/event-stream"}
+    said = [
+        client.post("/query", json=search).text,
+        client.post("/query", json=search, headers=events).text,
+        client.post("/search", json=search).text,
+        client.request("DELETE", "/documents", params={"source": "none.md"}).text,
+        client.post("/teach", json={"text": "x", "related": [GUIDE, "none"]}).text,
+    ]
+    paths = ["/documents", f"/documents/{GUIDE}", f"/documents/{ids[0]}", "/sources", "/turns"]
+    paths += ["/notes", "/feedback", "/learning", f"/turns/{turn}", "/ready", "/openapi.json"]
+    paths += [f"/graph/neighbors?node={ids[0]}", "/metrics", "/session", "/regions"]
+    said += [client.get(path).text for path in paths]
+    for name, arguments in (
+        ("search", {"query": "sky"}),
+        ("fetch", {"id": GUIDE}),
+        ("explain", {"turn_id": turn}),
+    ):
+        said.append(json.dumps(call_tool(client, name, arguments)))
+    for text in said:
+        assert "secret place" not in text, text
+    assert GUIDE in said[0]
+
+
+def call_tool(client, name, arguments):
+    response = client.post(
+        "/mcp",
+        json={
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": name, "arguments": arguments},
+        },
+        headers={"Accept": "application/json, text/event-stream"},
+    )
+    return response.json()["result"]
+
+
+def test_what_is_shown_finds_filters_and_deletes(client):
+    assert client.get("/sources").json()["sources"] == {GUIDE: 1, SKY: 1}
+    assert client.get("/sources", params={"after": GUIDE}).json()["sources"] == {SKY: 1}
+    assert client.get("/sources", params={"under": "guide/"}).json()["sources"] == {GUIDE: 1}
+    assert len(client.get("/documents", params={"source": SKY}).json()["documents"]) == 1
+    for condition in (SKY, {"$in": [SKY, "other"]}, {"$ne": GUIDE}):
+        both = {"$and": [{"source": condition}, {"source": {"$ne": "x"}}]}
+        for wanted in ({"source": condition}, both):
+            body = {"text": "deploy", "k": 2, "filter": wanted}
+            found = client.post("/query", json=body).json()["documents"]
+            assert [item["metadata"]["source"] for item in found] == [SKY], wanted
+    assert call_tool(client, "fetch", {"id": GUIDE})["structuredContent"]["id"] == GUIDE
+    assert client.request("DELETE", "/documents", params={"source": SKY}).json()["deleted"] == 1
+    assert client.delete(f"/documents/{GUIDE}").json()["deleted"] == 1
+    assert client.get("/sources").json()["sources"] == {}
+
+
+def test_what_a_client_sends_back_replaces_what_it_read(memory, serve):
+    with CrabPathRetriever.connect(serve(create_app(memory))) as retriever:
+        served = retriever.memory
+        (document,) = served.documents(source=SKY)
+        assert document.metadata["source"] == SKY
+        document.page_content = "The sky is grey."
+        served.add_documents([document], cleanup="incremental", progress=None)
+        assert [d.page_content for d in served.documents(source=SKY)] == ["The sky is grey."]
+        assert len(served.sources()) == 2
+        assert served.forget(source=SKY) == 1
+
+
+def test_relative_and_foreign_sources_stay_as_they_are(tmp_path):
+    embeddings = DeterministicFakeEmbedding(size=16)
+    names = ["a.md", "https://example.org/x", "docs/b.md"]
+    documents = [Document(name, metadata={"source": name}) for name in names]
+    with CrabPath.open(tmp_path / "other", embeddings=embeddings) as memory:
+        memory.add_documents(documents, progress=None)
+        client = TestClient(create_app(memory), base_url="http://127.0.0.1")
+        assert sorted(client.get("/sources").json()["sources"]) == sorted(names)
