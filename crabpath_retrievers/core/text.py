@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 # Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
 # expressions do not count them as word characters.
-_MARKS = "".join(
+_SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
+_MARKS = _SOFT_HYPHEN + "".join(
     chr(code)
     for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
     for code in block
@@ -48,6 +49,10 @@ _UNPRINTABLE = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _MAX_SHOWN = 200
+# What people do not see: white space, and characters without a width.
+_BLANK = "\u00ad\u200b\u200c\u200d\u2060\ufeff\x00" + "".join(
+    chr(code) for code in range(0x3001) if chr(code).isspace()
+)
 
 
 class Word(NamedTuple):
@@ -62,6 +67,14 @@ class Word(NamedTuple):
 def to_storable(text: str) -> str:
     """The text without NUL and lone surrogates, which databases refuse."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def remove_soft_hyphens(text: str) -> str:
+    """The text with its words whole, also where a soft hyphen ends a line."""
+    return _SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text
+
+
+_SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")
 
 
 def to_printable(text: str) -> str:
@@ -82,8 +95,8 @@ def find_first_line(text: str, longest: int = 100) -> str:
 
 
 def is_blank(text: object) -> bool:
-    """Whether a text or a name is None, or white space only when stored."""
-    return text is None or (isinstance(text, str) and not to_storable(text).strip())
+    """Whether a text or a name is None, or shows nothing: it has only white space."""
+    return text is None or (isinstance(text, str) and not text.strip(_BLANK))
 
 
 def format_value(value: object) -> str:
@@ -95,8 +108,8 @@ def format_value(value: object) -> str:
 
 
 def normalise(text: str) -> str:
-    """Compatibility decomposition (NFKD), case folded, without accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
+    """Compatibility decomposition (NFKD), case folded, without accents and soft hyphens."""
+    decomposed = unicodedata.normalize("NFKD", text.replace(_SOFT_HYPHEN, ""))
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
 
 

@@ -63,9 +63,14 @@ def warn_of_blank(labels: Sequence[str], total: int) -> None:
         total: Number of documents in the call.
     """
     if labels:
-        more = len(labels) - _MAX_NAMED
-        named = ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        _log.warning("%d of %d documents have no text, left out: %s", len(labels), total, named)
+        message = "%d of %d documents have no text, left out: %s"
+        _log.warning(message, len(labels), total, name_first(labels))
+
+
+def name_first(labels: Sequence[str]) -> str:
+    """The first labels, and how many more there are."""
+    more = len(labels) - _MAX_NAMED
+    return ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _MAX_KEY_CHARS = 600

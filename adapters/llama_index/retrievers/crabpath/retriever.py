@@ -224,7 +224,8 @@ class CrabPathRetriever(BaseRetriever):
         made.memory = CrabPath.open(embeddings=embeddings, create=create, **opening)
         try:
             if given is not None:
-                made.memory.add_documents(**given, cleanup=cleanup)
+                report = made.memory.add_documents(**given, cleanup=cleanup)
+                report.require_all(made.memory.settings.ingest.unusable_vectors)
         except BaseException:
             made.memory.close()
             raise
