@@ -143,12 +143,13 @@ class PartMaker(NamedTuple):
     chunking: Chunking
     embedder: ChunkEmbedder
 
-    def make(self, documents: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
+    def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
         """Split and embed documents.
 
         Raises:
             InvalidInputError: A document cannot be used.
         """
+        documents = self.chunking.clean(given)
         nodes = self.chunking.nodes(documents)
         stored = self.catalog.find_chunks(documents={node.document for node in nodes})
         held = {(chunk.document, chunk.digest) for chunk in stored}

@@ -177,7 +177,7 @@ class Ingest:
             msg = f"cleanup must be 'incremental', 'full' or None, not {format_value(cleanup)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
-        given = list(documents)
+        given = chunking.clean(documents)
         nodes = chunking.nodes(given, ids)
         named = collect_caller_ids(given, ids)
         growing = {node.document for node in nodes} - named if cleanup is None else set[str]()
