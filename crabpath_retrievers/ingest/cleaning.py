@@ -21,7 +21,7 @@ _ATTRIBUTE = re.compile(r"""=\s*(?:"\s*data:[^"]*"|'\s*data:[^']*')""", re.IGNOR
 _IMAGE = re.compile(r"<img\b[^<>]{0,2000}>", re.IGNORECASE)
 _NAME = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 _BARE = re.compile(
-    r"data:(?:[a-z]+/[\w.+-]{1,100}|(?=;))(?:;[^,;\s\"'<>]{1,100}){0,8},"
+    r"(?<!\w)data:(?:[a-z]+/[\w.+-]{1,100}|(?=;))(?:;[^,;\s\"'<>]{1,100}){0,8},"
     r"[^\s\"'<>)\]}`]*(?:\s+[A-Za-z0-9+/]{40,}={0,2})*(?:\s+[A-Za-z0-9+/]{2,}={1,2}(?!\S))?",
     re.IGNORECASE,
 )

@@ -27,7 +27,7 @@ def require_parser(module: str, what: str) -> None:
         MissingExtraError: The module is missing.
     """
     if find_spec(module) is None:
-        msg = f"{what} needs a parser: {INSTALL}"
+        msg = f"{what} need a parser: {INSTALL}"
         raise MissingExtraError(msg)
 
 

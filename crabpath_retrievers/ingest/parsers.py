@@ -50,7 +50,7 @@ def parse_file(source: str, data: bytes) -> list[Document]:
     if suffix not in _PARSERS:
         return [_parse_text(source, data)]
     module, parse = _PARSERS[suffix]
-    require_parser(module, f"a {suffix} file")
+    require_parser(module, f"{suffix} files")
     quiet_foreign_loggers()
     try:
         return parse(source, data)

@@ -141,7 +141,7 @@ def _read_part(source: str, part: EmailMessage) -> str:
         decoded = text.decode("utf-8", "replace")
     if part.get_content_subtype() != "html":
         return decoded
-    require_parser("markdownify", "a message in HTML")
+    require_parser("markdownify", "messages in HTML")
     return parse_html(source, decoded)[0].page_content
 
 
