@@ -18,11 +18,11 @@ from crabpath_retrievers.ingest.chunking import is_markdown, make_title
 from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
 from crabpath_retrievers.ingest.records import (
     decode_text,
+    parse_csv,
     parse_json,
     parse_json_lines,
     parse_mail,
     parse_mailbox,
-    parse_rows,
     parse_workbook,
     require_unpacked_size,
 )
@@ -155,8 +155,8 @@ _PARSERS: dict[str, tuple[str, Callable[[str, bytes], list[Document]]]] = {
     ".docx": ("mammoth", _parse_word),
     ".rtf": ("striprtf", _parse_rich_text),
     ".xlsx": ("openpyxl", parse_workbook),
-    ".csv": ("csv", parse_rows),
-    ".tsv": ("csv", parse_rows),
+    ".csv": ("csv", parse_csv),
+    ".tsv": ("csv", parse_csv),
     ".json": ("json", parse_json),
     ".jsonl": ("json", parse_json_lines),
     ".ndjson": ("json", parse_json_lines),

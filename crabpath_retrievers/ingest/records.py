@@ -205,7 +205,7 @@ def _to_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def parse_rows(source: str, data: bytes) -> list[Document]:
+def parse_csv(source: str, data: bytes) -> list[Document]:
     """The table of a CSV file as Markdown."""
     try:
         text = decode_text(data)
