@@ -482,7 +482,8 @@ class CrabPath(Component):
         require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
         documents, scope, skipped = read_sources(services, sources, roots, allow_empty=allow_empty)
-        nodes, similarity = chunking.nodes(documents), self.settings.sync.new_version_similarity
+        nodes = chunking.nodes(chunking.clean(documents))
+        similarity = self.settings.sync.new_version_similarity
         sync = Sync(services.ingest, services.identity, similarity, progress)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 

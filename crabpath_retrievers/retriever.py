@@ -261,7 +261,8 @@ class CrabPathRetriever(BaseRetriever):
         made = cls._validate_fields(own)  # before anything is opened or embedded
         made.memory = CrabPath.open(path, vectors=vectors, **opening)
         with _close_on_error(made.memory):
-            made.memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
+            report = made.memory.add_documents(documents, ids=ids, split=split, cleanup=cleanup)
+            report.require_all(made.memory.settings.ingest.unusable_vectors)
         return made
 
     @classmethod
@@ -294,7 +295,8 @@ class CrabPathRetriever(BaseRetriever):
         made = cls._validate_fields(own)  # before anything is opened or embedded
         made.memory = CrabPath.open(path, vectors=vectors, **opening)
         with _close_on_error(made.memory):
-            made.memory.add_dataset(dataset, split=split)
+            report = made.memory.add_dataset(dataset, split=split)
+            report.chunks.require_all(made.memory.settings.ingest.unusable_vectors)
         return made
 
     @classmethod

@@ -291,7 +291,10 @@ class CrabPathStore(BaseStore):
                     put.to_document(known[name].created_at if name in known else now, now)
                     for name, put in added.items()
                 ]
-                self._memory.add_documents(documents, ids=list(added), split=False, progress=None)
+                report = self._memory.add_documents(
+                    documents, ids=list(added), split=False, progress=None
+                )
+                report.require_all(self._memory.settings.ingest.unusable_vectors)
         if gone:
             self._memory.forget(gone)
 

@@ -305,9 +305,12 @@ async def aretrieve_nearest(
 def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Operations["Answer"]:
     query = Query.from_options(text, k=options.get("k", 4), filter=options.get("filter"))
     embedder = memory.embedder
-    vector = yield from perform_sync_or_async(
-        lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
-    )
+    try:
+        vector = yield from perform_sync_or_async(
+            lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
+        )
+    except InvalidInputError:  # without a vector both arms are answered by words
+        return (yield from perform(lambda: memory.retrieve(text, **options)))
     ids = yield from perform(memory.index.search, vector, query.k, query.filter)
     options = {**options, "candidate_ids": ids, "vector": vector, "k": query.k}
     answer: Answer = yield from perform(lambda: memory.retrieve(text, **options))

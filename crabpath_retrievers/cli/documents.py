@@ -48,7 +48,8 @@ _SHOWN = 50  # files of a sync that are printed, unless only a plan was asked fo
 _show_progress = partial(bar, piped=True)
 
 Sources = Annotated[
-    list[Path], typer.Argument(help="Files, or directories of them: text, HTML, PDF, Word.")
+    list[Path],
+    typer.Argument(help="Files, or directories of them: text, HTML, PDF, Office, mail, JSON."),
 ]
 
 
@@ -71,6 +72,7 @@ def run_add(
         "removed": report.removed,
         "unchanged": report.unchanged,
         "blank": report.blank,
+        "left_out": report.left_out,
     }
     blank = f", {report.blank} without text left out" if report.blank else ""
     text = (
@@ -145,6 +147,7 @@ def run_ingest(
         "removed": chunks.removed,
         "unchanged": chunks.unchanged,
         "blank": chunks.blank,
+        "left_out": chunks.left_out,
         "seconds": round(report.seconds, 3),
         "embedded_tokens": report.embedded_tokens,
         "llm_tokens": report.llm_tokens,

@@ -184,6 +184,11 @@ class IngestSettings(ValidatedSettings):
     """Characters that neighbouring chunks share."""
     batch_size: Count = 256
     """Chunks that are embedded, stored and linked as one unit."""
+    unusable_vectors: Literal["skip", "raise"] | None = None
+    """What becomes of a chunk whose vector is all zero or not finite: ``"skip"`` leaves it out with
+    a warning, ``"raise"`` refuses it. None skips it where a report says so, as that of
+    ``add_documents``; constructors such as ``from_documents``, which return none, add all others
+    and raise."""
 
     @model_validator(mode="after")
     def _require_smaller_overlap(self) -> Self:

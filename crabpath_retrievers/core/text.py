@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 # Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
 # expressions do not count them as word characters.
-_MARKS = "".join(
+_SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
+_MARKS = _SOFT_HYPHEN + "".join(
     chr(code)
     for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
     for code in block
@@ -47,7 +48,7 @@ _MAX_CACHED = 8192  # characters of a text whose tokens are cached: an ingest ne
 _UNPRINTABLE = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-_INVISIBLE = ("Cc", "Cf", "Cs")  # among them NUL, zero-width spaces and lone surrogates
+_INVISIBLE = ("Cc", "Cf")  # among them NUL, soft hyphens and zero-width spaces
 _MAX_SHOWN = 200
 
 
@@ -63,6 +64,14 @@ class Word(NamedTuple):
 def to_storable(text: str) -> str:
     """The text without NUL and lone surrogates, which databases refuse."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def remove_soft_hyphens(text: str) -> str:
+    """The text with its words whole, also where a soft hyphen ends a line."""
+    return _SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text
+
+
+_SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")
 
 
 def to_printable(text: str) -> str:
@@ -98,8 +107,8 @@ def format_value(value: object) -> str:
 
 
 def normalise(text: str) -> str:
-    """Compatibility decomposition (NFKD), case folded, without accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
+    """Compatibility decomposition (NFKD), case folded, without accents and soft hyphens."""
+    decomposed = unicodedata.normalize("NFKD", text.replace(_SOFT_HYPHEN, ""))
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
 
 

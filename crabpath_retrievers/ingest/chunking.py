@@ -26,11 +26,13 @@ from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import text_of
 from crabpath_retrievers.core.text import is_blank, list_mention_names, to_storable
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
+from crabpath_retrievers.ingest.cleaning import begins_with_tags, clean_text, split_front_matter
 from crabpath_retrievers.ingest.references import (
     MAX_TARGET_CHARS,
     collect_addresses,
     find_references,
 )
+from crabpath_retrievers.ingest.tables import split_with_header
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 _log = logging.getLogger(__name__)
@@ -63,9 +65,14 @@ def warn_of_blank(labels: Sequence[str], total: int) -> None:
         total: Number of documents in the call.
     """
     if labels:
-        more = len(labels) - _MAX_NAMED
-        named = ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        _log.warning("%d of %d documents have no text, left out: %s", len(labels), total, named)
+        message = "%d of %d documents have no text, left out: %s"
+        _log.warning(message, len(labels), total, name_first(labels))
+
+
+def name_first(labels: Sequence[str]) -> str:
+    """The first labels, and how many more there are."""
+    more = len(labels) - _MAX_NAMED
+    return ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _MAX_KEY_CHARS = 600
@@ -90,6 +97,35 @@ class Chunking:
     split: bool = True
     metadata_keys: tuple[str, ...] = ()
     vectors: Mapping[str, Vector] = field(default_factory=dict)
+
+    def clean(self, documents: Iterable[Document]) -> list[Document]:
+        """The documents without what is no text; one warning names those that are HTML in its code.
+
+        Front matter of whole documents in Markdown, or without a source, becomes metadata where
+        they have none; ``data:`` URIs and soft hyphens go.
+        """
+        given, found, labels = list(documents), list[Document](), list[str]()
+        for number, document in enumerate(given, 1):
+            if not isinstance(document, Document):
+                found.append(document)
+                continue
+            own, text = document.metadata, clean_text(document.page_content)
+            source = str(own.get("source") or "")
+            in_markdown = is_markdown(source, own)
+            if begins_with_tags(text, is_markdown=in_markdown):
+                labels.append(describe_document(document, document.id, number))
+            facts: Mapping[str, Any] = {}
+            if self.split and "start_index" not in own and (in_markdown or not source):
+                facts, body = split_front_matter(text)
+                text = body if in_markdown or facts else text
+            if text != document.page_content:
+                changes = {"page_content": text, "metadata": {**facts, **own}}
+                document = document.model_copy(update=changes)  # noqa: PLW2901
+            found.append(document)
+        if labels:
+            message = "%d of %d documents begin with tags of HTML, which are indexed as text: %s"
+            _log.warning(message, len(labels), len(given), name_first(labels))
+        return found
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
         """Split documents into nodes; those without text are skipped with a warning.
@@ -154,9 +190,10 @@ class Chunking:
             full_title = title if number == 0 or not heading else _join_headings(title, heading)
             if number == 0:  # the document is mentioned and linked by its first chunk
                 name, aliases = title, _to_strings(metadata.get("aliases"))
-                # Links to a file lead to its first page; loaders count from 0 or from 1.
+                # Links to a file lead to its first page, which loaders count from 0 or from 1, and
+                # to none of its entries, such as messages.
                 page = metadata.get("page")
-                is_later = isinstance(page, int) and page > 1
+                is_later = "file_entry" in metadata or (isinstance(page, int) and page > 1)
                 place, linked = ("", {**metadata, "source": ""}) if is_later else (source, metadata)
                 addresses = (*collect_addresses(place, title, linked), *shared_targets)
                 references = (*references, *shared_targets)
@@ -188,8 +225,9 @@ class Chunking:
         elif "start_index" in metadata:  # LangChain's splitters have cut it already
             yield "", text
         elif is_markdown(source, metadata):
+            split_text, size = self._make_size_splitter().split_text, self.settings.chunk_size
             for heading, section in split_sections(text):
-                for piece in self._make_size_splitter().split_text(section):
+                for piece in split_with_header(section, size, split_text):
                     yield heading, piece
         elif len(text) <= self.settings.chunk_size:
             yield "", text
@@ -228,7 +266,7 @@ def split_sections(text: str) -> Iterator[tuple[str, str]]:
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = StringIO(plain).readlines()
-    parsed = MarkdownIt().parse(plain)
+    parsed = MarkdownIt().disable("inline").parse(plain)
     cuts = [
         (token.map[0], content.content)
         for token, content in pairwise(parsed)

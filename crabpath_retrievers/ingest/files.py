@@ -13,10 +13,10 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
+from crabpath_retrievers.ingest.chunking import name_first
 from crabpath_retrievers.ingest.parsers import parse_file
 
 _ATTEMPTS = 3  # attempts to read a file that is being written
-_MAX_NAMED = 5  # files that a message names; the rest are counted
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
 
 
@@ -145,8 +145,7 @@ def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
         sources.setdefault(why, []).append(source)
     lines = []
     for why, names in sources.items():
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        lines.append(f"{', '.join(names[:_MAX_NAMED])}{more}: {why}")
+        lines.append(f"{name_first(names)}: {why}")
     return lines
 
 

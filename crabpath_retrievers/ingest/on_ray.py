@@ -27,6 +27,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.ingest.bulk import PairFinder, Step
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.files import SourceFile
 from crabpath_retrievers.ingest.linkers import PairLinker
 from crabpath_retrievers.ingest.parts import (
@@ -125,11 +126,13 @@ class Recipe(NamedTuple):
         location: Directory or URL of the store.
         chunking: How documents are split.
         embeddings: The embedder, or its ``"provider:model"``; None for the default one.
+        strict: Whether a vector that is all zero or not finite is refused.
     """
 
     location: str
     chunking: Chunking
     embeddings: Embeddings | str | None
+    strict: bool
 
 
 def open_for_worker(location: str) -> GraphStore:
@@ -154,7 +157,9 @@ class _PartWorker:
     def __init__(self, recipe: Recipe) -> None:
         self._store = open_for_worker(recipe.location)
         embedder = Embedder(recipe.embeddings)
-        self._maker = PartMaker(self._store.catalog, recipe.chunking, embedder.documents)
+        embedder.fingerprint()  # tells the size of its vectors
+        chunks = ChunkEmbedder(embedder, recipe.strict)
+        self._maker = PartMaker(self._store.catalog, recipe.chunking, chunks)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Make one part of a batch; an error that a person can mend comes instead of it."""

@@ -1,32 +1,32 @@
-"""Parses files into documents: text, notebooks, HTML, PDF and Word.
+"""Parses files into documents by the ending of their names; see :mod:`.records` for some.
 
-HTML and Word become Markdown, whose headings and links reach the splitter and the linkers. Their
-parsers and that of PDF come with the extra ``files``.
+The parsers of HTML, PDF, Word, Excel and RTF come with the extra ``files``.
 """
 
 import json
 import re
-import warnings
+from collections import Counter
 from collections.abc import Callable
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 
 from crabpath_retrievers.core.progress import quiet_foreign_loggers
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError, MissingExtraError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.records import (
+    decode_text,
+    parse_csv,
+    parse_json,
+    parse_json_lines,
+    parse_mail,
+    parse_mailbox,
+    parse_workbook,
+    require_unpacked_size,
+)
 
-if TYPE_CHECKING:
-    from bs4 import BeautifulSoup, Tag
-
-INSTALL = "pip install 'crabpath-retrievers[files]'"
-"""The command that installs the parsers."""
-
-_ASIDE = "script, style, template, noscript, svg, nav, footer, form, [role=navigation]"
-_HEADING = re.compile(r"h[1-6]")
 # Mammoth knows headings, but not the paragraph style of a document's title.
 _WORD_STYLES = "p[style-name='Title'] => h1:fresh"
 
@@ -39,7 +39,8 @@ def parse_file(source: str, data: bytes) -> list[Document]:
         data: Its content.
 
     Returns:
-        One document with ``source`` and a title; of a PDF file one per page, with ``page`` from 1.
+        Documents with ``source`` and, but for Markdown, a title: one; of a PDF file one per page,
+        with ``page`` from 1; of mail, JSON and Excel one per message, object and sheet.
 
     Raises:
         InvalidInputError: It is no text in UTF-8, or the parser of its format refuses it.
@@ -49,9 +50,7 @@ def parse_file(source: str, data: bytes) -> list[Document]:
     if suffix not in _PARSERS:
         return [_parse_text(source, data)]
     module, parse = _PARSERS[suffix]
-    if find_spec(module) is None:
-        msg = f"{suffix} files need a parser: {INSTALL}"
-        raise MissingExtraError(msg)
+    require_parser(module, f"{suffix} files")
     quiet_foreign_loggers()
     try:
         return parse(source, data)
@@ -64,19 +63,19 @@ def parse_file(source: str, data: bytes) -> list[Document]:
 
 
 def _parse_text(source: str, data: bytes) -> Document:
-    if b"\x00" in data:
-        msg = "not a text file"
-        raise InvalidInputError(msg)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        msg = "not a text file in UTF-8"
-        raise InvalidInputError(msg) from error
-    metadata = {"source": source}
+    text, metadata = decode_text(data), {"source": source}
     # The title of a Markdown file is its first heading, that of another file its name.
     if not is_markdown(source, metadata):
         metadata["title"] = make_title(source)
     return Document(page_content=text, metadata=metadata)
+
+
+def _parse_rich_text(source: str, data: bytes) -> list[Document]:
+    from striprtf.striprtf import rtf_to_text
+
+    # RTF escapes what is not in ASCII.
+    text: str = rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
+    return [Document(page_content=text, metadata={"source": source, "title": make_title(source)})]
 
 
 def _parse_notebook(source: str, data: bytes) -> list[Document]:
@@ -87,59 +86,17 @@ def _parse_notebook(source: str, data: bytes) -> list[Document]:
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
         parts.append(f"```{language}\n{text}\n```" if cell["cell_type"] == "code" else text)
-    return [_make_markdown(source, "\n\n".join(parts))]
-
-
-def _parse_html(source: str, data: bytes | str) -> list[Document]:
-    from bs4 import BeautifulSoup
-    from bs4.dammit import EncodingDetector
-
-    encoding = None
-    if isinstance(data, bytes):  # what is marked or declared comes first, a guess last
-        _, marked = EncodingDetector.strip_byte_order_mark(data)
-        encoding = marked or EncodingDetector.find_declared_encoding(data, is_html=True) or "utf-8"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # XHTML is HTML, too
-        page = BeautifulSoup(data, "html.parser", from_encoding=encoding)
-    main = page.find("main") or page.select_one("[role=main]") or page.body or page
-    heading = main.find(_HEADING)
-    named = (page.title, heading)
-    titles = (" ".join(tag.get_text().split()) for tag in named if tag is not None)
-    title = next(filter(None, titles), "") or make_title(source)
-    return [_make_markdown(source, _convert_page(main), title=title)]
-
-
-def _convert_page(main: "BeautifulSoup | Tag") -> str:
-    """The main part of a page as Markdown."""
-    from markdownify import ATX, MarkdownConverter
-
-    for aside in main.select(_ASIDE):
-        aside.decompose()
-    for image in main.find_all("img"):
-        image.replace_with(str(image.get("alt") or ""))
-    for link in main.find_all("a"):
-        for text in link.find_all(string=re.compile(r"\n")):
-            text.replace_with(re.sub(r"\s+", " ", text))  # a link of Markdown stands on one line
-    for heading in main.find_all(_HEADING):
-        links = heading.find_all("a", href=re.compile(r"^[^#]"))
-        for mark in heading.find_all("a", href=re.compile(r"^#")):
-            if not re.search(r"\w", mark.get_text()):
-                mark.decompose()  # the sign that leads to the heading itself
-        heading.string = " ".join(heading.get_text().split())
-        heading.insert_after(*links)
-    converter = MarkdownConverter(
-        heading_style=ATX, autolinks=False, escape_asterisks=False, escape_underscores=False
-    )
-    return str(converter.convert_soup(main)).strip()
+    return [make_markdown(source, "\n\n".join(parts))]
 
 
 def _parse_word(source: str, data: bytes) -> list[Document]:
     import mammoth
 
+    require_unpacked_size(data)
     page = mammoth.convert_to_html(
         BytesIO(data), style_map=_WORD_STYLES, convert_image=lambda _image: []
     )
-    return _parse_html(source, page.value)
+    return parse_html(source, page.value)
 
 
 def _parse_pdf(source: str, data: bytes) -> list[Document]:
@@ -148,32 +105,62 @@ def _parse_pdf(source: str, data: bytes) -> list[Document]:
     reader = PdfReader(BytesIO(data))
     stated = reader.metadata.title if reader.metadata else None
     title = " ".join((stated or "").split()) or make_title(source)
+    texts = _join_broken_words([page.extract_text() for page in reader.pages])
     # A name leads to the first page alone.
     return [
         Document(
-            page_content=page.extract_text(),
+            page_content=text,
             metadata={
                 "source": source,
                 "title": title if number == 1 else f"{title}, page {number}",
                 "page": number,
             },
         )
-        for number, page in enumerate(reader.pages, 1)
+        for number, text in enumerate(texts, 1)
     ]
 
 
-def _make_markdown(source: str, text: str, **metadata: str) -> Document:
-    return Document(
-        page_content=text, metadata={"source": source, "content_type": "text/markdown", **metadata}
-    )
+_BROKEN = re.compile(r"(\w+)[-\u2010][ \t]*\n[ \t]*(\w+)")
+_COMPOUND = re.compile(r"\w+(?:[-\u2010]\w+)+")
+
+
+def _join_broken_words(pages: list[str]) -> list[str]:
+    """The pages with the words whole that end a line with a hyphen.
+
+    The hyphen stays where the file has the compound within a line, and not the word without it;
+    behind a single letter, which no typesetter leaves alone (e-mail); and before a capital or a
+    digit, where no word is broken (Anglo-Saxon). Elsewhere it goes: most hyphens at the end of a
+    line are those of broken words.
+    """
+    words, compounds = Counter[str](), set[str]()
+    for page in pages:
+        words.update(re.findall(r"\w+", page.lower()))
+        compounds.update(_COMPOUND.findall(page.lower().replace("\u2010", "-")))
+
+    def join(found: re.Match[str]) -> str:
+        first, rest = found[1], found[2]
+        is_compound = f"{first}-{rest}".lower() in compounds and not words[f"{first}{rest}".lower()]
+        kept = len(first) == 1 or not (first[-1].isalpha() and rest[0].islower()) or is_compound
+        return f"{first}-{rest}" if kept else f"{first}{rest}"
+
+    return [_BROKEN.sub(join, page) for page in pages]
 
 
 _PARSERS: dict[str, tuple[str, Callable[[str, bytes], list[Document]]]] = {
     ".ipynb": ("json", _parse_notebook),
-    ".html": ("markdownify", _parse_html),
-    ".htm": ("markdownify", _parse_html),
-    ".xhtml": ("markdownify", _parse_html),
+    ".html": ("markdownify", parse_html),
+    ".htm": ("markdownify", parse_html),
+    ".xhtml": ("markdownify", parse_html),
     ".pdf": ("pypdf", _parse_pdf),
     ".docx": ("mammoth", _parse_word),
+    ".rtf": ("striprtf", _parse_rich_text),
+    ".xlsx": ("openpyxl", parse_workbook),
+    ".csv": ("csv", parse_csv),
+    ".tsv": ("csv", parse_csv),
+    ".json": ("json", parse_json),
+    ".jsonl": ("json", parse_json_lines),
+    ".ndjson": ("json", parse_json_lines),
+    ".eml": ("email", parse_mail),
+    ".mbox": ("mailbox", parse_mailbox),
 }
 """Parsers by ending of the name, with the module that they need."""

@@ -6,7 +6,7 @@ interrupted goes on where it stopped.
 
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import numpy as np
 from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
@@ -25,6 +25,7 @@ from crabpath_retrievers.ingest.chunking import (
     make_embedding_text,
     make_metadata_id,
 )
+from crabpath_retrievers.ingest.embedding import ChunkEmbedder, describe_chunk
 from crabpath_retrievers.ingest.files import SourceFile, read_source
 from crabpath_retrievers.storage.read.catalog import Catalog
 
@@ -44,6 +45,7 @@ class Part:
         blank: Number of documents without.
         embedded: Characters that were embedded.
         skipped: Why files were not read, by source.
+        left_out: Chunks without a usable vector, described.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -53,6 +55,7 @@ class Part:
     blank: int = 0
     embedded: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
     def extend(self, other: "Part") -> None:
         """Add another part behind this one; a chunk that both have stays once.
@@ -83,6 +86,7 @@ class Part:
         self.blank += other.blank
         self.embedded += other.embedded
         self.skipped |= other.skipped
+        self.left_out += other.left_out
 
 
 _VECTOR = np.dtype("<f4")
@@ -123,7 +127,7 @@ def decode_part(data: bytes, packed: bytes) -> Part:
 
 _PLAIN = tuple(each.name for each in fields(Node) if each.name != "vector")
 _LISTS = ("names", "addresses", "references")
-_NUMBERS = ("documents", "blank", "embedded", "skipped")
+_NUMBERS = ("documents", "blank", "embedded", "skipped", "left_out")
 
 
 class PartMaker(NamedTuple):
@@ -132,37 +136,38 @@ class PartMaker(NamedTuple):
     Attributes:
         catalog: Tells what the store holds.
         chunking: How documents are split.
-        embed: Unit vectors of texts.
+        embedder: Embeds chunks.
     """
 
     catalog: Catalog
     chunking: Chunking
-    embed: Callable[[Sequence[str]], Sequence[Vector]]
+    embedder: ChunkEmbedder
 
-    def make(self, documents: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
+    def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
         """Split and embed documents.
 
         Raises:
             InvalidInputError: A document cannot be used.
         """
+        documents = self.chunking.clean(given)
         nodes = self.chunking.nodes(documents)
         stored = self.catalog.find_chunks(documents={node.document for node in nodes})
         held = {(chunk.document, chunk.digest) for chunk in stored}
         new = [node for node in nodes if (node.document, node.digest) not in held]
         texts = [make_embedding_text(node) for node in new if node.vector is None]
-        vectors = iter(self.embed(texts))
-        found = {
-            id(n): n if n.vector is not None else replace(n, vector=next(vectors)) for n in new
-        }
+        embedded, left_out = self.embedder.embed(new)
+        found = {node.id: node for node in embedded}
+        lost = {node.id for node in left_out}
         blank = sum(is_blank(document.page_content) for document in documents)
         return Part(
-            [found.get(id(node), node) for node in nodes],
-            {node.digest: IndexedWords.from_text(node.title, node.content) for node in new},
+            [found.get(node.id, node) for node in nodes if node.id not in lost],
+            {node.digest: IndexedWords.from_text(node.title, node.content) for node in embedded},
             collect_caller_ids(documents, None),
             len(documents) - blank,
             blank,
             sum(map(len, texts)),
             dict(skipped or {}),
+            [describe_chunk(node) for node in left_out],
         )
 
     def read_files(self, files: Iterable[SourceFile]) -> Part:

@@ -54,13 +54,18 @@ from crabpath_retrievers.ingest.chunking import (
     make_embedding_text,
     make_metadata_id,
 )
+from crabpath_retrievers.ingest.embedding import (
+    ChunkEmbedder,
+    describe_chunk,
+    explain_left_out,
+    warn_of_left_out,
+)
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.embedder import Embedder
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +93,8 @@ class IngestReport:
         repeated: How many of the added and updated chunks repeat the text of another one.
         blank: Number of documents without text, which were skipped.
         ids: Ids of all chunks of the given documents, in order.
+        left_out: Sources, places and ids of chunks without a usable vector, which were skipped:
+            see ``settings.ingest.unusable_vectors``.
     """
 
     added: int = 0
@@ -97,19 +104,38 @@ class IngestReport:
     repeated: int = 0
     blank: int = 0
     ids: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def add(self, other: "IngestReport") -> None:
         """Add the numbers of a later ingest, without its ids."""
         for name in ("added", "updated", "removed", "unchanged", "repeated"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.left_out += other.left_out
+
+    def require_all(self, rule: str | None) -> None:
+        """Refuse that chunks were left out, where nobody would see it in the report.
+
+        Args:
+            rule: ``settings.ingest.unusable_vectors``.
+
+        Raises:
+            InvalidInputError: Chunks were left out, and the rule does not say to do so.
+        """
+        if self.left_out and rule is None:
+            msg = (
+                f"{explain_left_out(self.left_out)}; all others are added: use "
+                "IngestSettings(unusable_vectors='skip') to go on without them"
+            )
+            raise InvalidInputError(msg)
 
     def __str__(self) -> str:
         """Format the numbers in one line."""
         repeated = f", {self.repeated} repeat the text of others" if self.repeated else ""
         blank = f", {self.blank} documents without text left out" if self.blank else ""
+        left = f", {len(self.left_out)} without a vector left out" if self.left_out else ""
         return (
             f"{len(self.ids)} chunks: {self.added} added, {self.updated} updated, "
-            f"{self.removed} removed, {self.unchanged} unchanged{repeated}{blank}"
+            f"{self.removed} removed, {self.unchanged} unchanged{repeated}{blank}{left}"
         )
 
 
@@ -119,7 +145,7 @@ class Ingest:
 
     store: GraphStore
     index: VectorIndex
-    embedder: Embedder
+    embedder: ChunkEmbedder
     linkers: tuple[Linker, ...]
     batch: int
 
@@ -151,7 +177,7 @@ class Ingest:
             msg = f"cleanup must be 'incremental', 'full' or None, not {format_value(cleanup)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
-        given = list(documents)
+        given = chunking.clean(documents)
         nodes = chunking.nodes(given, ids)
         named = collect_caller_ids(given, ids)
         growing = {node.document for node in nodes} - named if cleanup is None else set[str]()
@@ -167,15 +193,14 @@ class Ingest:
                 else:
                     for part in self._make_batches(plan):
                         if self.index.removal:
-                            self._publish_at_once(self._embed(part), plan.known)
+                            self._publish_at_once(self._embed(part, plan), plan.known)
                         else:
-                            self.publish(part)
+                            self.publish(self._embed(part, plan))
                         advance(len(part.nodes))
             self._move(plan)
             if len(plan.changed) >= _MANY:
                 self.store.refresh_statistics()
-        _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
-        return plan.report
+        return plan.finish(begun)
 
     def add_parts(
         self,
@@ -209,7 +234,7 @@ class Ingest:
                 plan = self._plan(part.nodes, cleanup, growing if cleanup is None else set())
                 self._publish_in_bulk(plan, lambda _: None, part.words)
                 self._move(plan, link=False)
-                report.add(plan.report)
+                report.add(plan.finish())
                 part.nodes.clear()
                 part.words.clear()
                 total.extend(part)
@@ -222,6 +247,8 @@ class Ingest:
             if report.added + report.updated >= _MANY:
                 self.store.refresh_statistics()
         report.blank = total.blank
+        report.left_out += total.left_out
+        warn_of_left_out(report.left_out)
         return report, total
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
@@ -248,12 +275,14 @@ class Ingest:
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
             for part in self._make_batches(plan):
                 # One transaction: after a kill, staged nodes would be written to the foreign index.
-                embedded = self._embed(part)
+                embedded = self._embed(part, plan)
                 self.store.apply([embedded, PublishStaged(), ConfirmIndexDeletions(part.removed)])
                 self._finish()
             self._move(plan)
-        _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
-        return plan.report
+        seen = {document.id for document in given}
+        left_out = blank | {node.id for node in plan.left_out}
+        self.index.ignored = (self.index.ignored - seen) | left_out
+        return plan.finish(begun)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
@@ -279,7 +308,7 @@ class Ingest:
         bare = any(node.vector is None for node in nodes)
         if not bare or cleanup == "full" or len(nodes) > self.batch:
             return nodes
-        changed = self._embed(StageNodes(tuple(self._plan(nodes, cleanup, growing).changed))).nodes
+        changed, _ = self.embedder.embed(self._plan(nodes, cleanup, growing).changed)
         vectors = {make_embedding_text(node): node.vector for node in changed}
         return [
             replace(node, vector=vectors.get(make_embedding_text(node)))
@@ -306,7 +335,7 @@ class Ingest:
             removed.clear()
 
         for part in self._make_batches(plan):
-            nodes += self._embed(part).nodes
+            nodes += self._embed(part, plan).nodes
             removed += part.removed
             # Slow embedders: a kill costs no more than some seconds of their work.
             if len(nodes) >= PUBLISHED_AT_ONCE or time.monotonic() - begun > _LONGEST_WAIT:
@@ -455,8 +484,8 @@ class Ingest:
             yield StageNodes(tuple(nodes), (*removed, *orphans))
 
     def publish(self, part: StageNodes) -> None:
-        """Carry a batch through all states; the caller holds the ingest lock."""
-        self.store.apply([self._embed(part)])
+        """Carry an embedded batch through all states; the caller holds the ingest lock."""
+        self.store.apply([part])
         self._finish()
 
     def _publish_at_once(self, part: StageNodes, stored: Collection[str]) -> None:
@@ -479,11 +508,10 @@ class Ingest:
             edges, touched = self._find_edges(links.nodes([*ids]), links)
             self.store.apply([PutEdges(edges, resorted=tuple(old | touched))])
 
-    def _embed(self, part: StageNodes) -> StageNodes:
-        """Embed the nodes of a batch that have no vector."""
-        bare = [node for node in part.nodes if node.vector is None]
-        embedded = iter(self.embedder.documents([make_embedding_text(node) for node in bare]))
-        nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
+    def _embed(self, part: StageNodes, plan: "_Plan") -> StageNodes:
+        """Embed the nodes of a batch that have no vector; the plan notes those left out."""
+        nodes, left_out = self.embedder.embed(part.nodes)
+        plan.left_out.extend(left_out)
         return replace(part, nodes=tuple(nodes))
 
     def _finish(self) -> None:
@@ -561,6 +589,20 @@ class _Plan:
     known: dict[str, StoredChunk]
     growing: AbstractSet[str]
     report: IngestReport
+    left_out: list[Node] = field(default_factory=list)
+
+    def finish(self, begun: float | None = None) -> IngestReport:
+        """The report, without what was left out; logged if it is known when the ingest began."""
+        report, gone = self.report, {node.id for node in self.left_out}
+        old = len(gone & self.known.keys())
+        report.updated -= old
+        report.added -= len(gone) - old
+        report.ids = [name for name in report.ids if name not in gone]
+        report.left_out = [describe_chunk(node) for node in self.left_out]
+        if begun is not None:
+            warn_of_left_out(report.left_out)
+            _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
+        return report
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:

@@ -3,7 +3,7 @@
 Brings the store to the current state of a source, keeping what was learned about it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,7 @@ from uuid import uuid4
 from crabpath_retrievers.core.changes import StageNodes
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
+from crabpath_retrievers.ingest.embedding import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.match import match_texts
 from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Ingest, Progress, show_progress
 from crabpath_retrievers.storage.read.catalog import StoredChunk
@@ -72,12 +73,14 @@ class SyncPlan:
         positions: Unchanged sections whose position in the document changed, as
             ``(id, position)``.
         skipped: Files that are not text or too large; what the memory holds of them stays.
+        left_out: Sources, places and ids of sections without a usable vector.
     """
 
     sections: tuple[Section, ...] = ()
     unchanged: int = 0
     positions: tuple[tuple[str, int], ...] = ()
     skipped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is any change."""
@@ -98,7 +101,11 @@ class SyncPlan:
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain, JSON-safe data."""
         sections = [section.to_dict() for section in self.sections]
-        more = {"shifted": len(self.positions), "skipped": list(self.skipped)}
+        more = {
+            "shifted": len(self.positions),
+            "skipped": list(self.skipped),
+            "left_out": list(self.left_out),
+        }
         return {**self.counts(), **more, "sections": sections}
 
 
@@ -211,6 +218,7 @@ class Sync:
             if not dry_run:
                 self.ingest.recover()
             plan = self._plan(nodes, scope, dry_run=dry_run)
+            warn_of_left_out(plan.left_out)
             if plan and not dry_run:
                 self.ingest.publish(self._make_batch(plan))
         return plan
@@ -230,13 +238,19 @@ class Sync:
             documents={node.document for node in appeared},
         )
         plan = partial(plan_sync, old, appeared, retired=retired, threshold=self.threshold)
-        vectors = self._load_vectors((*old, *retired))
+        vectors, left_out = self._load_vectors((*old, *retired)), list[Node]()
         if vectors or not dry_run:
-            vectors |= self._embed_missing(map(make_embedding_text, appeared), vectors)
+            vectors |= self._embed_missing(appeared, vectors, make_embedding_text)
+            left_out = [node for node in appeared if make_embedding_text(node) not in vectors]
+            appeared[:] = [node for node in appeared if make_embedding_text(node) in vectors]
         sections = plan(vectors)
-        if again := self._embed_missing(_select_texts_to_recheck(sections), vectors):
+        if again := self._embed_missing(
+            _select_sections_to_recheck(sections), vectors, attrgetter("content")
+        ):
             sections = plan({**vectors, **again})
-        return SyncPlan(sections, unchanged, positions)
+        return SyncPlan(
+            sections, unchanged, positions, left_out=tuple(map(describe_chunk, left_out))
+        )
 
     def _find_known(self, nodes: Sequence[Node], scope: SyncScope) -> list[StoredChunk]:
         """Find the stored nodes in scope, and those of the given documents."""
@@ -252,16 +266,24 @@ class Sync:
         stored = self.ingest.store.catalog.vectors(node.id for node in nodes)
         return {make_embedding_text(node): stored[node.id] for node in nodes if node.id in stored}
 
-    def _embed_missing(self, given: Iterable[str], known: Collection[str]) -> dict[str, Vector]:
-        texts = [text for text in dict.fromkeys(given) if text not in known]
-        if not texts:
+    def _embed_missing(
+        self, nodes: Iterable[Node], known: Collection[str], to_text: Callable[[Node], str]
+    ) -> dict[str, Vector]:
+        """Vectors of the texts of sections by text; those without a usable one are not among them.
+
+        Raises:
+            InvalidInputError: The embedder answers wrongly, or must have a vector for each.
+        """
+        wanted = {text: node for node in nodes if (text := to_text(node)) not in known}
+        if not wanted:
             return {}
         self.identity.verify()
-        found: dict[str, Vector] = {}
+        texts, found, done = list(wanted), dict[str, Vector](), 0
         with show_progress(self.progress, len(texts)) as advance:
             size = FIRST_BATCH
-            while part := texts[len(found) : len(found) + size]:
-                found |= zip(part, self.ingest.embedder.documents(part), strict=True)
+            while part := texts[done : done + size]:
+                found |= self.ingest.embedder.embed_texts([(t, wanted[t]) for t in part])
+                done += len(part)
                 advance(len(part))
                 size = min(2 * size, self.ingest.batch)
         return found
@@ -280,8 +302,8 @@ class Sync:
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
 
 
-def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
-    """Return the untitled texts of added and removed sections, if there are both."""
+def _select_sections_to_recheck(sections: Sequence[Section]) -> list[Node]:
+    """The added and removed sections, which may match without titles, if there are both."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
-    return [section.node.content for section in left] if both else []
+    return [section.node for section in left] if both else []

@@ -107,14 +107,16 @@ def ingest_dataset(
 def _make_recipe(services: Services, chunking: Chunking) -> "Recipe":
     from crabpath_retrievers.ingest.on_ray import Recipe
 
-    return Recipe(services.store.location, chunking, services.embedder.source)
+    return Recipe(
+        services.store.location, chunking, services.embedder.source, services.ingest.embedder.strict
+    )
 
 
 def _read_parts(
     services: Services, files: Sequence[SourceFile], chunking: Chunking
 ) -> Iterator[Part]:
     """Make the parts in this process."""
-    maker = PartMaker(services.store.catalog, chunking, services.embedder.documents)
+    maker = PartMaker(services.store.catalog, chunking, services.ingest.embedder)
     return map(maker.read_files, split_batches(files, FILES_AT_ONCE))
 
 

@@ -29,7 +29,7 @@ from crabpath_retrievers.ingest.files import (
     read_folder,
     require_documents,
 )
-from crabpath_retrievers.ingest.parsers import INSTALL
+from crabpath_retrievers.ingest.pages import INSTALL
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services

@@ -1,6 +1,7 @@
 """Notes of a namespace: teachings, directives and corrections, visible to it alone."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +140,8 @@ def save_note(
         prepend_title(said.title, said.text) if said.title else said.text
     )
     if asked is not None and asked.vector is None:
-        asked = replace(asked, vector=services.embedder.query(asked.query))
+        with suppress(InvalidInputError):  # a question without a vector is known by its words
+            asked = replace(asked, vector=services.embedder.query(asked.query))
     edges: Sequence[NoteEdge] = ()
     if logged is not None:
         key = logged.state.clock.key

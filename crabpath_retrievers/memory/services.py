@@ -25,6 +25,7 @@ from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.reindex import Reindexer
@@ -105,7 +106,8 @@ class Services:
         self.identity = EmbedderFingerprint(store, embedder)
         if linkers is None:
             linkers = make_linkers(settings.links, self._neighbours)
-        self.ingest = Ingest(store, index, embedder, tuple(linkers), settings.ingest.batch_size)
+        chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
+        self.ingest = Ingest(store, index, chunks, tuple(linkers), settings.ingest.batch_size)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)

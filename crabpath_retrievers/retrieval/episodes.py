@@ -142,7 +142,9 @@ class EpisodeMemory:
         self._nearest_ids[key] = [near.episode.id for near in nearest[:1]]
 
     def near(self, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
-        """The nearest episodes of a namespace, nearest first."""
+        """The nearest episodes of a namespace, nearest first; none for a vector of zeros."""
+        if not vector.any():
+            return []
         namespace, neighbours = clock.key, self._settings.neighbours
         cached = self._read_vectors(clock)
         if cached.matrix is not None:

@@ -107,7 +107,7 @@ class NoteMemory:
 
     def near(self, vector: Vector, clock: Clock) -> dict[str, float]:
         """Ids of the nearest notes of a namespace with their cosines, nearest first."""
-        if not clock.notes:
+        if not (clock.notes and vector.any()):
             return {}
         notes = self._read_candidates(vector, clock)
         if not notes:

@@ -30,6 +30,7 @@ from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
@@ -248,13 +249,23 @@ class RetrievalPipeline:
 
     def _embed(self, query: Query) -> Operations[Vector]:
         """Unit vector ``[d]`` of the query, of the embedder that the store was built with."""
-        vector = None if query.vector is None else to_unit_vector(query.vector)
-        if not self.fingerprint.fits(vector):
-            yield from perform(self.fingerprint.verify, vector)
-        if vector is None:
+        if query.vector is not None:
+            return (yield from self._verify(to_unit_vector(query.vector)))
+        try:
+            if not self.fingerprint.fits(None):
+                yield from perform(self.fingerprint.verify)
             vector = yield from perform_sync_or_async(
                 lambda: self.embedder.query(query.text), lambda: self.embedder.aquery(query.text)
             )
+        except InvalidInputError as error:
+            _log.warning("a question is answered by its words alone: %s", error)
+            size = self.fingerprint.size or 1
+            return (yield from perform(self.search.find_stand_in, query, size))
+        return (yield from self._verify(vector))
+
+    def _verify(self, vector: Vector) -> Operations[Vector]:
+        if not self.fingerprint.fits(vector):
+            yield from perform(self.fingerprint.verify, vector)
         return vector
 
     def _run_at_once(self, make_steps: Callable[[], Operations[Answer]]) -> Answer:
@@ -442,7 +453,7 @@ class RetrievalPipeline:
             repeats=found.repeats,
         )
         if query.record:
-            self.store.record(turn, found.vector)
+            self.store.record(turn, found.vector if found.vector.any() else None)
         message = "turn %s in namespace %r: %d documents, %s ms"
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)

@@ -24,6 +24,7 @@ _NO_SCORE = EpisodeScore()
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
 _MAX_WORDS = 400  # words of a query in which names are looked for
 _MAX_HITS = 8192  # hits requested from an index at most
+_FEEDBACK = 3  # best matches of words whose vectors stand for that of a question
 _CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
 
 
@@ -147,7 +148,8 @@ class SeedSearch:
         if query.one_per_document:
             seeds, wanted = _widen(seeds), wanted * _CHUNKS
         limit = max(seeds.hits_per_engine, wanted)
-        dense: Sequence[str] = self._index.search(vector, limit, query.filter)
+        has_vector = bool(vector.any())
+        dense: Sequence[str] = self._index.search(vector, limit, query.filter) if has_vector else ()
         text = query.text[:_LONGEST_QUERY]
         words = tokenise(text)
         longest = self._settings.links.max_name_words
@@ -198,6 +200,21 @@ class SeedSearch:
             )
         return SeedHits(clock, hits, information)
 
+    def find_stand_in(self, query: Query, size: int) -> Vector:
+        """A vector ``[d]`` for a question without one: the mean of what its words find.
+
+        It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero where no word is known.
+        """
+        seeds, words = self._settings.seeds, tokenise(query.text[:_LONGEST_QUERY])
+        with self._store.open_reader():
+            facts = self._store.walk.read_facts(query.namespace, select_query_words(words, seeds))
+            best = list(search_lexical(self._store, facts, compute_idf(facts), seeds))[:_FEEDBACK]
+            heads = self._store.walk.get_nodes((), best) if best else []
+        total = np.zeros(size, dtype=np.float32)
+        for head in heads:
+            total += head.vector
+        return total / (float(np.linalg.norm(total)) or 1.0)
+
     def _match_names(
         self, owners: Mapping[str, Sequence[int]], information: QueryInformation
     ) -> dict[int, float]:
@@ -219,7 +236,7 @@ class SeedSearch:
         """Log once that a vector store owned by others has documents that the graph lacks."""
         if self._index.unknown_reported:
             return
-        unknown = set(dense) - {head.id for head in heads}
+        unknown = set(dense) - {head.id for head in heads} - self._index.ignored
         if unknown:
             with self._store.read_primary():  # a replica may not have them yet
                 hidden = self._store.catalog.find_chunks(ids=unknown, owners=(0, RETIRED))

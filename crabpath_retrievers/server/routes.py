@@ -268,6 +268,7 @@ class IngestCounts(ApiOutput):
     repeated: int
     blank: int
     ids: list[str]
+    left_out: list[str]
 
 
 class StoredDocument(ApiOutput):

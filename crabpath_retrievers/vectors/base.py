@@ -8,6 +8,7 @@ One collection of vectors per namespace, in the vector store of the documents.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ class VectorIndex(ABC):
             empty.
         has_collections: Whether :meth:`beside` opens further collections.
         unknown_reported: Whether documents that the graph does not know are not reported (again).
+        ignored: Ids of documents that the graph left out, which are not reported either.
         read_only: Whether only queries may use it; opening a memory over it repairs nothing.
         removal: For an index in the database of the graph, what deletes the vectors of removed
             documents in the transaction that removes them.
@@ -43,6 +45,7 @@ class VectorIndex(ABC):
     refill: Callable[[], None] | None = None
     has_collections: bool = False
     unknown_reported: bool = True
+    ignored: AbstractSet[str | None] = frozenset()
     read_only: bool = False
     removal: tuple[Change, ...] = ()
 

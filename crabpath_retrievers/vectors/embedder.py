@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import json
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -27,7 +27,7 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import Floats, format_value, remove_soft_hyphens
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
 from crabpath_retrievers.storage import GraphStore
 
@@ -205,6 +205,7 @@ class Embedder:
         self._is_default = embeddings is None
         self._given = resolve_embeddings(embeddings)
         self._lock = threading.Lock()
+        self._size: int | None = None
         self._batcher = self._create_batcher()
 
     def use_by_default(self, name: str | None) -> None:
@@ -245,18 +246,56 @@ class Embedder:
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Unit vectors of texts, each of shape ``[d]``."""
+        """Unit vectors of texts, each of shape ``[d]``.
+
+        Raises:
+            InvalidInputError: A text has no usable vector.
+        """
+        found = [v for v in self.try_documents(texts) if v is not None]
+        if len(found) < len(texts):
+            raise InvalidInputError(_NO_VECTOR)
+        return found
+
+    def try_documents(
+        self, texts: Sequence[str], describe: Callable[[int], str] = "text {}".format
+    ) -> list[Vector | None]:
+        """As :meth:`documents`, with None for a vector that is all zero or not finite.
+
+        Args:
+            texts: The texts.
+            describe: Describes one of them, by its place from 0, in errors.
+
+        Raises:
+            InvalidInputError: The embedder answers with something else than one vector of numbers
+                per text, all of the same dimension.
+        """
         if not texts:  # some embedders refuse an empty list
             return []
-        vectors = self.embeddings.embed_documents(list(texts))
-        if len(vectors) != len(texts):
-            msg = f"the embedder returned {len(vectors)} vectors for {len(texts)} texts"
+        answer: Any = self.embeddings.embed_documents([remove_soft_hyphens(t) for t in texts])
+        try:
+            rows = list(answer)
+        except TypeError as error:
+            msg = f"the embedder returned {format_value(answer)} instead of a list of vectors"
+            raise InvalidInputError(msg) from error
+        if len(rows) != len(texts):
+            msg = f"the embedder returned {len(rows)} vectors for {len(texts)} texts"
             raise InvalidInputError(msg)
-        return [to_unit_vector(vector) for vector in vectors]
+        arrays = [_to_array(row) for row in rows]
+        sizes = Counter(array.size for array in arrays if array.size)
+        self._size = self._size or next((size for size, _ in sizes.most_common(1)), None)
+        for place, (row, array) in enumerate(zip(rows, arrays, strict=True)):
+            if array.size == 0 or array.size != self._size:
+                what = f"{array.size} numbers" if array.size else format_value(row)
+                size = f" of {self._size} numbers" if self._size else ""
+                msg = (
+                    f"the embedder returned {what} instead of a vector{size} for {describe(place)}"
+                )
+                raise InvalidInputError(msg)
+        return [_scale(array) for array in arrays]
 
     def query(self, text: str) -> Vector:
         """Unit vector of a query, shape ``[d]``."""
-        return to_unit_vector(self.embeddings.embed_query(text))
+        return to_unit_vector(self.embeddings.embed_query(remove_soft_hyphens(text)))
 
     def _create_batcher(self) -> QueryBatcher | None:
         """The batcher of a local model; None for a remote one."""
@@ -276,7 +315,7 @@ class Embedder:
         async def embed() -> Vector:
             if self._given is None:  # loading a model takes seconds
                 await asyncio.to_thread(lambda: self.embeddings)
-            return to_unit_vector(await self.embeddings.aembed_query(text))
+            return to_unit_vector(await self.embeddings.aembed_query(remove_soft_hyphens(text)))
 
         return embed()
 
@@ -291,16 +330,29 @@ def to_unit_vector(vector: Any) -> Vector:
     Raises:
         InvalidInputError: The vector is empty, not finite, or all zero.
     """
+    found = _scale(_to_array(vector))
+    if found is None:
+        raise InvalidInputError(_NO_VECTOR)
+    return found
+
+
+_NO_VECTOR = "an embedding must be a finite vector of numbers that are not all zero"
+
+
+def _to_array(vector: Any) -> Floats:
+    """The numbers of a vector; none where it is no vector of numbers."""
     try:
         # In single precision, squares of large and small numbers overflow and vanish.
         array = np.asarray(vector, dtype=np.float64)
     except Exception:  # any error of any object
-        array = np.zeros(0)
-    length = float(np.linalg.norm(array)) if array.ndim == 1 and array.size else 0.0
-    if not np.isfinite(length) or length == 0.0:
-        msg = "an embedding must be a finite vector of numbers that are not all zero"
-        raise InvalidInputError(msg)
-    return (array / length).astype(np.float32)
+        return np.zeros(0)
+    return array if array.ndim == 1 else np.zeros(0)
+
+
+def _scale(array: Floats) -> Vector | None:
+    """The vector scaled to length 1, as float32; None if it has no direction."""
+    length = float(np.linalg.norm(array))
+    return (array / length).astype(np.float32) if np.isfinite(length) and length else None
 
 
 def require_same_embedder(
@@ -363,6 +415,11 @@ class EmbedderFingerprint:
         self._lock = threading.Lock()
         self._stored: EmbedderIdentity | None = None
         self._is_same = False
+
+    @property
+    def size(self) -> int | None:
+        """Numbers of a vector of the store, as far as it is known."""
+        return None if self._stored is None else self._stored.probe.size
 
     def fits(self, vector: Vector | None) -> bool:
         """Whether the embedder is verified; or, for a query vector, whether its dimension fits."""

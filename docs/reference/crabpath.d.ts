@@ -949,6 +949,7 @@ export interface components {
             repeated: number;
             blank: number;
             ids: string[];
+            left_out: string[];
         };
         /**
          * LearningReport

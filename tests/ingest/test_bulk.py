@@ -17,6 +17,7 @@ from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.ingest import bulk, pipeline
 from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.parts import Part, PartMaker, decode_part, encode_part
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.memory import bulk as memory_bulk
@@ -150,7 +151,7 @@ def test_a_part_that_was_sent_is_the_same(tmp_path):
     """Texts, lists, metadata, vectors, words and numbers; also of a part without chunks."""
     with open_memory(tmp_path) as memory:
         chunking = Chunking(IngestSettings())
-        maker = PartMaker(memory.store.catalog, chunking, memory.embedder.documents)
+        maker = PartMaker(memory.store.catalog, chunking, ChunkEmbedder(memory.embedder))
         memory.add_documents(DOCUMENTS[:3])
         odd = Document("Öde ÿ \u2603", id="x", metadata={"title": "Ü", "k": [1, {"z": None}]})
         made = maker.make([*DOCUMENTS[:12], odd, Document(" ")], {"a.pdf": "broken"})

@@ -4,10 +4,11 @@ import zipfile
 from importlib.util import find_spec
 
 import pytest
+from pdf_files import make_pdf
 
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest import parsers
+from crabpath_retrievers.ingest import pages
 from crabpath_retrievers.ingest.files import read_documents
 
 PAGE = """<?xml version="1.0" encoding="ISO-8859-1"?><!DOCTYPE html><html><head>
@@ -35,32 +36,6 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 NOTEBOOK = """{"metadata": {}, "cells": [
 {"cell_type": "markdown", "source": ["# Study\\n", "See [it](page.html)."]},
 {"cell_type": "code", "source": "print(1)", "outputs": [{"text": "1"}]}]}"""
-
-
-def make_pdf(*pages):
-    """A PDF file with one line of text per page."""
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    font = "/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>"
-    for n, text in enumerate(pages):
-        shown = f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET"
-        objects += [
-            f"<< /Type /Page /Parent 2 0 R /Contents {5 + 2 * n} 0 R {font} >>",
-            f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream",
-        ]
-    file = "%PDF-1.4\n"
-    places = []
-    for number, content in enumerate(objects, 1):
-        places.append(f"{len(file):010d} 00000 n \n")
-        file += f"{number} 0 obj\n{content}\nendobj\n"
-    size = f"{len(objects) + 1}"
-    table = f"xref\n0 {size}\n0000000000 65535 f \n{''.join(places)}"
-    end = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n"
-    return (file + table + end).encode()
 
 
 def write_word(path):
@@ -130,7 +105,7 @@ def test_what_becomes_of_each_format(docs, caplog):
             None,
             "# Study\nSee [it](page.html).\n\n```python\nprint(1)\n```",
         ),
-        ("rows.csv", None): ("rows", "name,days\nPetra,30\n"),
+        ("rows.csv", None): ("rows", "| name | days |\n| --- | --- |\n| Petra | 30 |"),
     }
     reasons = {source[5:]: why.partition(" (")[0] for source, why in skipped.items()}
     assert reasons == {
@@ -165,7 +140,7 @@ def test_a_missing_parser_is_named_with_its_install_line(docs, open_memory, monk
     memory.sync("docs")
     before = memory.info()["nodes"]
     monkeypatch.setattr(
-        parsers, "find_spec", lambda name: None if name == "pypdf" else find_spec(name)
+        pages, "find_spec", lambda name: None if name == "pypdf" else find_spec(name)
     )
     plan = memory.sync("docs")
     assert (bool(plan), "docs/manual.pdf" in plan.skipped) == (False, True)

@@ -61,6 +61,19 @@ def make_dataset():
     return ray.data.from_items(ROWS, override_num_blocks=8)
 
 
+class Spoiled(DeterministicFakeEmbedding):
+    """Gives a vector of one number, or of that number alone, for one page."""
+
+    by: float | None = None
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As usual, but for that page."""
+        bad = [1.0] if self.by is None else [self.by] * self.size
+        title = f"{DOCUMENTS[3].metadata['title']}\n"
+        vectors = super().embed_documents(texts)
+        return [bad if t.startswith(title) else v for t, v in zip(texts, vectors, strict=True)]
+
+
 class KillsItsWorker(DeterministicFakeEmbedding):
     """Kills the process that embeds first, once."""
 
@@ -159,6 +172,17 @@ def test_a_retriever_is_made_of_a_dataset(cluster, tmp_path):
     with made.memory:
         assert made.memory.info()["nodes"] > 240
         assert made.invoke(DOCUMENTS[3].page_content)
+
+
+def test_a_row_without_a_vector_is_left_out_by_its_worker(cluster, tmp_path):
+    """The report names it; a wrong answer for a row is an error that names it."""
+    with CrabPath.open(tmp_path / "memory", embeddings=Spoiled(size=16, by=0.0)) as memory:
+        report = memory.add_dataset(make_dataset())
+        assert report.chunks.left_out
+        assert all(DOCUMENTS[3].metadata["source"] in label for label in report.chunks.left_out)
+    with CrabPath.open(tmp_path / "other", embeddings=Spoiled(size=16)) as memory:
+        with pytest.raises(InvalidInputError, match="instead of a vector of 16 numbers for"):
+            memory.add_dataset(make_dataset())
 
 
 def test_bad_datasets_are_refused(cluster, tmp_path):

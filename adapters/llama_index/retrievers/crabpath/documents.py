@@ -3,6 +3,8 @@
 Adapts a node parser of LlamaIndex to a text splitter.
 """
 
+import json
+import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,12 +12,15 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 from llama_index.core.node_parser import NodeParser
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, TextNode
 from llama_index.core.schema import Document as LlamaDocument
+from llama_index.core.storage.docstore.utils import doc_to_json
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.integration import remove_answer_metadata
+
+_log = logging.getLogger(__name__)
 
 
 class NodeParserSplitter(TextSplitter):
@@ -40,9 +45,10 @@ class NodeParserSplitter(TextSplitter):
 BLOCK = "llama_index"
 """Metadata key of the other fields of a node, so that it can be restored."""
 
-_ELSEWHERE = {"id_", "embedding", "metadata", "text"}
-_FIELDS = set(TextNode.model_fields) - _ELSEWHERE
-_SHARED = _FIELDS - {"relationships", "start_char_idx", "end_char_idx"}
+_ELSEWHERE = {"id_", "embedding", "text_embedding", "metadata", "text", "text_resource", "obj"}
+_SHARED = set(TextNode.model_fields) - _ELSEWHERE
+_SHARED -= {"relationships", "start_char_idx", "end_char_idx"}
+_LARGEST_BLOCK = 256 * 1024  # characters of the other fields of a node, in JSON
 _SOURCES = ("source", "file_path")
 
 
@@ -82,12 +88,58 @@ def from_document(document: LlamaDocument) -> Document:
     identified by source, text and metadata.
     """
     given = None if _is_generated(document.id_) else document.id_
-    return _make_document(document, given, None, _SHARED)
+    return _make_document(document, given, None, _dump_fields(document, _SHARED))
 
 
 def from_node(node: BaseNode) -> Document:
     """Convert a node to a chunk with its id; nodes of one document become siblings."""
-    return _make_document(node, node.node_id, node.ref_doc_id, _FIELDS)
+    kind = _get_own_class(node)
+    block = _dump_fields(node, set(kind.model_fields) - _ELSEWHERE)
+    if isinstance(obj := getattr(node, "obj", None), BaseNode):
+        block["obj"] = doc_to_json(obj)
+    if kind is not TextNode:
+        block["class"] = _name_class(kind)
+    return _make_document(node, node.node_id, node.ref_doc_id, _bound(node, block))
+
+
+def collect_objects(nodes: Iterable[BaseNode]) -> dict[str, Any]:
+    """What index nodes lead to in this process, by index id, as for LlamaIndex's ``object_map``."""
+    found = (node for node in nodes if isinstance(node, IndexNode) and node.obj is not None)
+    return {node.index_id: node.obj for node in found}
+
+
+def find_class(name: str | None) -> type[BaseNode]:
+    """The class of nodes with this name that the program has loaded, else that of texts."""
+    waiting = [] if name is None else BaseNode.__subclasses__()
+    while waiting:
+        kind = waiting.pop()
+        if _name_class(kind) == name:
+            return kind
+        waiting += kind.__subclasses__()
+    return TextNode
+
+
+def _name_class(kind: type[BaseNode]) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _get_own_class(node: BaseNode) -> type[BaseNode]:
+    """The class of a node, without what an answer of CrabPath added to it."""
+    kind = type(node)
+    return kind.__mro__[2] if kind.__module__.startswith(__package__ or " ") else kind
+
+
+def _bound(node: BaseNode, block: dict[str, Any]) -> dict[str, Any]:
+    """The fields without the largest ones, where all are too large together."""
+    sizes = {name: len(json.dumps(value, default=str)) for name, value in block.items()}
+    dropped = []
+    while sum(sizes.values()) > _LARGEST_BLOCK:
+        dropped.append(max(sizes, key=sizes.__getitem__))
+        del sizes[dropped[-1]]
+    if dropped:
+        message = "node %r comes back without %s: its fields are above %d characters"
+        _log.warning(message, node.node_id, ", ".join(dropped), _LARGEST_BLOCK)
+    return {name: value for name, value in block.items() if name in sizes}
 
 
 def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
@@ -105,16 +157,10 @@ def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
 
 
 def _make_document(
-    node: BaseNode, name: str | None, source: str | None, fields: set[str]
+    node: BaseNode, name: str | None, source: str | None, block: dict[str, Any]
 ) -> Document:
     # A node retrieved from CrabPath carries its turn, which is not part of the document.
     metadata = remove_answer_metadata(node.metadata)
-    dumped = node.model_dump(
-        mode="json",
-        exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},
-        exclude_defaults=True,
-    )
-    block = {name: value for name, value in dumped.items() if name in fields}
     source = next((str(metadata[key]) for key in _SOURCES if metadata.get(key)), source)
     if source and "source" not in metadata:
         metadata["source"] = source
@@ -124,6 +170,18 @@ def _make_document(
     return Document(
         id=name, page_content=node.get_content(metadata_mode=MetadataMode.NONE), metadata=metadata
     )
+
+
+def _dump_fields(node: BaseNode, names: set[str]) -> dict[str, Any]:
+    """The fields of a node that are not its defaults, JSON-safe."""
+    # What an index node leads to may be of any type, so it cannot be dumped.
+    plain = node.model_copy(update={"obj": None}) if isinstance(node, IndexNode) else node
+    dumped = plain.model_dump(
+        mode="json",
+        exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},
+        exclude_defaults=True,
+    )
+    return {name: value for name, value in dumped.items() if name in names}
 
 
 def _is_generated(name: str) -> bool:

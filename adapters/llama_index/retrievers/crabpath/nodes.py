@@ -1,14 +1,24 @@
 """Converts answers of a memory to nodes of LlamaIndex."""
 
 from collections.abc import Mapping
-from hashlib import sha256
+from functools import cache
 from typing import Any
 
 from llama_index.core.node_parser.text.sentence_window import (
     DEFAULT_OG_TEXT_METADATA_KEY,
     DEFAULT_WINDOW_METADATA_KEY,
 )
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.storage.docstore.utils import json_to_doc
 
 from crabpath_retrievers.integration import (
     METADATA_KEY,
@@ -17,30 +27,56 @@ from crabpath_retrievers.integration import (
     remove_answer_metadata,
     to_documents,
 )
-from llama_index.retrievers.crabpath.documents import BLOCK
+from llama_index.retrievers.crabpath.documents import BLOCK, find_class
 
 _WINDOWS = (DEFAULT_WINDOW_METADATA_KEY, DEFAULT_OG_TEXT_METADATA_KEY)
 _LEAST = 1e-6  # LlamaIndex treats a score of 0 as missing
 
 
-class CrabPathNode(TextNode):
+class ReturnedNode(BaseNode):
     """A node that equals every node with its id and text, whichever turn returned it."""
 
     @property
     def hash(self) -> str:
-        """Hash of text and metadata without the turn, by which LlamaIndex identifies nodes."""
-        identity = f"{self.text}{remove_answer_metadata(self.metadata)}"
-        return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+        """Hash of the node without the turn, by which LlamaIndex identifies nodes."""
+        own = remove_answer_metadata(self.metadata)
+        hashed: str = super(ReturnedNode, self.model_copy(update={"metadata": own})).hash  # type: ignore[safe-super]
+        return hashed
 
     def __eq__(self, other: object) -> bool:
         """Whether the other one is a node of this id and text."""
-        if not isinstance(other, TextNode):
+        if not isinstance(other, BaseNode):
             return NotImplemented
-        return (self.node_id, self.text) == (other.node_id, other.text)
+        return _identify(self) == _identify(other)
 
     def __hash__(self) -> int:
         """By id and text."""
-        return hash((self.node_id, self.text))
+        return hash(_identify(self))
+
+
+class CrabPathNode(ReturnedNode, TextNode):
+    """A returned text."""
+
+
+class CrabPathIndexNode(ReturnedNode, IndexNode):
+    """A returned node that leads to an index, a retriever or another node."""
+
+
+class CrabPathImageNode(ReturnedNode, ImageNode):
+    """A returned picture."""
+
+
+def _identify(node: BaseNode) -> tuple[str, str]:
+    return node.node_id, node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+@cache
+def _make_class(kind: type[BaseNode]) -> type[BaseNode]:
+    """The class of returned nodes of a class."""
+    for known in (CrabPathNode, CrabPathIndexNode, CrabPathImageNode):
+        if known.__mro__[2] is kind:
+            return known
+    return type(f"CrabPath{kind.__name__}", (ReturnedNode, kind), {"__module__": __name__})
 
 
 def to_nodes(answer: Answer) -> list[NodeWithScore]:
@@ -68,7 +104,7 @@ def hide_block(keys: list[str]) -> list[str]:
     return keys if METADATA_KEY in keys else [*keys, METADATA_KEY]
 
 
-def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
+def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> BaseNode:
     metadata = dict(item.node.metadata)
     fields = dict(metadata.pop(BLOCK, None) or {})
     for key in fields.pop("added", ()):
@@ -82,7 +118,21 @@ def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         fields[name] = hide_block([*fields.get(name, []), *blank])
     fields.setdefault("relationships", _make_source(item))
-    return CrabPathNode(id_=item.node.id, text=item.node.content, metadata=metadata, **fields)
+    made = _restore(find_class(fields.pop("class", None)), item.node.id, metadata, fields)
+    made.set_content(item.node.content)
+    return made
+
+
+def _restore(
+    kind: type[BaseNode], node_id: str, metadata: dict[str, Any], fields: dict[str, Any]
+) -> BaseNode:
+    if fields.get("obj") is not None:
+        fields["obj"] = json_to_doc(fields["obj"])
+    try:
+        return _make_class(kind)(id_=node_id, metadata=metadata, **fields)
+    except (TypeError, ValueError):  # the class has changed since
+        kept = {name: value for name, value in fields.items() if name in TextNode.model_fields}
+        return CrabPathNode(id_=node_id, metadata=metadata, **kept)
 
 
 def _make_source(item: RetrievedDocument) -> Mapping[NodeRelationship, RelatedNodeInfo]:

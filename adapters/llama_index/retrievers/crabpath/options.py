@@ -39,9 +39,11 @@ class LlamaIndexOptions(RetrieverOptions, total=False):
     """As for LlamaIndex's ``BaseRetriever``."""
     verbose: bool
     """As for LlamaIndex's ``BaseRetriever``."""
+    object_map: dict[str, Any] | None
+    """What index nodes lead to, by index id; ``from_nodes`` and ``from_index`` add theirs."""
 
 
-BASE_OPTIONS = ("callback_manager", "verbose")
+BASE_OPTIONS = ("callback_manager", "verbose", "object_map")
 """Options of LlamaIndex's ``BaseRetriever``."""
 
 

@@ -1,11 +1,12 @@
 """Retrieves for a ``QueryBundle``."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from llama_index.core.schema import QueryBundle
 
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.integration import (
     Answer,
     Embedder,
@@ -44,7 +45,13 @@ def _strings_to_embed(bundle: QueryBundle) -> list[str]:
     return [] if bundle.embedding is not None or given == [bundle.query_str] else list(given)
 
 
-def _mean_embedding(texts: list[str], embedder: Embedder) -> Vector:
-    """Average the unit vectors of texts, shape ``[d]``, as LlamaIndex does."""
-    mean: Vector = np.mean([embedder.query(text) for text in texts], axis=0)
-    return mean
+def _mean_embedding(texts: list[str], embedder: Embedder) -> Vector | None:
+    """Average the unit vectors of texts, shape ``[d]``, as LlamaIndex does.
+
+    Texts without a usable vector do not count; None where all are.
+    """
+    vectors = []
+    for text in texts:
+        with suppress(InvalidInputError):
+            vectors.append(embedder.query(text))
+    return np.mean(vectors, axis=0) if vectors else None

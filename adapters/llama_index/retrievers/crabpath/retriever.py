@@ -31,6 +31,7 @@ from crabpath_retrievers.integration import (
 )
 from llama_index.retrievers.crabpath.documents import (
     AddArguments,
+    collect_objects,
     convert_documents,
     convert_nodes,
     require_kind,
@@ -160,8 +161,11 @@ class CrabPathRetriever(BaseRetriever):
             InvalidInputError: A node is not valid; nothing was changed.
             EmbeddingMismatchError: An embedding has another dimension than the model's.
         """
-        given = convert_nodes(require_kind(nodes, BaseNode), embeddings or {})
-        return cls._open(embed_model, options, given, cleanup=cleanup)
+        found = require_kind(nodes, BaseNode)
+        given = convert_nodes(found, embeddings or {})
+        made = cls._open(embed_model, options, given, cleanup=cleanup)
+        made.object_map = {**collect_objects(found), **made.object_map}
+        return made
 
     @classmethod
     def from_index(
@@ -194,6 +198,7 @@ class CrabPathRetriever(BaseRetriever):
         model = index._embed_model if embed_model is None else embed_model  # noqa: SLF001  no other way
         vectors = read_vectors(index, nodes)
         made = cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
+        made.object_map = {**index._object_map, **made.object_map}  # noqa: SLF001  as above
         made.origin = SourceIndex(index, [node.node_id for node in nodes])
         return made
 
@@ -225,7 +230,8 @@ class CrabPathRetriever(BaseRetriever):
         made.memory = CrabPath.open(embeddings=embeddings, create=create, **opening)
         try:
             if given is not None:
-                made.memory.add_documents(**given, cleanup=cleanup)
+                report = made.memory.add_documents(**given, cleanup=cleanup)
+                report.require_all(made.memory.settings.ingest.unusable_vectors)
         except BaseException:
             made.memory.close()
             raise
@@ -244,7 +250,10 @@ class CrabPathRetriever(BaseRetriever):
 
     def add_nodes(self, nodes: Iterable[BaseNode]) -> list[str]:
         """Add or update nodes as :meth:`from_nodes` does; returns their ids."""
-        return self.memory.add_documents(**convert_nodes(require_kind(nodes, BaseNode), {})).ids
+        found = require_kind(nodes, BaseNode)
+        ids = self.memory.add_documents(**convert_nodes(found, {})).ids
+        self.object_map.update(collect_objects(found))
+        return ids
 
     def refresh(self) -> IngestReport:
         """Take over additions, changes and removals in the index of :meth:`from_index`.

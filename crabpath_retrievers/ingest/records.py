@@ -1,0 +1,256 @@
+"""Parses files of many records: mail, JSON, and tables.
+
+The records of one file share its source. Where each has a ``file_entry`` in its metadata, a link to
+the file leads to none of them.
+"""
+
+import csv
+import mailbox
+from collections.abc import Iterator
+from contextlib import closing
+from email import policy
+from email.message import EmailMessage
+from email.parser import BytesParser
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from io import BytesIO, StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
+from zipfile import ZipFile
+
+from langchain_core.documents import Document
+from pydantic_core import from_json, to_json
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.chunking import make_title
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.tables import format_table
+
+_Item = TypeVar("_Item")
+_LONGEST_HEADER = 500  # characters
+_MOST_ENTRIES = 100_000  # messages or objects of one file
+_MOST_CELLS = 5_000_000  # of one workbook
+_MOST_PARTS = 200  # of one message
+_LARGEST_UNPACKED = 512 * 2**20  # bytes of all files of an archive
+_TITLES, _IDS = ("title", "subject", "name"), ("id", "_id", "key", "uuid", "url")
+_SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
+
+
+def decode_text(data: bytes) -> str:
+    """Decode a text in UTF-8, or with a mark of UTF-16.
+
+    Raises:
+        InvalidInputError: It is no such text.
+    """
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if b"\x00" in data and not marked:
+        msg = "not a text file"
+        raise InvalidInputError(msg)
+    try:
+        return data.decode("utf-16" if marked else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = "not a text file in UTF-8"
+        raise InvalidInputError(msg) from error
+
+
+def require_unpacked_size(data: bytes) -> None:
+    """Refuse an archive, as of Word and Excel, that unpacks to more than 512 MiB.
+
+    Raises:
+        InvalidInputError: It does.
+    """
+    with ZipFile(BytesIO(data)) as archive:
+        size = sum(file.file_size for file in archive.infolist())
+    if size > _LARGEST_UNPACKED:
+        msg = f"it unpacks to {size:,} bytes, above {_LARGEST_UNPACKED:,}"
+        raise InvalidInputError(msg)
+
+
+def parse_mail(source: str, data: bytes) -> list[Document]:
+    """One document of a message: its text, and those of its attachments that are text."""
+    message = BytesParser(policy=policy.default).parsebytes(data)
+    return [_convert_message(source, message)]
+
+
+def parse_mailbox(source: str, data: bytes) -> list[Document]:
+    """One document per message of a mailbox."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "box")
+        path.write_bytes(data)
+        with closing(mailbox.mbox(path, create=False)) as box:
+            keys = _require_few(list(box.iterkeys()))
+            messages = [box.get_bytes(key) for key in keys]
+    found = [document for message in messages for document in parse_mail(source, message)]
+    for document in found:
+        name = document.metadata.get("message_id")
+        document.metadata["file_entry"] = name or _digest(document.page_content)
+    return found
+
+
+def _convert_message(source: str, message: EmailMessage) -> Document:
+    headers = {name: _read_header(message, name) for name in ("From", "To", "Date")}
+    parts = _require_few(list(_list_texts(message)), _MOST_PARTS)
+    texts = [f"{name}: {value}" for name, value in headers.items() if value]
+    texts += [f"\n{_read_part(source, part)}" for part in parts]
+    found = {
+        "title": _read_header(message, "Subject") or make_title(source),
+        "from": headers["From"],
+        "to": headers["To"],
+        "date": _read_date(message),
+        "message_id": _read_header(message, "Message-ID"),
+    }
+    metadata = {key: value for key, value in found.items() if value}
+    return Document(page_content="\n".join(texts), metadata={"source": source, **metadata})
+
+
+def _list_texts(message: EmailMessage) -> Iterator[EmailMessage]:
+    """The parts that are text; of a text in several forms the plain one, else the last."""
+    if message.get_content_maintype() == "text":
+        yield message
+    if not message.is_multipart():
+        return
+    found = [list(_list_texts(cast("EmailMessage", part))) for part in message.iter_parts()]
+    if message.get_content_subtype() == "alternative":
+        plain = (texts for texts in found if any(t.get_content_subtype() == "plain" for t in texts))
+        found = [next(plain, found[-1] if found else [])]
+    for texts in found:
+        yield from texts
+
+
+def _read_header(message: EmailMessage, name: str) -> str:
+    try:
+        return " ".join(str(message.get(name) or "").split())[:_LONGEST_HEADER]
+    except Exception:  # the parser of a damaged header raises anything
+        return ""
+
+
+def _read_date(message: EmailMessage) -> str:
+    try:
+        return parsedate_to_datetime(_read_header(message, "Date")).isoformat()
+    except (TypeError, ValueError):
+        return ""
+
+
+def _read_part(source: str, part: EmailMessage) -> str:
+    data = part.get_payload(decode=True)
+    text = data if isinstance(data, bytes) else b""
+    try:
+        decoded = text.decode(part.get_content_charset("utf-8"), "replace")
+    except LookupError:  # of an unknown charset
+        decoded = text.decode("utf-8", "replace")
+    if part.get_content_subtype() != "html":
+        return decoded
+    require_parser("markdownify", "messages in HTML")
+    return parse_html(source, decoded)[0].page_content
+
+
+def parse_json(source: str, data: bytes) -> list[Document]:
+    """One document per object of a list; else one, in whose text nothing is escaped."""
+    text = decode_text(data)
+    try:
+        found = from_json(text)
+    except ValueError:
+        if "\\u" in text:
+            raise
+        found = text  # JSON with comments, such as settings of editors
+    if isinstance(found, list) and found and all(isinstance(item, dict) for item in found):
+        return _convert_objects(source, found)
+    metadata = {"source": source, "title": make_title(source)}
+    return [Document(page_content="\n".join(_list_lines(found)), metadata=metadata)]
+
+
+def parse_json_lines(source: str, data: bytes) -> list[Document]:
+    """One document per line of a file of JSON lines."""
+    found = []
+    for number, line in enumerate(decode_text(data).split("\n"), 1):
+        try:
+            found += [from_json(line)] if line.strip() else []
+        except ValueError as error:
+            msg = f"line {number} is no JSON ({error})"
+            raise InvalidInputError(msg) from error
+    return _convert_objects(source, found)
+
+
+def _convert_objects(source: str, found: list[Any]) -> list[Document]:
+    documents = []
+    for item in _require_few(found):
+        text = "\n".join(_list_lines(item))
+        facts = item if isinstance(item, dict) else {}
+        names = (facts.get(key) for key in _IDS)
+        entry = next((str(name) for name in names if isinstance(name, (str, int))), "")
+        titles = (facts.get(key) for key in _TITLES)
+        title = next((name for name in titles if isinstance(name, str) and name.strip()), "")
+        title = title[:_LONGEST_HEADER] or (f"{make_title(source)} {entry}" if entry else "")
+        metadata = {"source": source, "file_entry": entry[:_LONGEST_HEADER] or _digest(text)}
+        metadata |= {"title": title} if title else {}
+        documents.append(Document(page_content=text, metadata=metadata))
+    return documents
+
+
+def _list_lines(value: object, path: str = "") -> Iterator[str]:
+    """The scalars of a value of JSON, each behind the keys that lead to it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _list_lines(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        for number, item in enumerate(value, 1):
+            yield from _list_lines(item, f"{path}[{number}]" if path else str(number))
+    elif value not in (None, "", []):
+        shown = ", ".join(map(_to_text, value)) if isinstance(value, list) else _to_text(value)
+        yield f"{path}: {shown}" if path else shown
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value).decode()
+
+
+def parse_csv(source: str, data: bytes) -> list[Document]:
+    """The table of a CSV file as Markdown."""
+    try:
+        text = decode_text(data)
+    except InvalidInputError:
+        if b"\x00" in data:
+            raise
+        text = data.decode("cp1252")  # what Excel writes on Windows in Europe
+    try:
+        form: Any = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
+        form.doublequote = True  # it guesses so from a sample that has none
+    except csv.Error:
+        form = csv.excel_tab if source.endswith(".tsv") else csv.excel
+    rows = format_table(csv.reader(StringIO(text, newline=""), form))
+    return [make_markdown(source, rows, title=make_title(source))]
+
+
+def parse_workbook(source: str, data: bytes) -> list[Document]:
+    """The tables of a workbook of Excel as Markdown, one document per sheet."""
+    import openpyxl
+
+    require_unpacked_size(data)
+    title, found, cells = make_title(source), [], 0
+    with closing(openpyxl.load_workbook(BytesIO(data), read_only=True, data_only=True)) as book:
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # what it states may be wrong
+            rows = []
+            for row in sheet.iter_rows(values_only=True):
+                cells += len(row)
+                if cells > _MOST_CELLS:
+                    msg = f"it has more than {_MOST_CELLS:,} cells"
+                    raise InvalidInputError(msg)
+                if any(value is not None for value in row):
+                    rows.append(row)
+            name = title if len(book.worksheets) == 1 else f"{title}: {sheet.title}"
+            table = format_table(rows)
+            found.append(make_markdown(source, table, title=name, sheet=sheet.title))
+    return [page for page in found if page.page_content] or found[:1]
+
+
+def _require_few(found: list[_Item], most: int = _MOST_ENTRIES) -> list[_Item]:
+    if len(found) > most:
+        msg = f"it has {len(found):,} parts, above {most:,}: split it"
+        raise InvalidInputError(msg)
+    return found
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,224 @@
+"""Mail, JSON, tables, Excel and RTF: what they say is found, one document a message or object."""
+
+import json
+import mailbox
+import zipfile
+from datetime import datetime
+from email.message import EmailMessage
+
+import openpyxl
+import pytest
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.parsers import parse_file
+
+SAID = "Die Straße nach München ist gesperrt."
+
+
+def make_mail(subject, text, **headers):
+    """A message in base64, as mail clients send it."""
+    mail = EmailMessage()
+    mail["Subject"], mail["From"] = subject, "Ann <ann@example.com>"
+    mail["Date"] = "Tue, 01 Jul 2025 10:52:37 +0200"
+    for name, value in headers.items():
+        mail[name.replace("_", "-")] = value
+    mail.set_content(text, cte="base64")
+    return mail
+
+
+def write_box(path, mails):
+    path.unlink(missing_ok=True)
+    box = mailbox.mbox(path)
+    for mail in mails:
+        box.add(mail)
+    box.close()
+
+
+def parse(name, data):
+    return parse_file(name, data if isinstance(data, bytes) else data.encode())
+
+
+def test_mail_is_read_with_its_text_attachments():
+    mail = make_mail("Grüße aus München", SAID, To="bob@example.com", Message_ID="<m1@x>")
+    mail.add_alternative(f"<p>HTML: {SAID}</p>", subtype="html")
+    mail.add_attachment("Bitte lesen.", filename="note.txt")
+    mail.add_attachment(b"\x00\xff", maintype="image", subtype="png", filename="a.png")
+    mail.add_attachment(make_mail("Inner", "Weitergeleitet."))
+    (found,) = parse("a/b.eml", mail.as_bytes())
+    assert found.metadata == {
+        "source": "a/b.eml",
+        "title": "Grüße aus München",
+        "from": "Ann <ann@example.com>",
+        "to": "bob@example.com",
+        "date": "2025-07-01T10:52:37+02:00",
+        "message_id": "<m1@x>",
+    }
+    for said in (SAID, "Bitte lesen.", "Weitergeleitet.", "From: Ann"):
+        assert found.page_content.count(said) == 1
+    assert "HTML:" not in found.page_content
+
+
+@pytest.mark.parametrize(
+    ("mail", "said"),
+    [
+        (b"", ""),
+        (b"Subject: =?utf-8?B?R3LDvMOfZQ==?=\n\nbody", "body"),
+        (b"Content-Type: text/plain; charset=nonsense\n\nGr\xc3\xbc\xc3\x9fe", "Grüße"),
+        (b"Content-Type: text/html\n\n<h1>Hi</h1><p>you", "# Hi\n\nyou"),
+        (b"Content-Type: multipart/mixed; boundary=x\n\nno parts", ""),
+        (b"Content-Type: multipart/alternative; boundary=x\n\n--x--\n", ""),
+        (b"Date: yesterday\nFrom: <<>>,,\nMessage-ID: [\n\nok", "ok"),
+        (b"Content-Transfer-Encoding: base64\n\n!!!notbase64", ""),
+    ],
+)
+def test_odd_mail_is_read_as_far_as_it_goes(mail, said):
+    (found,) = parse("a.eml", mail)
+    assert said in found.page_content
+
+
+def test_a_mailbox_is_followed_message_by_message(tmp_path, memory):
+    """A message that is added, edited or deleted is the only one that changes."""
+    path = tmp_path / "box.mbox"
+    mails = [
+        make_mail(f"Mail {n}", f"{SAID} Nummer {n}. " * 3, Message_ID=f"<{n}@x>") for n in range(6)
+    ]
+    write_box(path, mails)
+    assert memory.sync(path).counts()["added"] == 6
+    assert len(memory.documents(words="München")) == 6
+    before = {d.metadata["message_id"]: d.id for d in memory.documents()}
+    write_box(path, mails)
+    assert not memory.sync(path)
+    edited = make_mail("Mail 2", f"{SAID} Nummer 2. " * 3 + "Neu.", Message_ID="<2@x>")
+    write_box(
+        path, [make_mail("New", "Ganz neu.", Message_ID="<n@x>"), *mails[:2], edited, *mails[4:]]
+    )
+    counts = memory.sync(path).counts()
+    assert {k: v for k, v in counts.items() if v} == {
+        "added": 1,
+        "edited": 1,
+        "removed": 1,
+        "unchanged": 4,
+    }
+    after = {d.metadata["message_id"]: d.id for d in memory.documents()}
+    assert {name for name in after if after[name] == before.get(name)} == {
+        f"<{n}@x>" for n in (0, 1, 2, 4, 5)
+    }
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_objects_are_followed_one_by_one(tmp_path, memory, ending):
+    """What is escaped is read; the id and title of an object are its own."""
+
+    def write(objects):
+        lines = "\n".join(map(json.dumps, objects))
+        (tmp_path / f"chat.{ending}").write_text(
+            lines if ending == "jsonl" else json.dumps(objects)
+        )
+
+    objects = [
+        {
+            "id": n,
+            "title": f"Nr {n}",
+            "text": f"{SAID} {n}",
+            "deep": {"a": [1, 2], "b": [{"c": None}]},
+        }
+        for n in range(5)
+    ]
+    write(objects)
+    memory.sync(tmp_path)
+    found = memory.documents()
+    assert [d.metadata["title"] for d in found] == [f"Nr {n}" for n in range(5)]
+    assert found[0].page_content == f"id: 0\ntitle: Nr 0\ntext: {SAID} 0\ndeep.a: 1, 2"
+    write([{"id": 9, "text": "new"}, *objects[:3], objects[4]])
+    counts = memory.sync(tmp_path).counts()
+    assert {k: v for k, v in counts.items() if v} == {"added": 1, "removed": 1, "unchanged": 4}
+    assert len(memory.documents(words="München")) == 4
+
+
+def test_other_json_is_one_document():
+    (found,) = parse("a.json", json.dumps({"a": {"b": "Straße\nzwei"}, "c": True, "d": 1.5}))
+    assert found.page_content == "a.b: Straße\nzwei\nc: true\nd: 1.5"
+    (found,) = parse("tsconfig.json", '// comment\n{"a": 1}')
+    assert found.page_content.startswith("// comment")
+    assert [d.page_content for d in parse("a.json", b"\xef\xbb\xbf[1, 2]")] == ["1, 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.json", r'{"text": "Stra\u00dfe", }', "not a readable .json file"),
+        ("a.jsonl", '{"a": 1}\n{"b"', "line 2 is no JSON"),
+        ("a.xlsx", b"PK junk", "not a readable .xlsx file"),
+        ("a.csv", b"a\x00b", "not a text file"),
+    ],
+)
+def test_damaged_files_are_refused_with_the_reason(name, data, reason):
+    with pytest.raises(InvalidInputError, match=reason):
+        parse(name, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        'name;price\nStraße;1,5\n"two\nlines | ";2,5\n',
+        '\ufeffname,price\nStraße,"1,5"\n"two\nlines | ","2,5"\n',
+        "name\tprice\nStraße\t1,5\ntwo lines | \t2,5\n",
+        "name;price\nStraße;1,5\ntwo lines | ;2,5\n".encode("cp1252"),
+        "name;price\nStraße;1,5\ntwo lines | ;2,5\n".encode("utf-16"),
+    ],
+)
+def test_tables_are_read_whatever_wrote_them(data):
+    """Delimiters, quotes, encodings and byte order marks of Excel and others."""
+    (found,) = parse("a.csv", data)
+    rows = "| name | price |\n| --- | --- |\n| Straße | 1,5 |\n| two lines \\| | 2,5 |"
+    assert found.page_content == rows
+
+
+def test_every_row_of_a_wide_table_names_its_columns(memory, tmp_path):
+    names = [f"a rather long name of column {n}" for n in range(40)]
+    lines = [",".join(names), *(",".join(f"v{r}_{c}" for c in range(40)) for r in range(20))]
+    (tmp_path / "wide.csv").write_text("\n".join(lines))
+    memory.sync(tmp_path)
+    parts = [d.page_content for d in memory.documents(limit=100)]
+    for part in parts:
+        assert all(line.startswith("a rather long name") for line in part.splitlines() if line)
+    assert any("a rather long name of column 39: v19_39" in part for part in parts)
+
+
+def test_sheets_of_excel_are_tables(tmp_path, memory):
+    book = openpyxl.Workbook()
+    book.active.title = "Prices"
+    book.active.append(["product", "since", "price"])
+    book.active.append(["a|b", datetime(2024, 1, 2), 3.0])  # noqa: DTZ001  cells know no zone
+    for number in range(200):
+        book.active.append([f"gizmo{number}", None, number])
+    book.create_sheet("Numbers").append([1, 2])
+    book.create_sheet("Empty")
+    book.save(tmp_path / "stock.xlsx")
+    memory.sync(tmp_path)
+    found = memory.documents(limit=100)
+    assert {d.metadata["title"] for d in found} == {"stock: Prices", "stock: Numbers"}
+    prices = [d.page_content for d in found if d.metadata["sheet"] == "Prices"]
+    assert all(part.startswith("| product | since | price |") for part in prices)
+    assert "| a\\|b | 2024-01-02T00:00:00 | 3 |" in prices[0]
+    assert [d.page_content for d in found if d.metadata["sheet"] == "Numbers"] == [
+        "| column 1 | column 2 |\n| --- | --- |\n| 1 | 2 |"
+    ]
+    assert not memory.sync(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "docx"])
+def test_archives_that_unpack_to_too_much_are_refused(tmp_path, ending):
+    """Their size is read before anything is unpacked."""
+    path = tmp_path / f"bomb.{ending}"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(9):
+            archive.writestr(f"{number}.xml", b"\0" * 2**26)
+    with pytest.raises(InvalidInputError, match="unpacks to"):
+        parse(path.name, path.read_bytes())
+
+
+def test_rich_text_is_read():
+    data = rb"{\rtf1\ansi{\fonttbl\f0 Arial;}Stra\'dfe \u8364? {\pict\pngblip 89504e47}{\b fett}}"
+    (found,) = parse("a.rtf", data)
+    assert " ".join(found.page_content.split()) == "Straße € fett"
