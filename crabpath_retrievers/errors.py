@@ -5,6 +5,7 @@ CrabPathError
 │   └── DuplicateIdError                  one id was given to two different documents
 ├── ConfigurationError                    the store and the program do not match
 │   ├── EmbeddingMismatchError            another embedder than the store was built with
+│   ├── ForkedError                    it was open when this process was forked
 │   ├── SchemaVersionError                the store was written by a newer release
 │   └── MissingExtraError (also ImportError)  an optional dependency is not installed
 ├── StoreError                            a database or vector store failed
@@ -19,6 +20,11 @@ CrabPathError
 ├── ServiceError                          an external service failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
+
+_FORKED = (
+    "this memory was open in the process that forked this one: open it in each worker, after the "
+    "fork, and close it before"
+)
 
 
 class CrabPathError(Exception):
@@ -39,6 +45,14 @@ class ConfigurationError(CrabPathError):
 
 class EmbeddingMismatchError(ConfigurationError):
     """The embedder differs from the one that the store was built with."""
+
+
+class ForkedError(ConfigurationError):
+    """A memory that was open when this process was forked is used in it."""
+
+    def __init__(self, message: str = _FORKED) -> None:
+        """Say what to do."""
+        super().__init__(message)
 
 
 class SchemaVersionError(ConfigurationError):
