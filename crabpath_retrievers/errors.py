@@ -5,7 +5,7 @@ CrabPathError
 │   └── DuplicateIdError                  one id was given to two different documents
 ├── ConfigurationError                    the store and the program do not match
 │   ├── EmbeddingMismatchError            another embedder than the store was built with
-│   ├── ForkedError                    it was open when this process was forked
+│   ├── ForkedError                    a memory was open when this process was forked
 │   ├── SchemaVersionError                the store was written by a newer release
 │   └── MissingExtraError (also ImportError)  an optional dependency is not installed
 ├── StoreError                            a database or vector store failed
@@ -20,11 +20,6 @@ CrabPathError
 ├── ServiceError                          an external service failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
-
-_FORKED = (
-    "this memory was open in the process that forked this one: open it in each worker, after the "
-    "fork, and close it before"
-)
 
 
 class CrabPathError(Exception):
@@ -48,11 +43,14 @@ class EmbeddingMismatchError(ConfigurationError):
 
 
 class ForkedError(ConfigurationError):
-    """A memory that was open when this process was forked is used in it."""
+    """A memory was open when this process was forked, and cannot be used in it."""
 
-    def __init__(self, message: str = _FORKED) -> None:
+    def __init__(self) -> None:
         """Say what to do."""
-        super().__init__(message)
+        super().__init__(
+            "this process was forked after a memory was opened, which it cannot use: open it in "
+            "each worker and none before the fork, or start workers with spawn"
+        )
 
 
 class SchemaVersionError(ConfigurationError):

@@ -1,16 +1,14 @@
 """What a forked process finds: no thread of its parent, and connections that are not its own.
 
-It neither uses nor releases what was open at the fork. Connections would mix two conversations,
-embedded Chroma waits for its threads, also when it is freed, and SQLite counts locks that only the
-parent holds, also for connections that are opened later.
+It neither uses nor releases what was open at the fork. Connections would mix two conversations.
+The engines inside of a process cannot even be used anew: embedded Chroma waits for its threads,
+also when it is freed, and SQLite counts locks that only the parent holds.
 """
 
 import ctypes
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
@@ -26,7 +24,8 @@ class Owner(Protocol):
 
 _owners: WeakSet[Owner] = WeakSet()
 _locks: WeakSet[threading.Lock] = WeakSet()
-_inherited: set[tuple[int, int]] = set()  # device and inode
+_used: set[str] = set()
+_left: set[str] = set()
 
 
 def register_owner(owner: Owner) -> None:
@@ -52,30 +51,35 @@ def keep_for_ever(thing: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-def leave_place(path: Path) -> None:
-    """Refuse a file or directory from now on, which was open at the fork."""
-    with suppress(OSError):
-        _inherited.add(_identify(path))
+def leave_engine(name: str) -> None:
+    """Refuse an engine from now on, which was in use at the fork."""
+    _left.add(name)
 
 
-def require_own_place(path: Path) -> None:
-    """Refuse a file or directory that was open when this process was forked.
+def use_engine(name: str) -> None:
+    """Use an engine whose threads end with the process: a process that is forked later cannot.
+
+    Raises:
+        ForkedError: It was in use when this process was forked.
+    """
+    require_engine(name)
+    _used.add(name)
+
+
+def require_engine(name: str) -> None:
+    """Refuse an engine that was in use when this process was forked.
 
     Raises:
         ForkedError: It was.
     """
-    if _inherited and _identify(path) in _inherited:
+    if name in _left:
         raise ForkedError
-
-
-def _identify(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
 
 
 def _leave_all() -> None:
     for lock in list(_locks):
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001  as logging does
+    _left.update(_used)
     for owner in list(_owners):
         keep_for_ever((owner, dict(vars(owner))))
         owner.leave_to_parent()

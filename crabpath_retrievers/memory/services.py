@@ -251,7 +251,7 @@ class Services:
 
     def leave_to_parent(self) -> None:
         """Be unusable, in a forked process, and release nothing: the parent goes on."""
-        self._is_forked = True
+        self._is_forked = self.is_open
         self._release.detach()
 
     def count_waiting(self) -> int:

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from crabpath_retrievers.core.processes import require_own_place
+from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
 from crabpath_retrievers.errors import (
@@ -146,12 +146,12 @@ def _build_read_only_error(path: Path) -> StoreReadOnlyError:
 
 
 def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  # noqa: FBT001
+    require_engine("sqlite")
     # The library makes it absolute without asking what links and ".." lead to.
     path = ensure_private_directory(path.parent).resolve() / path.name
     try:
         # The WAL and shared-memory files inherit the mode of the database file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        require_own_place(path)
     except OSError as error:
         raise _build_read_only_error(path.parent) from error
     url = sa.URL.create("sqlite", database=str(path))

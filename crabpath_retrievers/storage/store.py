@@ -21,7 +21,7 @@ from crabpath_retrievers.core.changes import (
     RecordTurn,
 )
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.processes import leave_place, register_owner
+from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
@@ -403,8 +403,8 @@ class GraphStore:
 
     def leave_to_parent(self) -> None:
         """Refuse to connect, in a forked process; turn records that wait are the parent's."""
-        if self.dialect == "sqlite":
-            leave_place(Path(str(self._engine.url.database)))
+        if not self._closed:
+            leave_engine(self.dialect)
         for engine in (self._engine, self._reader):
             engine.pool = NullPool(_refuse_to_connect)
         self._replica, self._ingest = None, threading.RLock()
@@ -549,6 +549,7 @@ def build_readonly_uri(file: Path) -> str:
 
 def _open_readonly_engine(file: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
+        require_engine("sqlite")
         return sqlite3.connect(
             build_readonly_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
         )

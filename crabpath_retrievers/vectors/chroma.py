@@ -27,7 +27,12 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage.engine import build_disk_full_error
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
+from crabpath_retrievers.vectors.chroma_client import (
+    close_client,
+    create_client,
+    limit_requests,
+    note_embedded,
+)
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     ChromaDirectory,
@@ -114,6 +119,7 @@ class ChromaIndex(VectorIndex):
             InvalidInputError: The existing collection uses another distance than cosine.
             StoreUnavailableError: The server cannot be reached.
         """
+        note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
             collection = client.get_or_create_collection(

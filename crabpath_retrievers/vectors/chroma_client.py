@@ -9,6 +9,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from crabpath_retrievers.core.processes import use_engine
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, find_owner
@@ -84,12 +85,22 @@ def _require_answer(url: str, address: str) -> None:
             return
 
 
-def _sessions(client: "ClientAPI") -> Iterator[Any]:
+def _sessions(client: Any) -> Iterator[Any]:
     """The HTTP sessions of a client; none for an embedded one."""
     for own in (client, getattr(client, "_admin_client", None)):
         session = getattr(getattr(own, "_server", None), "_session", None)
         if session is not None:
             yield session
+
+
+def note_embedded(client: Any) -> None:
+    """Note the use of Chroma's engine in this process, if a client does not ask a server.
+
+    Raises:
+        ForkedError: It was in use when this process was forked, and would wait for ever.
+    """
+    if next(_sessions(client), None) is None:
+        use_engine("chroma")
 
 
 def limit_requests(client: "ClientAPI") -> None:

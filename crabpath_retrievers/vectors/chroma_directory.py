@@ -17,8 +17,7 @@ from filelock import FileLock, Timeout
 from crabpath_retrievers.core.processes import (
     call_in_child,
     keep_for_ever,
-    leave_place,
-    require_own_place,
+    use_engine,
 )
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import ensure_private_directory
@@ -96,7 +95,7 @@ class ChromaDirectory:
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = ensure_private_directory(path).resolve()
-        require_own_place(where)
+        use_engine("chroma")
         with cls._guard:
             directory = cls._known.get(where) or cls._known.setdefault(where, cls(where, name))
             directory._users += 1  # noqa: SLF001  its own class
@@ -244,8 +243,6 @@ def _leave_to_parent() -> None:
     known = ChromaDirectory._known  # noqa: SLF001
     keep_for_ever(known)
     ChromaDirectory._known, ChromaDirectory._guard = {}, threading.RLock()  # noqa: SLF001
-    for path in known:
-        leave_place(path)
     if (chroma := sys.modules.get("chromadb.api.shared_system_client")) is not None:
         chroma.SharedSystemClient._refcount_lock = threading.Lock()  # noqa: SLF001
 
