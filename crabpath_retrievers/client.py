@@ -30,6 +30,7 @@ from crabpath_retrievers import errors
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import Query, QueryOptions, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, is_blank
@@ -39,6 +40,7 @@ from crabpath_retrievers.errors import (
     ConflictError,
     CrabPathError,
     ForbiddenError,
+    ForkedError,
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
@@ -165,11 +167,10 @@ class ServedMemory(CrabPath):
         self.url = url.rstrip("/")
         self._slow = httpx.Timeout(timeout, read=_WRITE_SECONDS)
         headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
-        self._http = httpx.Client(
-            headers=headers,
-            timeout=timeout,
-            transport=transport or httpx.HTTPTransport(retries=_ATTEMPTS - 1),
-        )
+        self._options: dict[str, Any] = {"headers": headers, "timeout": timeout}
+        self._has_own_transport = transport is not None
+        self._client: httpx.Client | None = self._make_client(transport)
+        register_owner(self)
         # By turn: feedback mostly names a turn alone, and the server needs its namespace too.
         self._namespaces: OrderedDict[str, str] = OrderedDict()
         try:
@@ -178,6 +179,28 @@ class ServedMemory(CrabPath):
             self._http.close()
             raise
         self.namespace: str = session["namespace"]
+
+    def _make_client(self, transport: httpx.BaseTransport | None = None) -> httpx.Client:
+        used = transport or httpx.HTTPTransport(retries=_ATTEMPTS - 1)
+        return httpx.Client(transport=used, **self._options)
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The connections of this process.
+
+        Raises:
+            ForkedError: The process was forked, and how it connects is not known here.
+        """
+        if self._client is None:
+            if self._has_own_transport:
+                raise ForkedError
+            self._client = self._make_client()
+        return self._client
+
+    def leave_to_parent(self) -> None:
+        """Use no connection of the parent in a forked process; a closed one stays closed."""
+        if self._client is not None and not self._client.is_closed:
+            self._client = None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse what the server does not offer.
@@ -205,7 +228,8 @@ class ServedMemory(CrabPath):
 
     def close(self) -> None:
         """Close the connections; the memory stays with its server. Safe to repeat."""
-        self._http.close()
+        if self._client is not None:
+            self._client.close()
 
     @property
     def aio(self) -> "AsyncServedMemory":  # type: ignore[override]
@@ -348,7 +372,7 @@ class ServedMemory(CrabPath):
         """As :meth:`CrabPath.ready`; a server that does not answer is not ready."""
         try:
             return Readiness(**self._http.get(f"{self.url}/ready").json())
-        except (httpx.HTTPError, ValueError, TypeError, RuntimeError) as error:
+        except (httpx.HTTPError, ForkedError, ValueError, TypeError, RuntimeError) as error:
             return Readiness(ready=False, reason=f"{self.url} cannot be reached: {error}")
 
     # Questions.

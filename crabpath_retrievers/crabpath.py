@@ -39,7 +39,7 @@ from crabpath_retrievers.core.telemetry import (
     trace_retrieval,
 )
 from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
@@ -700,9 +700,10 @@ class CrabPath(Component):
             state = memory.ready()
             status = 200 if state.ready else 503
         """
-        services = self._all_services
-        if not services.is_open:
-            return Readiness(ready=False, reason="the memory was closed")
+        try:
+            services = self._services
+        except CrabPathError as error:
+            return Readiness(ready=False, reason=str(error))
         return check_open_memory(services.store, services.index)
 
     # Queries.

@@ -5,6 +5,7 @@ CrabPathError
 │   └── DuplicateIdError                  one id was given to two different documents
 ├── ConfigurationError                    the store and the program do not match
 │   ├── EmbeddingMismatchError            another embedder than the store was built with
+│   ├── ForkedError                    a memory was open when this process was forked
 │   ├── SchemaVersionError                the store was written by a newer release
 │   └── MissingExtraError (also ImportError)  an optional dependency is not installed
 ├── StoreError                            a database or vector store failed
@@ -39,6 +40,17 @@ class ConfigurationError(CrabPathError):
 
 class EmbeddingMismatchError(ConfigurationError):
     """The embedder differs from the one that the store was built with."""
+
+
+class ForkedError(ConfigurationError):
+    """A memory was open when this process was forked, and cannot be used in it."""
+
+    def __init__(self) -> None:
+        """Say what to do."""
+        super().__init__(
+            "this process was forked after a memory was opened, which it cannot use: open it in "
+            "each worker and none before the fork, or start workers with spawn"
+        )
 
 
 class SchemaVersionError(ConfigurationError):

@@ -29,6 +29,7 @@ from crabpath_retrievers.core.metadata import (
     read_answer_block,
     remove_answer_metadata,
 )
+from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.core.query import (
     CallOptions,
     Query,
@@ -99,6 +100,7 @@ __all__ = [
     "label_session",
     "load_default_embeddings",
     "make_event_feedback",
+    "make_lock",
     "make_outcome_feedback",
     "parse_outcome",
     "parse_output",

@@ -6,13 +6,13 @@ to one process, and opening it reads files: so it is opened once, in a thread.
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 
 from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.integration import make_lock
 
 T = TypeVar("T")
 STORE = "CRABPATH_STORE"
@@ -23,7 +23,7 @@ MODEL = "CRABPATH_MODEL"
 _DEFAULT_STORE = "memory"
 _DEFAULT_MODEL = "openai:gpt-5-mini"
 
-_lock = threading.Lock()
+_lock = make_lock()
 _instances: dict[tuple[str, ...], Any] = {}
 
 
@@ -72,9 +72,10 @@ async def _make_once(key: tuple[str, ...], make: Callable[[], T]) -> T:
 
     def get_or_make() -> T:
         with _lock:
-            if key not in _instances:
-                _instances[key] = make()
-            found: T = _instances[key]
+            own = (str(os.getpid()), *key)  # a forked process opens its own
+            if own not in _instances:
+                _instances[own] = make()
+            found: T = _instances[own]
             return found
 
     return await asyncio.to_thread(get_or_make)

@@ -3,7 +3,6 @@
 import builtins
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeAlias
@@ -37,6 +36,7 @@ from crabpath_retrievers.integration import (
     arun,
     find_session,
     is_blank,
+    make_lock,
     perform,
     perform_slow,
     perform_sync_or_async,
@@ -161,7 +161,7 @@ class CrabPathStore(BaseStore):
             raise InvalidInputError(msg)
         self._memory, self._fields = memory, _require_fields(fields)
         self._turn_namespace, self._options = namespace, options or QueryOptions()
-        self._writing = threading.Lock()
+        self._writing = make_lock()
 
     @property
     def memory(self) -> CrabPath:

@@ -20,6 +20,7 @@ from benchmarks.soak import (
     isolation,
     kills,
     orphans,
+    paths,
     power,
     servers,
 )
@@ -52,6 +53,7 @@ CHECKS = {
     "isolation": Check(isolation.check_isolation, 14, 150),
     "isolation_servers": Check(isolation.check_isolation_servers, 8, 50),
     "orphans": Check(orphans.check_orphans, 2, 10),
+    "paths": Check(paths.check_paths, 6, 150),
 }
 
 

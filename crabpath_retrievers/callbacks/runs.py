@@ -5,7 +5,6 @@ Finds the turns behind retrieved documents, and matches citations with the docum
 Makes feedback about the turns of a chain from its most specific signal.
 """
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.config.outcome_policy import rank_kind
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.metadata import read_answer_block
+from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
 
@@ -172,7 +172,7 @@ class ChainTracker:
             msg = f"keep at least 1 run for more than 0 seconds, not {most!r} for {seconds!r}"
             raise InvalidInputError(msg)
         self._most, self._seconds = most, seconds
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._runs: dict[str, OpenRun] = {}
         self._going: OrderedDict[str, ChainRun] = OrderedDict()
         self._ended: OrderedDict[str, ChainRun] = OrderedDict()

@@ -29,7 +29,7 @@ from crabpath_retrievers.cli.options import (
 )
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.query import require_count
+from crabpath_retrievers.core.query import is_url, require_count
 from crabpath_retrievers.core.text import find_first_line, format_time
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -386,5 +386,5 @@ def _vectors_place(opened: GraphStore, place: str, vectors: str | None) -> str |
     if is_pgvector(vectors, meta):
         return f"pgvector in {opened.name}"
     if vectors is None:
-        return None if "://" in place else f"Chroma in {Path(place).resolve() / 'vectors'}"
-    return f"Chroma {'at' if '://' in vectors else 'in'} {vectors}"
+        return None if is_url(place) else f"Chroma in {Path(place).resolve() / 'vectors'}"
+    return f"Chroma {'at' if is_url(vectors) else 'in'} {vectors}"

@@ -32,7 +32,7 @@ from crabpath_retrievers.cli.options import (
     make_table,
     stored_settings,
 )
-from crabpath_retrievers.core.query import namespace_of
+from crabpath_retrievers.core.query import is_url, namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
@@ -107,7 +107,7 @@ def _held_ids(opened: GraphStore, place: str, vectors: str | None) -> FindExisti
     reason = "a URL does not say where the vectors are: give --vectors"
     if is_pgvector(vectors, opened.catalog.meta()):
         vectors = PGVECTOR
-    if vectors is not None or "://" not in place:
+    if vectors is not None or not is_url(place):
         try:
             where = Path(place) / "vectors" if vectors is None else vectors
             known, name = load_collections(where, opened)

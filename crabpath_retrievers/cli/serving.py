@@ -23,6 +23,7 @@ from crabpath_retrievers.cli.options import (
     errors,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, ServiceError
 
@@ -132,7 +133,7 @@ def _serve(
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
         who = "with a token" if access.needs_token else "for programs of this machine, no token"
-        place = memory.store.name if "://" in store else store  # without password
+        place = memory.store.name if is_url(store) else store  # without password
         errors.print(f"Serving {escape(place)} at {url} ({who}); Ctrl-C ends it", style="dim")
         if open_page is not None:
             threading.Thread(target=open_page, args=(url,), daemon=True).start()

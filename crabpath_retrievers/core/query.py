@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | N
 _log = logging.getLogger(__name__)
 _LONGEST_NAMESPACE = 512
 _LONGEST_LABEL = 200
+_URL = re.compile(r"\s*[A-Za-z][\w+.-]+://")
+_MAX_PATH_BYTES = 470  # SQLite takes 504, of which "/vectors/chroma.sqlite3" is a part
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
 
 
@@ -221,6 +224,31 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
     raise InvalidInputError(msg)
 
 
+def is_url(place: object) -> bool:
+    """Whether a place is a URL: a text that begins with a scheme of two letters or more and ``://``.
+
+    Every other text, and every ``Path``, is the name of a directory.
+    """
+    return isinstance(place, str) and _URL.match(place) is not None
+
+
+def directory_of(name: str, value: object) -> Path:
+    """An absolute path with ``~`` expanded, whether there is something or not.
+
+    Raises:
+        InvalidInputError: The stores could not keep files there, for its length or its bytes.
+    """
+    path = path_of(name, value).absolute()
+    with suppress(OSError, RuntimeError, UnicodeEncodeError):
+        if len(str(path.resolve()).encode()) <= _MAX_PATH_BYTES:
+            return path
+    msg = (
+        f"{name} must be a directory with a name in UTF-8 of at most {_MAX_PATH_BYTES} bytes, not "
+        f"{format_value(str(value))}: choose another"
+    )
+    raise InvalidInputError(msg)
+
+
 def path_of(name: str, value: object) -> Path:
     """A path with ``~`` expanded, whether there is something or not.
 
@@ -230,7 +258,9 @@ def path_of(name: str, value: object) -> Path:
     why = ""
     try:
         if isinstance(value, (str, os.PathLike)) and str(value):
-            path = Path(value).expanduser()
+            path = Path(value)
+            if str(value).startswith("~"):  # not "./~", which is a name
+                path = path.expanduser()
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 path.lstat()
             return path

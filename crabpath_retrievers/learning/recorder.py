@@ -14,6 +14,7 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback, ReviseFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.telemetry import (
     count_receipt,
     describe_memory,
@@ -49,6 +50,11 @@ class BackgroundWorker:
     def __init__(self, work: Callable[[], object], name: str) -> None:
         """Run ``work`` in a thread called ``name``; its errors are logged."""
         self._work, self._name = work, name
+        self.leave_to_parent()
+        register_owner(self)
+
+    def leave_to_parent(self) -> None:
+        """Begin without a thread and without requests, as in a forked process."""
         self._condition = threading.Condition()
         self._requested = False
         self._thread: threading.Thread | None = None

@@ -8,10 +8,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import run_with_timeout, shorten_waiting
 from crabpath_retrievers.errors import ConfigurationError, StoreError
 from crabpath_retrievers.maintenance.doctor.checks import check_version
-from crabpath_retrievers.maintenance.doctor.vector_checks import is_directory
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState
@@ -21,6 +21,7 @@ from crabpath_retrievers.vectors.chroma import open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import peek_collection
 from crabpath_retrievers.vectors.opening import (
+    find_directory,
     is_pgvector,
     place_of,
     require_existing,
@@ -105,7 +106,7 @@ def _ask_replica(place: str, replica: str) -> ReplicaState:
 
 def _check_stores(place: str, vectors: str | None) -> Readiness:
     """Whether database and vector store answer; see :func:`check_place`."""
-    where = str(Path(place) / "vectors") if vectors is None and "://" not in place else vectors
+    where = str(Path(place) / "vectors") if vectors is None and not is_url(place) else vectors
     asked: dict[str, Callable[[], object]] = {"database": lambda: _ask_database(place, where)}
     if where is None or is_pgvector(where):
         return _ask(asked, "the database answers; vectors elsewhere were not asked: give --vectors")
@@ -151,8 +152,8 @@ def _ask_database(place: str, vectors: str | None) -> None:
 
 
 def _ask_vectors(vectors: str) -> None:
-    if is_directory(vectors):
-        peek_collection(Path(vectors), DEFAULT_COLLECTION, [])
+    if (directory := find_directory(vectors)) is not None:
+        peek_collection(directory, DEFAULT_COLLECTION, [])
         return
     with open_server_client(vectors) as (client, name):
         client.get_collection(name).get(ids=[_ABSENT], include=[])

@@ -19,12 +19,13 @@ from typing_extensions import Self
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.core.query import namespace_of, require_flags, require_list
+from crabpath_retrievers.core.query import is_url, namespace_of, require_flags, require_list
 from crabpath_retrievers.core.telemetry import observe_memory
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting, shorten_waiting
-from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
@@ -127,7 +128,8 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
-        self._is_temporary = False
+        self._is_temporary = self._is_forked = False
+        register_owner(self)
         self._finish_what_was_interrupted(reindex=reindex)
         observe_memory(self)
 
@@ -236,6 +238,24 @@ class Services:
         """Whether they were not closed."""
         return self._release.alive
 
+    def require_open(self) -> None:
+        """Refuse to be used after the end, or in a forked process.
+
+        Raises:
+            StoreUnavailableError: They were closed.
+            ForkedError: They were open when this process was forked.
+        """
+        if self._is_forked:
+            raise ForkedError
+        if not self.is_open:
+            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
+            raise StoreUnavailableError(msg)
+
+    def leave_to_parent(self) -> None:
+        """Be unusable, in a forked process, and release nothing: the parent goes on."""
+        self._is_forked = self.is_open
+        self._release.detach()
+
     def count_waiting(self) -> int:
         """How much feedback waits to be learned from: one look-up in an index."""
         return self.store.learned.count_waiting_feedback()
@@ -323,10 +343,9 @@ class Component:
 
         Raises:
             StoreUnavailableError: It was closed.
+            ForkedError: It was open when this process was forked.
         """
-        if not self._all_services.is_open:
-            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
-            raise StoreUnavailableError(msg)
+        self._all_services.require_open()
         return self._all_services
 
 
@@ -361,7 +380,7 @@ def _open_stores(
     with limit_waiting(time_limit):
         meta = store.catalog.meta()
         if vectors is None:
-            require_vectors(meta, store.name if "://" in place else place)
+            require_vectors(meta, store.name if is_url(place) else place)
         return store, undo.enter_context(closing(open_index(vectors, place, store, meta))), meta
 
 

@@ -3,7 +3,6 @@
 They come from a provider of the server's own, beside the one that a host may have set up.
 """
 
-import threading
 from functools import cache
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -11,9 +10,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.core.telemetry import report_metrics
 
-_lock = threading.Lock()  # the collector of OpenTelemetry gives two readers each other's samples
+_lock = make_lock()  # the collector of OpenTelemetry gives two readers each other's samples
 
 
 @cache

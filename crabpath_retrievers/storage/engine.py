@@ -12,6 +12,8 @@ from filelock import FileLock, Timeout
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
+from crabpath_retrievers.core.processes import require_engine
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -53,11 +55,10 @@ def open_engine(
         ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
         MissingExtraError: The driver of the database is not installed.
     """
-    text = str(location)
-    if "://" not in text:
-        return _sqlite_engine(Path(text) / "graph.sqlite", reading, time_limit)
+    if not is_url(location):
+        return _sqlite_engine(Path(location) / "graph.sqlite", reading, time_limit)
     try:
-        url = sa.make_url(text)
+        url = sa.make_url(str(location))
     except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
         msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
         raise ConfigurationError(msg) from error
@@ -145,13 +146,16 @@ def _build_read_only_error(path: Path) -> StoreReadOnlyError:
 
 
 def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  # noqa: FBT001
-    ensure_private_directory(path.parent)
+    require_engine("sqlite")
+    # The library makes it absolute without asking what links and ".." lead to.
+    path = ensure_private_directory(path.parent).resolve() / path.name
     try:
         # The WAL and shared-memory files inherit the mode of the database file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise _build_read_only_error(path.parent) from error
-    engine = sa.create_engine(f"sqlite:///{path}", **_POOL, pool_timeout=time_limit)
+    url = sa.URL.create("sqlite", database=str(path))
+    engine = sa.create_engine(url, **_POOL, pool_timeout=time_limit)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:

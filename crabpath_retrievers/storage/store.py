@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -21,9 +21,11 @@ from crabpath_retrievers.core.changes import (
     RecordTurn,
 )
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.processes import leave_engine, register_owner, require_engine
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.errors import SchemaVersionError, StoreError
+from crabpath_retrievers.errors import ForkedError, SchemaVersionError, StoreError
 from crabpath_retrievers.storage.engine import (
     ingest_lock,
     lock_schema,
@@ -175,6 +177,7 @@ class GraphStore:
         self._replica: Replica | None = None
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         self._joint: ContextVar[_OpenChanges | None] = ContextVar("changing", default=None)
+        register_owner(self)
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
                 lock_schema(connection)
@@ -399,6 +402,17 @@ class GraphStore:
         finally:
             self._ingest.release()
 
+    def leave_to_parent(self) -> None:
+        """Refuse to connect, in a forked process; turn records that wait are the parent's."""
+        if not self._closed:
+            leave_engine(self.dialect)
+        for engine in (self._engine, self._reader):
+            engine.pool = NullPool(_refuse_to_connect)
+        self._replica, self._ingest = None, threading.RLock()
+        self._current = ContextVar("reading", default=None)
+        self._joint = ContextVar("changing", default=None)
+        self._recorder = TurnWriter(self._write_turns)
+
     def close(self) -> None:
         """Close all connections; turn records that cannot be written in time are lost."""
         try:
@@ -412,6 +426,10 @@ class GraphStore:
             self._replica.close()
         self._reader.dispose()
         self._engine.dispose()
+
+
+def _refuse_to_connect() -> NoReturn:
+    raise ForkedError
 
 
 class _OpenChanges(NamedTuple):
@@ -511,11 +529,10 @@ class ReadOnlyStore:
 
 def find_database_file(location: str | Path) -> Path | None:
     """The file of an SQLite store, by its directory or URL; None for another database."""
-    text = str(location)
-    if "://" not in text:
-        return Path(text) / "graph.sqlite"
+    if not is_url(location):
+        return Path(location) / "graph.sqlite"
     try:
-        url = sa.make_url(text)
+        url = sa.make_url(str(location))
     except (sa.exc.ArgumentError, ValueError):  # the latter for an invalid port
         return None
     is_file = url.database not in {None, "", ":memory:"}
@@ -533,8 +550,10 @@ def build_readonly_uri(file: Path) -> str:
 
 def _open_readonly_engine(file: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
+        require_engine("sqlite")
         return sqlite3.connect(
             build_readonly_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
         )
 
-    return sa.create_engine(f"sqlite:///{file}", creator=connect, poolclass=NullPool)
+    url = sa.URL.create("sqlite", database=str(file))
+    return sa.create_engine(url, creator=connect, poolclass=NullPool)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from pydantic_core import to_json
+from sqlalchemy.dialects import postgresql
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import ConfigurationError
@@ -26,6 +27,7 @@ _OLDEST = (0, 8)  # has iterative scans, without which a filter returns fewer th
 _EXTENSION = sa.func.hashtextextended("crabpath extension", 0)
 _MAX_INDEXED = 2000  # dimensions of the type vector that HNSW takes
 _MAX_DIMENSION = 4000  # of the type halfvec
+_quote = postgresql.dialect().identifier_preparer.quote_identifier  # type: ignore[no-untyped-call]
 
 
 class Condition(NamedTuple):
@@ -50,7 +52,7 @@ class Extension(NamedTuple):
 
     def name(self, what: str) -> str:
         """The name of a type or class of operators with its schema."""
-        return f"{quote(self.schema)}.{what}"
+        return f"{_quote(self.schema)}.{what}"
 
 
 class VectorType(NamedTuple):
@@ -78,18 +80,13 @@ class VectorType(NamedTuple):
     @classmethod
     def make(cls, extension: Extension, dimension: int) -> "VectorType":
         """How vectors of a dimension are compared; HNSW takes large ones in half precision."""
-        operator = f"OPERATOR({quote(extension.schema)}.<=>)"
+        operator = f"OPERATOR({_quote(extension.schema)}.<=>)"
         if dimension <= _MAX_INDEXED:
             given, operators = extension.name("vector"), extension.name("vector_cosine_ops")
             return cls(dimension, "embedding", f"%s::{given}", operator, operators)
         half = f"{extension.name('halfvec')}({dimension})"
         operators = extension.name("halfvec_cosine_ops")
         return cls(dimension, f"(embedding::{half})", f"%s::{half}", operator, operators)
-
-
-def quote(name: str) -> str:
-    """An identifier of SQL in quotation marks."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def format_vector(vector: Vector) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crabpath_retrievers.core.changes.archive import ImportResult
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
@@ -48,7 +49,7 @@ def migrate(
 
 
 def _is_same_place(place: str, goal: str) -> bool:
-    if "://" in place or "://" in goal:
+    if is_url(place) or is_url(goal):
         return place == goal
     return Path(place).resolve() == Path(goal).resolve()
 

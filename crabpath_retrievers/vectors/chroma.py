@@ -1,7 +1,7 @@
 """Vector index in Chroma: embedded in a directory, or through a client such as ``HttpClient``."""
 
 import math
-import re
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +19,7 @@ from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import (
     CrabPathError,
     EmbeddingMismatchError,
+    ForkedError,
     InvalidInputError,
     StoreError,
     StoreUnavailableError,
@@ -26,10 +27,16 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage.engine import build_disk_full_error
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.chroma_client import close_client, create_client, limit_requests
+from crabpath_retrievers.vectors.chroma_client import (
+    close_client,
+    create_client,
+    limit_requests,
+    note_embedded,
+)
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
     ChromaDirectory,
+    find_owner,
     is_panic,
 )
 from crabpath_retrievers.vectors.chroma_files import peek_collection
@@ -47,7 +54,6 @@ _DISK_FULL = ("disk is full", "No space left")
 # Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
 _NOT_READY = "Nothing found on disk"
 _ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
-_NAMESPACE_COLLECTION = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 
@@ -75,7 +81,7 @@ class ChromaIndex(VectorIndex):
         self._owns_client = False
         self._directory: ChromaDirectory | None = None
         self._generation = 0
-        self._main = self
+        self._main, self._process = self, os.getpid()
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
@@ -113,6 +119,7 @@ class ChromaIndex(VectorIndex):
             InvalidInputError: The existing collection uses another distance than cosine.
             StoreUnavailableError: The server cannot be reached.
         """
+        note_embedded(client)
         limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
             collection = client.get_or_create_collection(
@@ -158,12 +165,11 @@ class ChromaIndex(VectorIndex):
 
     def names_beside(self) -> list[str]:
         """Names of the collections beside this one, in the form that :meth:`beside` expects."""
-        prefix = f"{self._records.name}-"
+        main = self._records.name
         assert self._client is not None  # noqa: S101
         with _translate_errors(self._where):
             names = [collection.name for collection in self._client.list_collections()]
-        own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-        return [name for name in own if _NAMESPACE_COLLECTION.fullmatch(name)]
+        return [name.removeprefix(f"{main}-") for name in names if find_owner(name) == main]
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
@@ -190,6 +196,8 @@ class ChromaIndex(VectorIndex):
 
     @property
     def _records(self) -> "Collection":
+        if self._process != os.getpid():
+            raise ForkedError
         if self._collection is None:
             msg = f"{self._where} is closed: open the memory again"
             raise StoreError(msg)
@@ -320,6 +328,8 @@ class ChromaIndex(VectorIndex):
 
     def close(self) -> None:
         """Release the directory or the client; a later open reads the files again."""
+        if self._process != os.getpid():  # the parent's are not closed here
+            return
         if self._directory is not None and self._main is self:
             self._directory.leave()
             self._directory = self._client = self._collection = None

@@ -1,5 +1,6 @@
 """Clients of Chroma servers, whose requests wait no longer than the current call may."""
 
+import re
 from collections.abc import Iterator
 from http.client import HTTPException
 from time import monotonic
@@ -8,13 +9,15 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from crabpath_retrievers.core.processes import use_engine
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
+from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION, find_owner
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
 _PORTS = {"http": 8000, "https": 443}
 _MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
 
@@ -40,6 +43,13 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
     if parts.scheme not in _PORTS or not parts.hostname:
         msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
         raise InvalidInputError(msg)
+    name = parts.path.strip("/") or DEFAULT_COLLECTION
+    if parts.query or parts.fragment or not _NAME.fullmatch(name) or find_owner(name):
+        msg = (
+            f"{url!r} names no collection: the path must be one name of 3 to 512 letters, digits, "
+            "'.', '_' and '-', which does not end like those of namespaces ('-notes-1')"
+        )
+        raise InvalidInputError(msg)
     settings = Settings(anonymized_telemetry=False)
     _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
     try:
@@ -52,7 +62,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
     except ValueError as error:  # chromadb raises it when no server answers
         msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
         raise StoreUnavailableError(msg) from error
-    return client, parts.path.strip("/") or DEFAULT_COLLECTION
+    return client, name
 
 
 def _require_answer(url: str, address: str) -> None:
@@ -75,12 +85,22 @@ def _require_answer(url: str, address: str) -> None:
             return
 
 
-def _sessions(client: "ClientAPI") -> Iterator[Any]:
+def _sessions(client: Any) -> Iterator[Any]:
     """The HTTP sessions of a client; none for an embedded one."""
     for own in (client, getattr(client, "_admin_client", None)):
         session = getattr(getattr(own, "_server", None), "_session", None)
         if session is not None:
             yield session
+
+
+def note_embedded(client: Any) -> None:
+    """Note the use of Chroma's engine in this process, if a client does not ask a server.
+
+    Raises:
+        ForkedError: It was in use when this process was forked, and would wait for ever.
+    """
+    if next(_sessions(client), None) is None:
+        use_engine("chroma")
 
 
 def limit_requests(client: "ClientAPI") -> None:

@@ -1,9 +1,10 @@
 """The directory of an embedded Chroma: locked by one process; damaged files are moved aside."""
 
 import logging
-import os
+import re
 import shutil
 import stat
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -13,6 +14,11 @@ from uuid import UUID
 
 from filelock import FileLock, Timeout
 
+from crabpath_retrievers.core.processes import (
+    call_in_child,
+    keep_for_ever,
+    use_engine,
+)
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import ensure_private_directory
 from crabpath_retrievers.vectors.chroma_files import (
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_COLLECTION = "crabpath"
 LOCK_FILE = "crabpath.lock"
+_OF_NAMESPACE = re.compile(r"(.+)-(?:episodes|notes)-\d+")
 _MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
 _SPARSE = 2**30  # bytes; sparse files up to this size are kept
 _MAX_REASON = 200  # characters of an error in messages
@@ -58,7 +65,7 @@ class ChromaDirectory:
         is_refilling: Whether the vectors are being indexed again: then nothing is replaced.
     """
 
-    _known: ClassVar[dict[tuple[int, Path], "ChromaDirectory"]] = {}
+    _known: ClassVar[dict[Path, "ChromaDirectory"]] = {}
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
@@ -88,9 +95,9 @@ class ChromaDirectory:
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = ensure_private_directory(path).resolve()
-        key = (os.getpid(), where)  # a forked process has not opened anything yet
+        use_engine("chroma")
         with cls._guard:
-            directory = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
+            directory = cls._known.get(where) or cls._known.setdefault(where, cls(where, name))
             directory._users += 1  # noqa: SLF001  its own class
             return directory
 
@@ -99,7 +106,7 @@ class ChromaDirectory:
         with self._guard:
             self._users -= 1
             if self._users == 0:
-                self._known.pop((os.getpid(), self.path), None)
+                self._known.pop(self.path, None)
                 try:
                     _close(self.client)
                 finally:
@@ -228,7 +235,25 @@ class ChromaDirectory:
     def _list_others(self, path: Path) -> list[str]:
         """Names of collections that do not belong to the memory."""
         known = read_collection_names(path)
-        return [one for one in known if one != self._name and not one.startswith(f"{self._name}-")]
+        return [one for one in known if one != self._name and find_owner(one) != self._name]
+
+
+def _leave_to_parent() -> None:
+    """Forget all directories in a forked process; another thread may have held the locks."""
+    known = ChromaDirectory._known  # noqa: SLF001
+    keep_for_ever(known)
+    ChromaDirectory._known, ChromaDirectory._guard = {}, threading.RLock()  # noqa: SLF001
+    if (chroma := sys.modules.get("chromadb.api.shared_system_client")) is not None:
+        chroma.SharedSystemClient._refcount_lock = threading.Lock()  # noqa: SLF001
+
+
+call_in_child(_leave_to_parent)
+
+
+def find_owner(name: str) -> str | None:
+    """The collection of documents that a collection of a namespace belongs to; None for others."""
+    found = _OF_NAMESPACE.fullmatch(name)
+    return found and found[1]
 
 
 def is_panic(error: BaseException) -> bool:

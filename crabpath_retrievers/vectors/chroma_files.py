@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.store import build_readonly_uri
 
@@ -167,6 +168,7 @@ def _open_writable(file: Path) -> closing[sqlite3.Connection]:
 
 
 def _connect(uri: str) -> closing[sqlite3.Connection]:
+    require_engine("sqlite")
     return closing(sqlite3.connect(uri, uri=True, timeout=1.0))
 
 

@@ -1,15 +1,15 @@
 """Finding and opening the parts of a memory: its place, its graph store, its vector index."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
-import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.query import path_of
+from crabpath_retrievers.core.query import directory_of, is_url
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
-from crabpath_retrievers.storage.store import read_schema_version
+from crabpath_retrievers.storage.store import find_database_file, read_schema_version
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
@@ -56,6 +56,16 @@ def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
     return isinstance(vectors, str) and vectors == PGVECTOR
 
 
+def find_directory(vectors: Any) -> Path | None:
+    """The directory that the argument ``vectors`` names; None for a URL, a store or ``"pgvector"``.
+
+    Raises:
+        InvalidInputError: It is a path that cannot be used.
+    """
+    named = isinstance(vectors, (str, os.PathLike)) and not is_url(vectors)
+    return directory_of("vectors", vectors) if named and not is_pgvector(vectors) else None
+
+
 def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
     """Refuse a value of ``vectors`` that cannot be meant, before anything is created.
 
@@ -65,7 +75,9 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
 
     Raises:
         ConfigurationError: It is misspelt; or ``"pgvector"`` for a graph that is in SQLite.
+        InvalidInputError: It is a path that cannot be used.
     """
+    find_directory(vectors)
     if not isinstance(vectors, str):
         return
     letters = "".join(filter(str.isalnum, vectors)).lower()
@@ -96,7 +108,7 @@ def require_replica(replica: str | None, place: str | None) -> None:
     if not isinstance(replica, str):
         msg = f"replica must be the URL of a database, not {format_value(replica)}"
         raise InvalidInputError(msg)
-    if any(not str(url).startswith("postgresql") for url in (place, replica)):
+    if any(not (is_url(url) and str(url).startswith("postgresql")) for url in (place, replica)):
         msg = (
             "a read replica needs a memory in PostgreSQL: pass the URL of the primary as the path "
             "and that of its streaming standby as replica, or leave replica out"
@@ -122,18 +134,17 @@ def open_index(
         return PgVectorIndex(store)
     from crabpath_retrievers.vectors.chroma import ChromaIndex
 
-    if vectors is None:
-        if "://" in str(location):
-            msg = (
-                "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
-                "'pgvector' for the same database, a Chroma client or a VectorStore"
-            )
-            raise ConfigurationError(msg)
-        vectors = Path(location) / "vectors"
-    if isinstance(vectors, str) and "://" in vectors:
+    if vectors is None and is_url(location):
+        msg = (
+            "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
+            "'pgvector' for the same database, a Chroma client or a VectorStore"
+        )
+        raise ConfigurationError(msg)
+    directory = Path(location) / "vectors" if vectors is None else find_directory(vectors)
+    if directory is not None:
+        return ChromaIndex.open_directory(directory)
+    if isinstance(vectors, str):
         return ChromaIndex.at_url(vectors)
-    if isinstance(vectors, (str, Path)):
-        return ChromaIndex.open_directory(Path(vectors))
     if isinstance(vectors, VectorStore):
         return VectorStoreIndex(vectors)
     if hasattr(vectors, "get_or_create_collection"):
@@ -241,18 +252,18 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
 
 
 def place_of(path: str | Path) -> str:
-    """A directory with ``~`` expanded, or a database URL as it is.
+    """An absolute directory with ``~`` expanded, or a database URL as it is.
 
     Raises:
         ConfigurationError: The path is empty.
-        InvalidInputError: It is no path.
+        InvalidInputError: It is no path, or one that the stores cannot use.
     """
-    if isinstance(path, str) and "://" in path:
+    if isinstance(path, str) and is_url(path):
         return path
     if isinstance(path, str) and not path:
         msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
         raise ConfigurationError(msg)
-    return str(path_of("path", path))
+    return str(directory_of("path", path))
 
 
 def require_existing(place: str | None) -> None:
@@ -263,7 +274,7 @@ def require_existing(place: str | None) -> None:
     """
     if place is None:
         exists, name = False, "None"
-    elif "://" in place:
+    elif is_url(place):
         exists, name = _exists_at_url(place)
     else:
         exists, name = (Path(place) / "graph.sqlite").is_file(), place
@@ -281,7 +292,7 @@ def require_graph(place: str) -> None:
     Raises:
         StoreError: The database is missing or empty, and the vectors beside it are not.
     """
-    if "://" in place:
+    if is_url(place):
         return
     file, folder = Path(place) / "graph.sqlite", Path(place) / "vectors"
     if any(_has_content(path) for path in (file, file.with_name(f"{file.name}-wal"))):
@@ -315,8 +326,8 @@ def _has_content(file: Path) -> bool:
 
 def _exists_at_url(text: str) -> tuple[bool, str]:
     """Whether a database holds a memory, and its URL without password."""
-    if text.startswith("sqlite"):  # an engine would create the file
-        return Path(sa.make_url(text).database or "").is_file(), text
+    if (file := find_database_file(text)) is not None:  # an engine would create it
+        return file.is_file(), text
     engine = open_engine(text)
     try:
         with translate_database_errors(engine), engine.connect() as connection:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from langchain_core.documents import Document
 
 from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.vectors.chroma_client import note_embedded
 from crabpath_retrievers.vectors.filters import (
     Condition,
     is_satisfied,
@@ -107,6 +108,15 @@ class ChromaKind(StoreKind):
     """``langchain_chroma.Chroma``."""
 
     translates = scores = lists = True
+
+    def __init__(self, store: Any) -> None:
+        """Use a store.
+
+        Raises:
+            ForkedError: Its embedded Chroma cannot work in this process, which was forked.
+        """
+        super().__init__(store)
+        note_embedded(store._client)  # noqa: SLF001
 
     def parse(self, condition: Any) -> Condition | None:
         """A filter in our language; None for conditions that only Chroma has."""

@@ -1,6 +1,7 @@
 """What is broken is found, and each fix that is named mends it."""
 
 import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def found(place, **given) -> list[Finding]:
 
 def follow(finding: Finding) -> None:
     (command,) = re.findall(r"`crabpath ([^`]+)`", finding.fix)
-    done = CliRunner().invoke(app, command.split())
+    done = CliRunner().invoke(app, shlex.split(command))
     assert done.exit_code == 0, done.output
 
 

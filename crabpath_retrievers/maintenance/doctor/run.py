@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -20,10 +22,15 @@ from crabpath_retrievers.maintenance.doctor.vector_checks import (
     check_agreement,
     check_files,
     check_lock,
-    is_directory,
 )
 from crabpath_retrievers.storage.store import ReadOnlyStore, find_database_file
-from crabpath_retrievers.vectors.opening import PGVECTOR, is_pgvector, place_of, wrapped_store
+from crabpath_retrievers.vectors.opening import (
+    PGVECTOR,
+    find_directory,
+    is_pgvector,
+    place_of,
+    wrapped_store,
+)
 
 _BY_SEVERITY = ("error", "warning", "info")
 _FIXES = (
@@ -57,7 +64,7 @@ class _Examination:
     def __init__(self, where: str, vectors: Any, embeddings: Any) -> None:
         """Prepare the diagnosis of the memory at ``where``."""
         self._where, self._embeddings = where, embeddings
-        directory = "://" not in where
+        directory = not is_url(where)
         self._vectors = Path(where) / "vectors" if vectors is None and directory else vectors
         self._checked: list[str] = []
         self._findings: list[Finding] = []
@@ -121,15 +128,15 @@ class _Examination:
     @property
     def _directory(self) -> Path | None:
         """Directory of the vectors; None if they are elsewhere."""
-        return Path(self._vectors) if is_directory(self._vectors) else None
+        return find_directory(self._vectors)
 
     @property
     def _reindex_advice(self) -> str:
         """The command that fills the index again."""
-        inside = "://" not in self._where and self._vectors == Path(self._where) / "vectors"
+        inside = not is_url(self._where) and self._vectors == Path(self._where) / "vectors"
         named = isinstance(self._vectors, (str, Path)) and not inside
-        option = f" --vectors {self._vectors}" if named else ""
-        return f"run `crabpath reindex {_hide_password(self._where)}{option}`"
+        option = f" --vectors {quote(str(self._vectors))}" if named else ""
+        return f"run `crabpath reindex {quote(_hide_password(self._where))}{option}`"
 
     def _check(self, name: str, check: Callable[..., Iterator[Finding]], *given: Any) -> bool:
         """Run a check, and return whether it found nothing.
@@ -152,7 +159,7 @@ def _format_error(error: Exception) -> str:
 
 def _hide_password(where: str) -> str:
     """Return a location without its password."""
-    if "://" not in where:
+    if not is_url(where):
         return where
     try:
         return sa.make_url(where).render_as_string(hide_password=True)

@@ -17,15 +17,9 @@ from crabpath_retrievers.vectors.chroma_files import (
     find_damage,
     read_collections,
 )
-from crabpath_retrievers.vectors.opening import is_pgvector
+from crabpath_retrievers.vectors.opening import find_directory, is_pgvector
 
 _MAX_SHOWN = 3
-
-
-def is_directory(vectors: Any) -> bool:
-    """Whether the vectors are given as a directory, not as a URL, a client or ``"pgvector"``."""
-    given = isinstance(vectors, (str, Path)) and "://" not in str(vectors)
-    return given and not is_pgvector(vectors)
 
 
 def check_lock(path: Path) -> Iterator[Finding]:
@@ -76,8 +70,8 @@ def load_collections(vectors: Any, store: ReadableStore) -> tuple[dict[str, set[
     """
     if is_pgvector(vectors):
         return _load_from_database(store), DOCUMENTS
-    if is_directory(vectors):
-        return read_collections(Path(vectors)), DEFAULT_COLLECTION
+    if (directory := find_directory(vectors)) is not None:
+        return read_collections(directory), DEFAULT_COLLECTION
     if isinstance(vectors, str):
         with open_server_client(vectors) as (client, name):
             return _load_from_client(client, name), name
@@ -121,7 +115,7 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
     except CrabPathError as error:
         if ids := store.checks.chunks():
             message = f"{error}: {len(ids)} chunks are found by full-text search alone"
-            own = is_directory(vectors)
+            own = find_directory(vectors) is not None
             fix = f"check the path; if it is right, {advice}" if own else "check the URL"
             yield Finding("vectors", "error", message, fix)
         return

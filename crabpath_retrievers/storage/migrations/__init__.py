@@ -6,18 +6,18 @@ database with Alembic, too.
 """
 
 import logging
-import threading
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.errors import StoreReadOnlyError
 
 VERSIONS = Path(__file__).with_name("versions")
 """The folder of the scripts."""
 
 _log = logging.getLogger(__name__)
-_ONE_AT_A_TIME = threading.Lock()  # ``alembic.op`` belongs to the whole process
+_ONE_AT_A_TIME = make_lock()  # ``alembic.op`` belongs to the whole process
 
 
 def upgrade_schema(connection: sa.Connection, found: int, wanted: int) -> None:

@@ -4,7 +4,6 @@ Follows the spans of LlamaIndex's trace, to tell when a run ends.
 """
 
 import inspect
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,8 @@ from typing import Any
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
+
+from crabpath_retrievers.integration import make_lock
 
 _OPEN = 100_000  # open spans to remember; the oldest are dropped
 
@@ -42,7 +43,7 @@ class QueryTracker:
     def __init__(self, keep: int) -> None:
         """Remember the turns of the last ``keep`` runs."""
         self._keep = keep
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._roots: OrderedDict[str, str] = OrderedDict()
         self._runs: OrderedDict[str, QueryRun] = OrderedDict()
         self._recent: OrderedDict[str, QueryRun] = OrderedDict()

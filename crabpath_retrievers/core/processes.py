@@ -1,0 +1,88 @@
+"""What a forked process finds: no thread of its parent, and connections that are not its own.
+
+It neither uses nor releases what was open at the fork. Connections would mix two conversations.
+The engines inside of a process cannot even be used anew: embedded Chroma waits for its threads,
+also when it is freed, and SQLite counts locks that only the parent holds.
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakSet
+
+from crabpath_retrievers.errors import ForkedError
+
+
+class Owner(Protocol):
+    """An object that has connections, files or threads."""
+
+    def leave_to_parent(self) -> None:
+        """Be unusable, in a forked process: quickly, and without waiting for a lock."""
+
+
+_owners: WeakSet[Owner] = WeakSet()
+_locks: WeakSet[threading.Lock] = WeakSet()
+_used: set[str] = set()
+_left: set[str] = set()
+
+
+def register_owner(owner: Owner) -> None:
+    """Call ``owner.leave_to_parent`` in every process that is forked while it exists."""
+    _owners.add(owner)
+
+
+def make_lock() -> threading.Lock:
+    """A lock that a forked process finds free, whichever thread held it."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def call_in_child(function: Callable[[], None]) -> None:
+    """Call a function in every process that this one forks from now on."""
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=function)
+
+
+def keep_for_ever(thing: object) -> None:
+    """Never free an object, nor what it refers to, not even at the end of the process."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def leave_engine(name: str) -> None:
+    """Refuse an engine from now on, which was in use at the fork."""
+    _left.add(name)
+
+
+def use_engine(name: str) -> None:
+    """Use an engine whose threads end with the process: a process that is forked later cannot.
+
+    Raises:
+        ForkedError: It was in use when this process was forked.
+    """
+    require_engine(name)
+    _used.add(name)
+
+
+def require_engine(name: str) -> None:
+    """Refuse an engine that was in use when this process was forked.
+
+    Raises:
+        ForkedError: It was.
+    """
+    if name in _left:
+        raise ForkedError
+
+
+def _leave_all() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001  as logging does
+    _left.update(_used)
+    for owner in list(_owners):
+        keep_for_ever((owner, dict(vars(owner))))
+        owner.leave_to_parent()
+
+
+call_in_child(_leave_all)
