@@ -25,11 +25,13 @@ from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waitin
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import SchemaVersionError, StoreError
 from crabpath_retrievers.storage.engine import (
+    MAX_CONNECTIONS,
     ingest_lock,
     lock_schema,
     open_connection,
     open_engine,
     open_snapshot_connection,
+    repeat_transaction,
     translate_database_errors,
 )
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
@@ -148,6 +150,7 @@ class GraphStore:
         location: str | Path,
         *,
         time_limit: float = DEFAULT_TIME_LIMIT,
+        max_connections: int = MAX_CONNECTIONS,
         replica: str | None = None,
         max_replica_lag: float = DEFAULT_MAX_LAG,
     ) -> None:
@@ -156,6 +159,7 @@ class GraphStore:
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
             time_limit: Seconds to connect, and to write queued turn records, > 0.
+            max_connections: To each server of PostgreSQL, >= 4; those to a replica are half.
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
 
@@ -166,8 +170,9 @@ class GraphStore:
             SchemaVersionError: The store has a later schema version than this release supports.
         """
         self._time_limit = time_limit
-        self._engine = open_engine(location, time_limit=time_limit)
-        self._reader = open_engine(location, reading=True, time_limit=time_limit)
+        limits: Any = {"time_limit": time_limit, "connections": max_connections}
+        self._engine = open_engine(location, **limits)
+        self._reader = open_engine(location, reading=True, **limits)
         self._fulltext = get_fulltext_index(self._engine.dialect.name)
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
@@ -181,7 +186,7 @@ class GraphStore:
                 ensure_schema(connection, self._fulltext)
                 if replica is not None:
                     self._replica = Replica(
-                        replica, self._reader, max_lag=max_replica_lag, time_limit=time_limit
+                        replica, self._reader, max_lag=max_replica_lag, **limits
                     )
                     self._replica.identity = ensure_identity(connection)
             if self._replica is not None:
@@ -297,26 +302,33 @@ class GraphStore:
             return []
         if (joint := self._joint.get()) is not None:
             return joint.carry_out(changes)
-        with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
-            return alone.carry_out(changes)
 
-    @contextmanager
-    def join_changes(self) -> Iterator[None]:
-        """One transaction of all changes that this context applies within, or none of them.
+        def work() -> list[Any]:
+            with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
+                return alone.carry_out(changes)
+
+        return repeat_transaction(work)
+
+    def apply_together(self, work: Callable[[], T]) -> T:
+        """The result of ``work``, whose changes are one transaction; it may be called again.
 
         Its reads see what it has changed; nobody else does before the end.
 
         Raises:
             StoreError: The database failed, and no change was applied.
         """
-        with self._begin() as joint:
-            connection = joint.transaction.connection
-            tokens = self._current.set(connection), self._joint.set(joint)
-            try:
-                yield
-            finally:
-                self._current.reset(tokens[0])
-                self._joint.reset(tokens[1])
+
+        def join() -> T:
+            with self._begin() as joint:
+                connection = joint.transaction.connection
+                tokens = self._current.set(connection), self._joint.set(joint)
+                try:
+                    return work()
+                finally:
+                    self._current.reset(tokens[0])
+                    self._joint.reset(tokens[1])
+
+        return repeat_transaction(join)
 
     @contextmanager
     def _begin(self, *, lazy: bool = False) -> Iterator["_OpenChanges"]:

@@ -18,7 +18,7 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
+from crabpath_retrievers.storage.engine import is_postgres, open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import read_schema_version
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
@@ -72,7 +72,7 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
     if letters == PGVECTOR and not is_pgvector(vectors):
         msg = f"vectors={vectors!r} is not known: write vectors='{PGVECTOR}'"
         raise ConfigurationError(msg)
-    if is_pgvector(vectors) and (place is None or not place.startswith("postgresql")):
+    if is_pgvector(vectors) and not is_postgres(place):
         msg = (
             f"vectors='{PGVECTOR}' needs a memory in PostgreSQL: pass its URL as the path, such as "
             "postgresql+psycopg://host/database; or leave vectors out"
@@ -96,7 +96,7 @@ def require_replica(replica: str | None, place: str | None) -> None:
     if not isinstance(replica, str):
         msg = f"replica must be the URL of a database, not {format_value(replica)}"
         raise InvalidInputError(msg)
-    if any(not str(url).startswith("postgresql") for url in (place, replica)):
+    if not (is_postgres(place) and is_postgres(replica)):
         msg = (
             "a read replica needs a memory in PostgreSQL: pass the URL of the primary as the path "
             "and that of its streaming standby as replica, or leave replica out"
