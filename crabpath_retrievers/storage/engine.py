@@ -170,7 +170,8 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
 
     def is_useless(error: Any, *given: Any) -> bool:
         # All connections are replaced by ones that prepare nothing.
-        return find_state(error) in LOST or bool(is_disconnect(error, *given))
+        lost: bool = find_state(error) in LOST or is_disconnect(error, *given)
+        return lost
 
     dialect.do_ping, dialect.is_disconnect = ping_briefly, is_useless
 

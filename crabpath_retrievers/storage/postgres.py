@@ -119,7 +119,7 @@ def connect_within(arguments: Mapping[str, Any], seconds: float) -> LimitedConne
         seconds: Limit for calls without one; the driver rounds up to at least 2 seconds.
 
     Raises:
-        ConfigurationError: A pooler does not pass the schema on.
+        ConfigurationError: A pooler does not pass the schema on, or an option is not known.
         psycopg.OperationalError: The limit has passed.
     """
     with track_waiting() as deadline:
@@ -136,6 +136,9 @@ def connect_within(arguments: Mapping[str, Any], seconds: float) -> LimitedConne
                 raise
             wanted = _PATH.search(str(given.get("options")))
             msg = _NO_SCHEMA.format(wanted[1] if wanted else "…")
+            raise ConfigurationError(msg) from error
+        except psycopg.ProgrammingError as error:
+            msg = f"the store URL cannot be used ({error}): leave out what the driver does not know"
             raise ConfigurationError(msg) from error
         try:
             _set_up(connection, prepared)
