@@ -41,7 +41,9 @@ def serve_pooler(url: str, *, size: int = 4, settings: str = "") -> Iterator[sa.
         )
         file = Path(folder, "pooler.ini")
         file.write_text("\n".join((*lines, settings, "")), encoding="utf-8")
-        owner = {"user": "nobody"} if os.getuid() == 0 else {}
+        # It may read the directory of the server's socket, and must not be root.
+        socket_owner = Path(where).stat().st_uid if str(where).startswith("/") else 0
+        owner = {"user": socket_owner or "nobody"} if os.getuid() == 0 else {}
         command = [PGBOUNCER, "-q", file]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, **owner) as process:  # type: ignore[call-overload]  # noqa: S603
             try:

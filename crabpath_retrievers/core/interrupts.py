@@ -6,8 +6,13 @@ They belong to the program that set the handler, and are no failure of what they
 import signal
 
 
-def is_interruption(error: BaseException) -> bool:
-    """Whether a handler of a signal, as they are set now, raised an exception."""
+def raise_interruption(error: BaseException) -> None:
+    """Raise an exception again if a signal handler raised it."""
+    if _is_interruption(error):
+        raise error
+
+
+def _is_interruption(error: BaseException) -> bool:
     codes = {_find_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     trace = error.__traceback__ if codes else None
     while trace is not None:
@@ -26,21 +31,26 @@ def _find_code(handler: object) -> object:
     )
 
 
-def find_interruption(error: BaseException, known: BaseException | None) -> BaseException | None:
+def find_interruption(
+    error: BaseException, known: BaseException | None, modules: tuple[str, ...] = ("",)
+) -> BaseException | None:
     """The exception of a signal handler beneath an error that a library made of it.
 
     Args:
         error: The error.
         known: What the caller was handling before; it and what is beneath it do not count.
+        modules: How names of modules begin whose exceptions the library raises; any other exception
+            came from elsewhere. All, if not given.
     """
     seen: set[int] = {id(known), id(None)}
     left: list[BaseException | None] = [error]
+    found = None
     while left:
         one = left.pop()
         if one is None or id(one) in seen:
             continue
-        if is_interruption(one):
-            return one
+        if _is_interruption(one) or not type(one).__module__.startswith(modules):
+            found = one  # the last is the first: libraries give their errors its traceback
         seen.add(id(one))
-        left += [one.__cause__, one.__context__, getattr(one, "orig", None)]
-    return None
+        left += [one.__context__, one.__cause__, getattr(one, "orig", None)]
+    return found

@@ -10,6 +10,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
@@ -85,6 +86,7 @@ class FeedbackQueue:
         except NotFoundError:
             return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
         except Exception as error:
+            raise_interruption(error)
             self._failed.add(stored.sequence)
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")

@@ -12,6 +12,7 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.telemetry import (
     count_receipt,
     describe_memory,
@@ -177,6 +178,7 @@ class Recorder:
         try:
             return np.asarray(self._embed(text[:MAX_NOTE_CHARS]), dtype=np.float16)  # as stored
         except Exception as error:
+            raise_interruption(error)
             _log.warning(
                 "a correction cannot be embedded and gets the vector of its question: %s", error
             )

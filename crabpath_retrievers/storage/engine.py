@@ -48,6 +48,8 @@ LOST = ("26000", "42P05")
 PAUSES = tuple(0.01 * 2**n for n in range(7))
 """Seconds to wait at most before work is repeated."""
 
+# Whose exceptions are of the database; psycopg drops the traceback of others.
+_MODULES = ("sqlalchemy", "psycopg", "sqlite3", "builtins", "crabpath_retrievers")
 T = TypeVar("T")
 _LAZY = "crabpath_lazy"
 _TRUSTED_SECONDS = 0.5  # a connection that answered so recently is used without asking again
@@ -272,7 +274,7 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        if found := find_interruption(error, known):
+        if found := find_interruption(error, known, _MODULES):
             raise found from None
         if not isinstance(error, (DBAPIError, sa.exc.TimeoutError)):
             raise

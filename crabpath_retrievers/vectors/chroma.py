@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import track_waiting
@@ -401,12 +403,15 @@ def _is_scalar(value: object) -> bool:
 @contextmanager
 def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
     """Translate Chroma's errors, and count the time within as waiting."""
+    known = sys.exc_info()[1]
     try:
         with track_waiting():
             yield
     except CrabPathError:
         raise
     except BaseException as error:
+        if found := find_interruption(error, known):
+            raise found from None
         if isinstance(error, Exception) or is_panic(error):
             raise _to_own_error(where, error, condition) from error
         raise

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from filelock import FileLock, Timeout
 
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import ensure_private_directory
 from crabpath_retrievers.vectors.chroma_files import (
@@ -183,6 +184,7 @@ class ChromaDirectory:
             if sample is not None and len(sample):
                 records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
+            raise_interruption(failure)
             if isinstance(failure, Exception) or is_panic(failure):
                 return False
             raise

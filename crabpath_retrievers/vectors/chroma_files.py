@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.store import build_readonly_uri
 
@@ -316,7 +317,8 @@ def _count_labels(directory: Path) -> int | None:
                 if found and isinstance(argument, int) and "INT" in operation.name:
                     return argument
                 found = found or argument == "total_elements_added"
-        except Exception:  # truncated, or not a pickle
+        except Exception as error:  # truncated, or not a pickle
+            raise_interruption(error)
             return -1
     return None
 
@@ -336,7 +338,8 @@ def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
         raw = (directory / "index_metadata.pickle").read_bytes()
         labels = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
         known = all(0 < label <= count for label in labels.values())
-    except Exception:  # a damaged pickle may raise anything
+    except Exception as error:  # a damaged pickle may raise anything
+        raise_interruption(error)
         return "is damaged"
     if not known or len(set(labels.values())) != len(labels):
         return "is damaged"
