@@ -28,7 +28,7 @@ def serve_pooler(url: str, *, size: int = 4, settings: str = "") -> Iterator[sa.
     """
     assert PGBOUNCER is not None, "install pgbouncer"  # noqa: S101
     direct = sa.make_url(url)
-    where = direct.query.get("host") or direct.host
+    where = str(direct.query.get("host") or direct.host)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +42,7 @@ def serve_pooler(url: str, *, size: int = 4, settings: str = "") -> Iterator[sa.
         file = Path(folder, "pooler.ini")
         file.write_text("\n".join((*lines, settings, "")), encoding="utf-8")
         # It may read the directory of the server's socket, and must not be root.
-        socket_owner = Path(where).stat().st_uid if str(where).startswith("/") else 0
+        socket_owner = Path(where).stat().st_uid if where.startswith("/") else 0
         owner = {"user": socket_owner or "nobody"} if os.getuid() == 0 else {}
         command = [PGBOUNCER, "-q", file]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, **owner) as process:  # type: ignore[call-overload]  # noqa: S603

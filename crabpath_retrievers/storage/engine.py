@@ -168,12 +168,11 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
             return True
         # A firewall may have dropped an idle connection: leave time for a new one.
         with shorten_waiting(time_limit / 4):
-            return ping(connection)
+            return bool(ping(connection))
 
     def is_useless(error: Any, *given: Any) -> bool:
         # All connections are replaced by ones that prepare nothing.
-        lost: bool = find_state(error) in LOST or is_disconnect(error, *given)
-        return lost
+        return find_state(error) in LOST or bool(is_disconnect(error, *given))
 
     dialect.do_ping, dialect.is_disconnect = ping_briefly, is_useless
 
@@ -314,7 +313,7 @@ def _explain_unopened(file: Path) -> StoreError:
     if not can_make_files(file.parent):
         return build_disk_full_error(str(file))
     if not os.access(file.parent, os.X_OK) or os.access(file, os.F_OK):
-        return _build_read_only_error(file.parent)
+        return StoreReadOnlyError(f"{file} cannot be opened: change its permissions")
     return StoreUnavailableError(f"{file} is not there: restore it, or check the path")
 
 

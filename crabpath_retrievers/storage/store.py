@@ -1,6 +1,7 @@
 """The graph store: opening, connections, and ``apply``, through which everything is written."""
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,12 @@ from crabpath_retrievers.core.changes import (
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.errors import SchemaVersionError, StoreError
+from crabpath_retrievers.errors import (
+    SchemaVersionError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
 from crabpath_retrievers.storage.engine import (
     MAX_CONNECTIONS,
     ingest_lock,
@@ -189,6 +195,7 @@ class GraphStore:
                         replica, self._reader, max_lag=max_replica_lag, **limits
                     )
                     self._replica.identity = ensure_identity(connection)
+            self._file = None if self.dialect != "sqlite" else self._identify_file()
             if self._replica is not None:
                 self._replica.start()
         except BaseException:
@@ -226,6 +233,32 @@ class GraphStore:
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
         return self._engine.dialect.name
+
+    def _identify_file(self) -> tuple[int, int]:
+        state = Path(str(self._engine.url.database)).stat()
+        return state.st_dev, state.st_ino
+
+    def require_in_place(self) -> None:
+        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
+
+        Raises:
+            StoreUnavailableError: It is another one than was opened, or none.
+            StoreReadOnlyError: Its rights were taken away.
+        """
+        if self._file is None:
+            return
+        file = str(self._engine.url.database)
+        try:
+            found = self._identify_file()
+        except OSError as error:
+            msg = f"{file} cannot be found any more ({error.strerror}): restore it, or open another"
+            raise StoreUnavailableError(msg) from error
+        if found != self._file:
+            msg = f"{file} was replaced while it was open: close the memory and open it again"
+            raise StoreUnavailableError(msg)
+        if not os.access(file, os.R_OK | os.W_OK):
+            msg = f"{file} cannot be read and written: change its permissions"
+            raise StoreReadOnlyError(msg)
 
     @contextmanager
     def open_reader(self) -> Iterator[sa.Connection]:
@@ -538,7 +571,7 @@ def build_readonly_uri(file: Path) -> str:
 
     Without a write-ahead log no process has the file open, so no shared-memory file is needed.
     """
-    has_log = file.with_name(f"{file.name}-wal").exists()
+    has_log = os.path.exists(f"{file}-wal")  # noqa: PTH110  False without the right to look
     return f"{file.resolve().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
 
 

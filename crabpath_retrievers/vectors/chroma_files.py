@@ -105,7 +105,7 @@ def read_collection_names(path: Path) -> list[str]:
     try:
         with _read_catalogue(path) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM collections")]
-    except (StoreError, OSError):
+    except StoreError:
         return []
 
 
@@ -135,7 +135,7 @@ def _read_catalogue(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with _open_read_only(path / CATALOGUE_FILE) as connection:
             yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         msg = f"the vectors at {path} cannot be read ({error})"
         raise StoreError(msg) from error
 

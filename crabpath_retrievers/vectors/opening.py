@@ -266,7 +266,7 @@ def require_existing(place: str | None) -> None:
     elif "://" in place:
         exists, name = _exists_at_url(place)
     else:
-        exists, name = (Path(place) / "graph.sqlite").is_file(), place
+        exists, name = _is_file(Path(place) / "graph.sqlite"), place
     if not exists:
         msg = (
             f"there is no memory at {name}: check the path, "
@@ -287,7 +287,7 @@ def require_graph(place: str) -> None:
     if any(_has_content(path) for path in (file, file.with_name(f"{file.name}-wal"))):
         return
     if count := vectors_in(folder):
-        state = "is empty" if file.is_file() else "is missing"
+        state = "is empty" if _is_file(file) else "is missing"
         amount = "vectors" if count < 0 else f"{count} vectors"
         msg = (
             f"{file} {state}, and there are {amount} in {folder}: restore {file.name} from a "
@@ -313,10 +313,17 @@ def _has_content(file: Path) -> bool:
         return False
 
 
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # opening the file reports the reason
+        return True
+
+
 def _exists_at_url(text: str) -> tuple[bool, str]:
     """Whether a database holds a memory, and its URL without password."""
     if text.startswith("sqlite"):  # an engine would create the file
-        return Path(sa.make_url(text).database or "").is_file(), text
+        return _is_file(Path(sa.make_url(text).database or "")), text
     engine = open_engine(text)
     try:
         with translate_database_errors(engine), engine.connect() as connection:
