@@ -1,4 +1,4 @@
-.PHONY: demo test test-all check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
+.PHONY: demo test test-all test-pooler check docs bench bench-hosts bench-scale bench-health bench-maintenance bench-sync bench-serve openapi fuzz-server experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +22,9 @@ test: $(STAMP)  ## what shows that a checkout works, in a few minutes
 
 test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and both databases everywhere
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test-pooler: $(STAMP)  ## the tests of PostgreSQL behind PgBouncer, which pools transactions
+	CRABPATH_TEST_POOLER=1 $(BIN)/pytest $(WORKERS) -k "(postgres or pgvector or pooler) and not sqlite"
 
 check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/ruff format --check .

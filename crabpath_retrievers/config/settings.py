@@ -255,6 +255,10 @@ class Settings(ValidatedSettings):
     max_replica_lag: Annotated[float, Field(ge=2, le=86_400)] = 5.0
     """Seconds that a read replica may be behind; then queries go to the primary until it is not."""
 
+    max_connections: Annotated[int, Field(ge=4, le=10_000)] = 24
+    """Connections that a process opens to a PostgreSQL server at most, half of them for reading;
+    to a read replica half as many. Calls wait for one up to ``time_limit``."""
+
     @model_validator(mode="after")
     def _require_knobs_within_rails(self) -> Self:
         if self.autotune.enabled:

@@ -15,6 +15,7 @@ from uuid import UUID
 from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.text import format_value, is_blank, to_storable
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
@@ -172,6 +173,7 @@ class Query:
         try:
             bool(self.filter)
         except Exception as error:  # vector stores have filters of all kinds
+            raise_interruption(error)
             msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
             raise InvalidInputError(msg) from error
         for name, what in (("on_hop", "one hop"), ("existing_ids", "a list of ids")):
@@ -190,7 +192,8 @@ def text_of(name: str, value: object) -> str:
     try:
         if not isinstance(value, (bytes, bytearray)):
             return to_storable(str(value))
-    except Exception:  # whatever an object of a caller raises
+    except Exception as error:  # whatever an object of a caller raises
+        raise_interruption(error)
         _log.debug("%s has no text", name, exc_info=True)
     msg = f"{name} must be a text, not {format_value(value)}"
     raise InvalidInputError(msg)
@@ -218,7 +221,8 @@ def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
             return list(values)  # type: ignore[call-overload, no-any-return]
     except CrabPathError:
         raise
-    except Exception:
+    except Exception as error:
+        raise_interruption(error)
         _log.debug("%s cannot be gone through", name, exc_info=True)
     msg = f"{name} must be {what}, not {format_value(values)}"
     raise InvalidInputError(msg)

@@ -22,6 +22,7 @@ from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import text_of
 from crabpath_retrievers.core.text import is_blank, list_mention_names, to_storable
@@ -302,6 +303,7 @@ def to_json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
     except CrabPathError:
         raise
     except Exception as error:  # str() of a caller's object may raise anything
+        raise_interruption(error)
         msg = f"the metadata of a document has no text ({error}): pass plain values"
         raise InvalidInputError(msg) from error
 

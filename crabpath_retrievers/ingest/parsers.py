@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import quiet_foreign_loggers
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
@@ -57,6 +58,7 @@ def parse_file(source: str, data: bytes) -> list[Document]:
     except CrabPathError:
         raise
     except Exception as error:  # parsers of foreign formats raise anything
+        raise_interruption(error)
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         msg = f"not a readable {suffix} file ({reason})"
         raise InvalidInputError(msg) from error

@@ -499,14 +499,17 @@ class Ingest:
         published = PublishNodes(part.nodes, words, part.removed, indexed=True, queued=False)
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
-        with self.store.join_changes():
+        by_id = {node.id: node for node in part.nodes}
+
+        def publish() -> None:
             ids, *_ = self.store.apply([published, *vectors, *removal])
-            by_id = {node.id: node for node in part.nodes}
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
             links = PublishedLinks(self.store, self.store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
             edges, touched = self._find_edges(links.nodes([*ids]), links)
             self.store.apply([PutEdges(edges, resorted=tuple(old | touched))])
+
+        self.store.apply_together(publish)
 
     def _embed(self, part: StageNodes, plan: "_Plan") -> StageNodes:
         """Embed the nodes of a batch that have no vector; the plan notes those left out."""

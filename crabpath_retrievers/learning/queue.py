@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
 from crabpath_retrievers.core.feedback import Receipt
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
@@ -89,6 +90,7 @@ class FeedbackQueue:
         except NotFoundError:
             return Receipt(feedback_id, "refused", "it was forgotten in the meantime", "forgotten")
         except Exception as error:
+            raise_interruption(error)
             self._failed.add(stored.sequence)
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
@@ -158,14 +160,10 @@ class FeedbackQueue:
                 return None if _may_come(found, stored) else self._refuse(stored, found)
             changes, note = ([], None) if found.replaced else self._compute_changes(stored, found)
         if found.replaced:
-            with self._store.join_changes():
-                reverted = self._undo_replaced(stored, found)
-                found = assign_feedback(self._store, learning, stored)
-                if isinstance(found, Refusal) or found.replaced:
-                    msg = f"feedback {stored.feedback.feedback_id!r} met other feedback: repeat it"
-                    raise ConflictError(msg)
-                changes, note = self._compute_changes(stored, found)
-                self._store.apply(changes)
+            replaced = found
+            reverted, changes, note = self._store.apply_together(
+                lambda: self._replace(stored, replaced)
+            )
             for one in reverted:
                 self._history.delete_vectors(*one)
         else:
@@ -188,8 +186,18 @@ class FeedbackQueue:
         reason = why.reason if known.status == status else None
         return Receipt(stored.feedback.feedback_id, known.status, known.note, reason)
 
-    def _undo_replaced(self, stored: StoredFeedback, found: CreditAssignment) -> list[Reverted]:
-        """Undo what a feedback replaces; returns whose vectors are to be deleted afterwards."""
+    def _replace(
+        self, stored: StoredFeedback, found: CreditAssignment
+    ) -> tuple[list[Reverted], list[Change], str | None]:
+        """Undo what a feedback replaces, and learn from it, within one transaction.
+
+        Returns:
+            Whose vectors are to be deleted afterwards; the changes; and which part of the feedback
+            is ignored, if any is.
+
+        Raises:
+            ConflictError: The turns have other feedback in the meantime.
+        """
         reverted, own = list[Reverted](), stored.feedback.feedback_id
         for name in found.replaced:
             note = None if name == own else _REPLACED.format(own)
@@ -197,7 +205,13 @@ class FeedbackQueue:
             undo, gone = self._history.plan_undo(name, namespace, note)
             self._store.apply([undo])
             reverted += [] if gone is None else [gone]
-        return reverted
+        again = assign_feedback(self._store, self._learner.settings.learning, stored)
+        if isinstance(again, Refusal) or again.replaced:
+            msg = f"feedback {own!r} met other feedback: repeat it"
+            raise ConflictError(msg)
+        changes, note = self._compute_changes(stored, again)
+        self._store.apply(changes)
+        return reverted, changes, note
 
     def _compute_changes(
         self, stored: StoredFeedback, assignment: CreditAssignment

@@ -14,6 +14,7 @@ from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback, ReviseFeedback
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.telemetry import (
     count_receipt,
@@ -214,6 +215,7 @@ class Recorder:
         try:
             return np.asarray(self._embed(text[:MAX_NOTE_CHARS]), dtype=np.float16)  # as stored
         except Exception as error:
+            raise_interruption(error)
             _log.warning(
                 "a correction cannot be embedded and gets the vector of its question: %s", error
             )

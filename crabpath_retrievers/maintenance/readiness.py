@@ -17,7 +17,7 @@ from crabpath_retrievers.storage.engine import open_engine
 from crabpath_retrievers.storage.replica import Replica, ReplicaState
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.chroma import open_server_client
+from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import peek_collection
 from crabpath_retrievers.vectors.opening import (
@@ -52,7 +52,17 @@ class Readiness:
 
 def check_open_memory(store: GraphStore, index: VectorIndex) -> Readiness:
     """Whether both stores of an open memory answer within a second; never raises."""
-    asked = {"database": store.catalog.meta, "vector store": lambda: index.find_existing([_ABSENT])}
+
+    def ask_database() -> None:
+        store.require_in_place()
+        store.catalog.meta()
+
+    def ask_vectors() -> None:
+        index.find_existing([_ABSENT])
+        if isinstance(index, ChromaIndex) and index.local:
+            index.glance([_ABSENT])  # reads the files that are there now
+
+    asked = {"database": ask_database, "vector store": ask_vectors}
     return _add_replica(_ask(asked, "the database and the vector store answer"), store.replica)
 
 

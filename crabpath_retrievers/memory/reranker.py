@@ -12,6 +12,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 
 from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
 from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.metadata import METADATA_KEY
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import arun_with_timeout, run_with_timeout
@@ -57,6 +58,7 @@ class ModelReranker:
                 lambda: self._name_best_async(query, given, callbacks),
             )
         except Exception as error:
+            raise_interruption(error)
             self._warn(f"failed ({type(error).__name__}: {error})")
             return ids
         best = [name for name in dict.fromkeys(named) if name in ids]

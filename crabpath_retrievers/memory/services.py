@@ -367,8 +367,8 @@ def _open_graph(
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
         undo.callback(shutil.rmtree, place, ignore_errors=True)
-    limits = {"time_limit": settings.time_limit, "max_replica_lag": settings.max_replica_lag}
-    store = GraphStore(place, replica=replica, **limits)
+    names = ("time_limit", "max_replica_lag", "max_connections")
+    store = GraphStore(place, replica=replica, **{name: getattr(settings, name) for name in names})
     return place, undo.enter_context(closing(store))
 
 

@@ -12,6 +12,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.baseline import Baseline
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.graph import Candidate, Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.reliability import PASSES, SCALED_FEATURES, USES, Reliability
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.regions.hubs import Regions
@@ -173,6 +174,7 @@ class NamespaceModels:
         try:
             return NamespaceModel.from_json(text, self.prior)
         except Exception as error:
+            raise_interruption(error)
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return NamespaceModel(self.prior)
 

@@ -1,17 +1,21 @@
 """Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL."""
 
 import os
-from collections.abc import Iterator
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
+from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
@@ -32,15 +36,78 @@ _PRAGMAS = (
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
-_FULL = "disk is full"  # message of SQLite
-_DISK_FULL = "53100"  # SQLSTATE of PostgreSQL
+# Messages of SQLite.
+_FULL, _UNOPENED = "disk is full", "unable to open database file"
+_DAMAGED = ("malformed", "not a database", "decode to UTF-8", "corrupt")
+# SQLSTATE of PostgreSQL; classes 08 and 57 mean that it is unavailable.
+_DISK_FULL, _READ_ONLY, _NO_LOCK, _AWAY = "53100", "25006", "55P03", ("08", "57")
+ABORTED = ("40001", "40P01")
+"""SQLSTATE of work that changes of others ended, a deadlock among them: it is repeated."""
+
+LOST = ("26000", "42P05")
+"""SQLSTATE of a prepared statement that is not on the connection that a pooler chose."""
+
+PAUSES = tuple(0.01 * 2**n for n in range(7))
+"""Seconds to wait at most before work is repeated."""
+
+# Whose exceptions are of the database; psycopg drops the traceback of others.
+_MODULES = ("sqlalchemy", "psycopg", "sqlite3", "builtins", "crabpath_retrievers")
+T = TypeVar("T")
 _LAZY = "crabpath_lazy"
 _TRUSTED_SECONDS = 0.5  # a connection that answered so recently is used without asking again
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
+_POLL = 0.05  # seconds between two attempts to take a lock
+MAX_CONNECTIONS = 24
+"""Connections of a process to a PostgreSQL server, half of them for reading."""
+
+_OFF = ("0", "none", "true")  # values of the options that turn prepared statements off
+_CACHES = (
+    "pgbouncer",
+    "prepare_threshold",
+    "prepared_statement_cache_size",
+    "statement_cache_size",
+)
+
+
+def is_postgres(place: object) -> bool:
+    """Whether a place is the URL of a PostgreSQL database, with whatever driver."""
+    return re.match(r"postgres(ql)?(\+\w+)?://", str(place), re.IGNORECASE) is not None
+
+
+def parse_url(text: str) -> sa.URL:
+    """The URL of a database; one of PostgreSQL names the driver psycopg, and options that it knows.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
+        msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
+        raise ConfigurationError(msg) from error
+    if not is_postgres(text):
+        return url
+    query = dict(url.query)
+    caches = [(name, str(query.pop(name)).lower()) for name in _CACHES if name in query]
+    if "ssl" in query:  # of asyncpg
+        query["sslmode"] = query.pop("ssl")
+    for name, value in caches:
+        if value in _OFF:
+            query["prepare_threshold"] = "None"
+        elif name == "prepare_threshold":
+            if not value.isdecimal():
+                msg = f"{name}={value} in the store URL must be a number, or None for never"
+                raise ConfigurationError(msg)
+            query[name] = value
+    return url.set(drivername="postgresql+psycopg", query=query)
 
 
 def open_engine(
-    location: str | Path, *, reading: bool = False, time_limit: float = DEFAULT_TIME_LIMIT
+    location: str | Path,
+    *,
+    reading: bool = False,
+    time_limit: float = DEFAULT_TIME_LIMIT,
+    connections: int = MAX_CONNECTIONS,
 ) -> sa.Engine:
     """Create an engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
@@ -49,6 +116,7 @@ def open_engine(
         reading: True for autocommit, where every statement sees the latest commit; False for
             transactions that take the write lock at their start.
         time_limit: Seconds to wait for a connection, > 0.
+        connections: To PostgreSQL of the process at most, >= 4; this engine takes half of them.
 
     Raises:
         StoreReadOnlyError: The directory cannot be written.
@@ -57,13 +125,7 @@ def open_engine(
     """
     if not is_url(location):
         return _sqlite_engine(Path(location) / "graph.sqlite", reading, time_limit)
-    try:
-        url = sa.make_url(str(location))
-    except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
-        msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
-        raise ConfigurationError(msg) from error
-    if url.drivername == "postgresql":
-        url = url.set(drivername="postgresql+psycopg")
+    url = parse_url(str(location))
     if url.get_backend_name() == "sqlite":
         if url.database in (None, "", ":memory:"):
             msg = "SQLite in memory is not supported: use a directory, or none at all"
@@ -74,13 +136,13 @@ def open_engine(
         raise ConfigurationError(msg)
     try:
         level = "AUTOCOMMIT" if reading else "READ COMMITTED"
-        pool = {**_POOL, "pool_timeout": time_limit}
+        size = min(_POOL["pool_size"], most := connections // 2)
+        pool = {"pool_size": size, "max_overflow": most - size, "pool_timeout": time_limit}
         engine = sa.create_engine(url, isolation_level=level, pool_pre_ping=True, **pool)
     except (ImportError, NoSuchModuleError) as error:
         msg = "PostgreSQL needs a driver: pip install 'crabpath-retrievers[postgres]'"
         raise MissingExtraError(msg) from error
-    if engine.dialect.driver == "psycopg":
-        _limit_waits(engine, time_limit)
+    _use_own_connections(engine, time_limit)
     if not reading:
         event.listen(engine, "begin", _begin_lazily)
     return engine
@@ -91,24 +153,29 @@ def _begin_lazily(connection: sa.Connection) -> None:
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 
 
-def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
-    """Limit every wait of connections to the time limit of the call."""
+def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
+    """Let the engine make connections that wait no longer than the call, and know poolers."""
     from crabpath_retrievers.storage.postgres import connect_within  # its driver is an extra
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:
         return connect_within(arguments, time_limit)
 
-    ping = engine.dialect.do_ping
+    dialect: Any = engine.dialect
+    ping, is_disconnect = dialect.do_ping, dialect.is_disconnect
 
     def ping_briefly(connection: Any) -> bool:
         if monotonic() - connection.answered < _TRUSTED_SECONDS:
             return True
         # A firewall may have dropped an idle connection: leave time for a new one.
         with shorten_waiting(time_limit / 4):
-            return ping(connection)
+            return bool(ping(connection))
 
-    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign, assignment]
+    def is_useless(error: Any, *given: Any) -> bool:
+        # All connections are replaced by ones that prepare nothing.
+        return find_state(error) in LOST or bool(is_disconnect(error, *given))
+
+    dialect.do_ping, dialect.is_disconnect = ping_briefly, is_useless
 
 
 @contextmanager
@@ -202,30 +269,65 @@ def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
-    """Translate driver errors into ``StoreError`` and its subclasses, which say what to do."""
+    """Translate driver errors into ``StoreError`` and its subclasses, which say what to do.
+
+    What a signal handler raised comes out as it is.
+    """
+    known = sys.exc_info()[1]
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
-        text = str(error.orig)
-        name = engine.url.render_as_string(hide_password=True)
-        if "readonly" in text or "read-only" in text:
-            msg = f"the store {name} cannot be written: check the permissions of its files"
-            raise StoreReadOnlyError(msg) from error
-        if "locked" in text or "deadlock" in text:
-            msg = f"the store {name} is busy: another process is writing; try again"
-            raise StoreLockedError(msg) from error
-        if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
-            raise build_disk_full_error(name) from error
-        if _is_server_error(error.orig):
-            raise _build_refusal(text) from error
-        msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
-        raise StoreUnavailableError(msg) from error
-    except DBAPIError as error:
-        raise _build_refusal(str(error.orig)) from error
-    except sa.exc.TimeoutError as error:
-        name = engine.url.render_as_string(hide_password=True)
+    except sa.exc.SQLAlchemyError as error:
+        if found := find_interruption(error, known, _MODULES):
+            raise found from None
+        if not isinstance(error, (DBAPIError, sa.exc.TimeoutError)):
+            raise
+        raise _translate(engine, error) from error
+
+
+def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> StoreError:
+    name, own = engine.url.render_as_string(hide_password=True), engine.dialect.name == "sqlite"
+    if isinstance(error, sa.exc.TimeoutError):
         msg = f"all connections of this process to the store {name} are in use: try again"
-        raise StoreUnavailableError(msg) from error
+        return StoreUnavailableError(msg)
+    text, state = str(error.orig), find_state(error.orig)
+    failed = state is None or state.startswith(_AWAY)
+    made: StoreError
+    if state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
+        made = StoreLockedError(f"the store {name} is busy: another process is writing; try again")
+    elif state == _READ_ONLY or (own and "readonly" in text):
+        msg = f"the store {name} cannot be written: check the permissions of its files"
+        made = StoreReadOnlyError(msg)
+    elif state == _DISK_FULL or (own and _FULL in text):
+        made = build_disk_full_error(name)
+    elif own and _UNOPENED in text:
+        made = _explain_unopened(Path(str(engine.url.database)))
+    elif own and any(sign in text for sign in _DAMAGED):
+        msg = f"the store {name} is damaged ({_first_line(text)}): run crabpath doctor"
+        made = StoreError(msg)
+    elif failed and not own and isinstance(error, (OperationalError, InterfaceError)):
+        msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
+        made = StoreUnavailableError(msg)
+    else:
+        made = StoreError(f"the store refused an operation: {_first_line(text)}")
+    return made
+
+
+def _explain_unopened(file: Path) -> StoreError:
+    """Why SQLite cannot open a file: there is no room for one beside it, or a right is missing."""
+    if not can_make_files(file.parent):
+        return build_disk_full_error(str(file))
+    if not os.access(file.parent, os.X_OK) or os.access(file, os.F_OK):
+        return StoreReadOnlyError(f"{file} cannot be opened: change its permissions")
+    return StoreUnavailableError(f"{file} is not there: restore it, or check the path")
+
+
+def can_make_files(directory: Path) -> bool:
+    """Whether the disk has room for another file; True where that is not known."""
+    try:
+        disk = os.statvfs(directory)
+    except (AttributeError, OSError):  # the former on Windows
+        return True
+    return disk.f_favail > 0 or disk.f_files == 0  # the latter where files are not counted
 
 
 def build_disk_full_error(name: str) -> StoreFullError:
@@ -233,23 +335,40 @@ def build_disk_full_error(name: str) -> StoreFullError:
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
-def _is_server_error(error: BaseException | None) -> bool:
-    """Whether PostgreSQL answered: SQLSTATE classes 08 and 57 mean that it is unavailable."""
-    state = getattr(error, "sqlstate", None)
-    return state is not None and not state.startswith(("08", "57"))
-
-
-def _build_refusal(text: str) -> StoreError:
-    return StoreError(f"the store refused an operation: {_first_line(text)}")
+def find_state(error: BaseException | None) -> str | None:
+    """SQLSTATE of an error of PostgreSQL."""
+    return getattr(error, "sqlstate", None)
 
 
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else "no detail"
 
 
+def repeat_transaction(work: Callable[[], T]) -> T:
+    """The result of ``work``, one transaction, repeated while changes of others end it.
+
+    Raises:
+        StoreLockedError: They did so again and again.
+    """
+    for pause in PAUSES:
+        try:
+            return work()
+        except StoreError as error:
+            if find_state(getattr(error.__cause__, "orig", None)) not in (*ABORTED, *LOST):
+                raise
+        sleep(random.uniform(0, pause))  # noqa: S311
+    return work()
+
+
 # PostgreSQL names advisory locks by numbers; stores in other schemas have their own.
 _INGEST = sa.func.hashtextextended(sa.func.concat("crabpath ingest ", sa.func.current_schema()), 0)
 _SCHEMA = sa.func.hashtextextended(sa.func.concat("crabpath schema ", sa.func.current_schema()), 0)
+
+# Of the transaction that holds the lock; the second is new in release 17.
+_KEEP_OPEN = (
+    "SELECT set_config(name, '0', true) FROM pg_settings "
+    "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
 
 
 def lock_schema(connection: sa.Connection) -> None:
@@ -289,6 +408,8 @@ def _file_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
     except Timeout:
         yield False
         return
+    except OSError as error:
+        raise _build_read_only_error(Path(lock.lock_file).parent) from error
     try:
         yield True
     finally:
@@ -297,12 +418,17 @@ def _file_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
 
 @contextmanager
 def _advisory_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
-    acquire = sa.func.pg_advisory_lock if wait else sa.func.pg_try_advisory_lock
-    with engine.connect() as connection:
-        # The waiting form returns nothing once it holds the lock.
-        held = connection.scalar(sa.select(acquire(_INGEST))) is not False
-        try:
-            yield held
-        finally:
-            if held:
-                connection.execute(sa.select(sa.func.pg_advisory_unlock(_INGEST)))
+    """Hold a lock of a transaction, which stays open: a pooler keeps a connection for that alone.
+
+    Others ask again and again, since those that wait in the server would take connections, too.
+    """
+    apart = engine.execution_options(isolation_level="READ COMMITTED")
+    with apart.connect() as connection:
+        acquire = sa.select(sa.func.pg_try_advisory_xact_lock(_INGEST))
+        while not (held := bool(connection.scalar(acquire))) and wait:
+            connection.rollback()
+            sleep(_POLL)
+        if held:
+            connection.exec_driver_sql(_KEEP_OPEN)
+        yield held
+        connection.commit()  # fails where the lock was lost with the connection

@@ -20,6 +20,7 @@ from sqlalchemy import event
 from crabpath_retrievers.core.time_limit import shorten_waiting
 from crabpath_retrievers.errors import ConfigurationError, StoreError, StoreUnavailableError
 from crabpath_retrievers.storage.engine import (
+    MAX_CONNECTIONS,
     open_connection,
     open_engine,
     translate_database_errors,
@@ -124,6 +125,7 @@ class Replica:
         identity: str | None = None,
         max_lag: float = DEFAULT_MAX_LAG,
         time_limit: float,
+        connections: int = MAX_CONNECTIONS,
     ) -> None:
         """Prepare to read; :meth:`start` connects.
 
@@ -134,12 +136,15 @@ class Replica:
             max_lag: Seconds that it may be behind.
             time_limit: Seconds that a call may wait for servers; of a replica that says nothing it
                 waits a quarter, so that the rest suffices for the primary.
+            connections: As of the primary.
 
         Raises:
             MissingExtraError: The driver of the database is not installed.
         """
         self._patience = time_limit / 4
-        self.engine = open_engine(url, reading=True, time_limit=self._patience)
+        self.engine = open_engine(
+            url, reading=True, time_limit=self._patience, connections=connections
+        )
         self.identity = identity
         self._primary, self._max_lag = primary, max_lag
 

@@ -18,6 +18,7 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.storage import schema as s
 
 
@@ -359,6 +360,7 @@ def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> lis
         try:
             found.append(read(row))
         except Exception as error:  # whatever decoding of damaged values raises
+            raise_interruption(error)
             _log.warning("%s in the store is damaged and passed over: %r", what, error)
     return found
 

@@ -1,6 +1,7 @@
 """The graph store: opening, connections, and ``apply``, through which everything is written."""
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +26,21 @@ from crabpath_retrievers.core.processes import leave_engine, register_owner, req
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.errors import ForkedError, SchemaVersionError, StoreError
+from crabpath_retrievers.errors import (
+    ForkedError,
+    SchemaVersionError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
 from crabpath_retrievers.storage.engine import (
+    MAX_CONNECTIONS,
     ingest_lock,
     lock_schema,
     open_connection,
     open_engine,
     open_snapshot_connection,
+    repeat_transaction,
     translate_database_errors,
 )
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
@@ -150,6 +159,7 @@ class GraphStore:
         location: str | Path,
         *,
         time_limit: float = DEFAULT_TIME_LIMIT,
+        max_connections: int = MAX_CONNECTIONS,
         replica: str | None = None,
         max_replica_lag: float = DEFAULT_MAX_LAG,
     ) -> None:
@@ -158,6 +168,7 @@ class GraphStore:
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
             time_limit: Seconds to connect, and to write queued turn records, > 0.
+            max_connections: To each server of PostgreSQL, >= 4; those to a replica are half.
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
 
@@ -168,8 +179,9 @@ class GraphStore:
             SchemaVersionError: The store has a later schema version than this release supports.
         """
         self._time_limit = time_limit
-        self._engine = open_engine(location, time_limit=time_limit)
-        self._reader = open_engine(location, reading=True, time_limit=time_limit)
+        limits: Any = {"time_limit": time_limit, "connections": max_connections}
+        self._engine = open_engine(location, **limits)
+        self._reader = open_engine(location, reading=True, **limits)
         self._fulltext = get_fulltext_index(self._engine.dialect.name)
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
@@ -184,9 +196,10 @@ class GraphStore:
                 ensure_schema(connection, self._fulltext)
                 if replica is not None:
                     self._replica = Replica(
-                        replica, self._reader, max_lag=max_replica_lag, time_limit=time_limit
+                        replica, self._reader, max_lag=max_replica_lag, **limits
                     )
                     self._replica.identity = ensure_identity(connection)
+            self._file = None if self.dialect != "sqlite" else self._identify_file()
             if self._replica is not None:
                 self._replica.start()
         except BaseException:
@@ -224,6 +237,32 @@ class GraphStore:
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
         return self._engine.dialect.name
+
+    def _identify_file(self) -> tuple[int, int]:
+        state = Path(str(self._engine.url.database)).stat()
+        return state.st_dev, state.st_ino
+
+    def require_in_place(self) -> None:
+        """Refuse a file of SQLite that was deleted, replaced or closed to this user while open.
+
+        Raises:
+            StoreUnavailableError: It is another one than was opened, or none.
+            StoreReadOnlyError: Its rights were taken away.
+        """
+        if self._file is None:
+            return
+        file = str(self._engine.url.database)
+        try:
+            found = self._identify_file()
+        except OSError as error:
+            msg = f"{file} cannot be found any more ({error.strerror}): restore it, or open another"
+            raise StoreUnavailableError(msg) from error
+        if found != self._file:
+            msg = f"{file} was replaced while it was open: close the memory and open it again"
+            raise StoreUnavailableError(msg)
+        if not os.access(file, os.R_OK | os.W_OK):
+            msg = f"{file} cannot be read and written: change its permissions"
+            raise StoreReadOnlyError(msg)
 
     @contextmanager
     def open_reader(self) -> Iterator[sa.Connection]:
@@ -300,26 +339,33 @@ class GraphStore:
             return []
         if (joint := self._joint.get()) is not None:
             return joint.carry_out(changes)
-        with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
-            return alone.carry_out(changes)
 
-    @contextmanager
-    def join_changes(self) -> Iterator[None]:
-        """One transaction of all changes that this context applies within, or none of them.
+        def work() -> list[Any]:
+            with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
+                return alone.carry_out(changes)
+
+        return repeat_transaction(work)
+
+    def apply_together(self, work: Callable[[], T]) -> T:
+        """The result of ``work``, whose changes are one transaction; it may be called again.
 
         Its reads see what it has changed; nobody else does before the end.
 
         Raises:
             StoreError: The database failed, and no change was applied.
         """
-        with self._begin() as joint:
-            connection = joint.transaction.connection
-            tokens = self._current.set(connection), self._joint.set(joint)
-            try:
-                yield
-            finally:
-                self._current.reset(tokens[0])
-                self._joint.reset(tokens[1])
+
+        def join() -> T:
+            with self._begin() as joint:
+                connection = joint.transaction.connection
+                tokens = self._current.set(connection), self._joint.set(joint)
+                try:
+                    return work()
+                finally:
+                    self._current.reset(tokens[0])
+                    self._joint.reset(tokens[1])
+
+        return repeat_transaction(join)
 
     @contextmanager
     def _begin(self, *, lazy: bool = False) -> Iterator["_OpenChanges"]:
@@ -544,7 +590,7 @@ def build_readonly_uri(file: Path) -> str:
 
     Without a write-ahead log no process has the file open, so no shared-memory file is needed.
     """
-    has_log = file.with_name(f"{file.name}-wal").exists()
+    has_log = os.path.exists(f"{file}-wal")  # noqa: PTH110  False without the right to look
     return f"{file.resolve().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
 
 

@@ -120,7 +120,7 @@ def export_archive(
 ) -> ExportResult:
     """Write an archive; see :meth:`CrabPath.export`."""
     path = Path(archive).expanduser()
-    if path.exists() and not is_archive(path):
+    if os.path.exists(path) and not is_archive(path):  # noqa: PTH110  False without the right to look
         msg = f"{path} exists and is not an archive: choose another name, so that it is not lost"
         raise InvalidInputError(msg)
     with store.open_dump() as dump:

@@ -149,9 +149,9 @@ class ReplayCheckpoint(NamedTuple):
         Raises:
             InvalidInputError: The file is not a checkpoint.
         """
-        if not path.exists():
-            return cls()
         try:
+            if not path.exists():
+                return cls()
             found = cls(**json.loads(path.read_bytes()))
             if not isinstance(found.line, int):
                 raise TypeError  # noqa: TRY301  handled like other invalid content

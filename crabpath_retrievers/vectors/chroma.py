@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import track_waiting
@@ -22,9 +24,10 @@ from crabpath_retrievers.errors import (
     ForkedError,
     InvalidInputError,
     StoreError,
+    StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.storage.engine import build_disk_full_error
+from crabpath_retrievers.storage.engine import build_disk_full_error, can_make_files
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_client import (
@@ -51,6 +54,7 @@ _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _EMBEDDED = "Chroma in "
 _MIN_FREE = 2**20  # bytes that Chroma needs for writing
 _DISK_FULL = ("disk is full", "No space left")
+_NO_RIGHT = ("readonly database", "Permission denied")
 # Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
 _NOT_READY = "Nothing found on disk"
 _ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
@@ -411,12 +415,15 @@ def _is_scalar(value: object) -> bool:
 @contextmanager
 def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
     """Translate Chroma's errors, and count the time within as waiting."""
+    known = sys.exc_info()[1]
     try:
         with track_waiting():
             yield
     except CrabPathError:
         raise
     except BaseException as error:
+        if found := find_interruption(error, known):
+            raise found from None
         if isinstance(error, Exception) or is_panic(error):
             raise _to_own_error(where, error, condition) from error
         raise
@@ -425,9 +432,10 @@ def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
 def _is_full(where: str, text: str) -> bool:
     """Whether a full disk caused an error; an embedded Chroma does not always report this."""
     directory = Path(where.removeprefix(_EMBEDDED))
-    return any(sign in text for sign in _DISK_FULL) or (
-        directory.is_dir() and disk_usage(directory).free < _MIN_FREE
-    )
+    if not os.path.isdir(directory):  # noqa: PTH112  False also without the right to look
+        return any(sign in text for sign in _DISK_FULL)
+    full = not can_make_files(directory) or disk_usage(directory).free < _MIN_FREE
+    return full or any(sign in text for sign in _DISK_FULL)
 
 
 def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathError:
@@ -438,6 +446,8 @@ def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathE
         )
     if _is_full(where, text):
         return build_disk_full_error(where)
+    if isinstance(error, PermissionError) or any(sign in text for sign in _NO_RIGHT):
+        return StoreReadOnlyError(f"{where} cannot be used ({text}): change its permissions")
     # Chroma does not wrap errors of httpx.
     unreachable = isinstance(error, (ConnectionError, TimeoutError))
     if unreachable or type(error).__module__.startswith("httpx"):

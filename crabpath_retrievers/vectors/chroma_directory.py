@@ -14,6 +14,7 @@ from uuid import UUID
 
 from filelock import FileLock, Timeout
 
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.processes import (
     call_in_child,
     keep_for_ever,
@@ -190,6 +191,7 @@ class ChromaDirectory:
             if sample is not None and len(sample):
                 records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
+            raise_interruption(failure)
             if isinstance(failure, Exception) or is_panic(failure):
                 return False
             raise

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.store import build_readonly_uri
@@ -105,7 +106,7 @@ def read_collection_names(path: Path) -> list[str]:
     try:
         with _read_catalogue(path) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM collections")]
-    except (StoreError, OSError):
+    except StoreError:
         return []
 
 
@@ -135,7 +136,7 @@ def _read_catalogue(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with _open_read_only(path / CATALOGUE_FILE) as connection:
             yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         msg = f"the vectors at {path} cannot be read ({error})"
         raise StoreError(msg) from error
 
@@ -318,7 +319,8 @@ def _count_labels(directory: Path) -> int | None:
                 if found and isinstance(argument, int) and "INT" in operation.name:
                     return argument
                 found = found or argument == "total_elements_added"
-        except Exception:  # truncated, or not a pickle
+        except Exception as error:  # truncated, or not a pickle
+            raise_interruption(error)
             return -1
     return None
 
@@ -338,7 +340,8 @@ def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
         raw = (directory / "index_metadata.pickle").read_bytes()
         labels = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
         known = all(0 < label <= count for label in labels.values())
-    except Exception:  # a damaged pickle may raise anything
+    except Exception as error:  # a damaged pickle may raise anything
+        raise_interruption(error)
         return "is damaged"
     if not known or len(set(labels.values())) != len(labels):
         return "is damaged"

@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -147,6 +148,7 @@ class VectorStoreIndex(VectorIndex):
         try:
             existing = set(self._look_up(ids))
         except Exception as error:
+            raise_interruption(error)
             if self._finds_ids:
                 raise self._to_own_error(error) from error
             self._finds_ids = False
@@ -194,7 +196,8 @@ class VectorStoreIndex(VectorIndex):
         """Those of the ids that the store contains; None if it cannot look up ids."""
         try:
             return self._look_up(ids)
-        except Exception:  # not implemented, for example
+        except Exception as error:  # not implemented, for example
+            raise_interruption(error)
             return None
 
     def _look_up(self, ids: Sequence[str]) -> list[str]:
@@ -207,6 +210,7 @@ class VectorStoreIndex(VectorIndex):
             ]
 
     def _to_own_error(self, error: Exception, condition: Any = None) -> CrabPathError:
+        raise_interruption(error)
         if isinstance(error, CrabPathError):
             return error
         if isinstance(error, AssertionError) or _DIMENSION.search(str(error)):

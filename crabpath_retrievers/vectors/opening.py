@@ -18,7 +18,7 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
+from crabpath_retrievers.storage.engine import is_postgres, open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import find_database_file, read_schema_version
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
@@ -84,7 +84,7 @@ def require_known_vectors(vectors: VectorPlace, place: str | None) -> None:
     if letters == PGVECTOR and not is_pgvector(vectors):
         msg = f"vectors={vectors!r} is not known: write vectors='{PGVECTOR}'"
         raise ConfigurationError(msg)
-    if is_pgvector(vectors) and (place is None or not place.startswith("postgresql")):
+    if is_pgvector(vectors) and not is_postgres(place):
         msg = (
             f"vectors='{PGVECTOR}' needs a memory in PostgreSQL: pass its URL as the path, such as "
             "postgresql+psycopg://host/database; or leave vectors out"
@@ -108,7 +108,7 @@ def require_replica(replica: str | None, place: str | None) -> None:
     if not isinstance(replica, str):
         msg = f"replica must be the URL of a database, not {format_value(replica)}"
         raise InvalidInputError(msg)
-    if any(not (is_url(url) and str(url).startswith("postgresql")) for url in (place, replica)):
+    if not (is_postgres(place) and is_postgres(replica)):
         msg = (
             "a read replica needs a memory in PostgreSQL: pass the URL of the primary as the path "
             "and that of its streaming standby as replica, or leave replica out"
@@ -277,7 +277,7 @@ def require_existing(place: str | None) -> None:
     elif is_url(place):
         exists, name = _exists_at_url(place)
     else:
-        exists, name = (Path(place) / "graph.sqlite").is_file(), place
+        exists, name = _is_file(Path(place) / "graph.sqlite"), place
     if not exists:
         msg = (
             f"there is no memory at {name}: check the path, "
@@ -298,7 +298,7 @@ def require_graph(place: str) -> None:
     if any(_has_content(path) for path in (file, file.with_name(f"{file.name}-wal"))):
         return
     if count := vectors_in(folder):
-        state = "is empty" if file.is_file() else "is missing"
+        state = "is empty" if _is_file(file) else "is missing"
         amount = "vectors" if count < 0 else f"{count} vectors"
         msg = (
             f"{file} {state}, and there are {amount} in {folder}: restore {file.name} from a "
@@ -324,10 +324,17 @@ def _has_content(file: Path) -> bool:
         return False
 
 
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # opening the file reports the reason
+        return True
+
+
 def _exists_at_url(text: str) -> tuple[bool, str]:
     """Whether a database holds a memory, and its URL without password."""
     if (file := find_database_file(text)) is not None:  # an engine would create it
-        return file.is_file(), text
+        return _is_file(file), text
     engine = open_engine(text)
     try:
         with translate_database_errors(engine), engine.connect() as connection:

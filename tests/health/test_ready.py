@@ -1,10 +1,15 @@
 """Readiness: an answer within a second, whatever the servers do."""
 
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +20,7 @@ from proxy import Proxy
 from typer.testing import CliRunner
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import CrabPath
+from crabpath_retrievers import CrabPath, StoreError
 from crabpath_retrievers.cli import app
 
 # A connection that was given up while the network was silent is closed by garbage collection.
@@ -140,3 +145,106 @@ def test_a_database_without_a_memory_and_one_whose_vectors_are_not_named(postgre
     code, state = run(postgres_url)
     assert (code, state["ready"]) == (0, True)
     assert state["reason"].endswith("vectors elsewhere were not asked: give --vectors")
+
+
+def test_files_that_vanish_while_they_are_open(tmp_path):
+    """SQLite and Chroma go on with files that nobody will find again; a probe must see it."""
+    place = tmp_path / "memory"
+
+    def open_filled():
+        memory = CrabPath.open(place, embeddings=PLAIN)
+        memory.add_documents([Document("The sky is blue.", id="a")], progress=None)
+        assert memory.ready().ready
+        return memory
+
+    with open_filled() as memory:
+        (place / "graph.sqlite").rename(tmp_path / "kept")
+        assert "cannot be found" in memory.ready().reason
+        shutil.copy(tmp_path / "kept", place / "graph.sqlite")
+        found = memory.ready()
+        assert (found.ready, "was replaced" in found.reason) == (False, True)
+    shutil.rmtree(place)
+    with open_filled() as memory:
+        shutil.move(place / "vectors", tmp_path / "vectors")
+        found = memory.ready()
+        assert (found.ready, "vectors" in found.reason) == (False, True)
+        shutil.move(tmp_path / "vectors", place / "vectors")
+        assert memory.ready().ready
+        shutil.rmtree(place)
+        assert not memory.ready().ready
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+import sqlalchemy.dialects.sqlite, chromadb
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers import CrabPath, CrabPathError, Feedback
+import crabpath_retrievers.vectors.chroma
+base, plain = Path(sys.argv[1]), DeterministicFakeEmbedding(size=8)
+def fill(place):
+    memory = CrabPath.open(place, embeddings=plain)
+    memory.add_documents([Document("The sky is blue.", id="a")], progress=None)
+    memory.retrieve("sky")
+    return memory
+fill(base / "warm").close()  # imports what this user may not read
+if os.geteuid() == 0:
+    os.setuid(65534)
+os.chdir("/")
+for number, (folders, files) in enumerate([(0o700, 0o400), (0o500, 0o600), (0, 0o600)]):
+    place = base / str(number)
+    memory = fill(place)
+    known = [root for root, *_ in os.walk(place)]
+    def allow(folders, files):
+        for root in known:
+            os.chmod(root, 0o700)
+        for root, _, names in [*os.walk(place, topdown=False)]:
+            for name in names:
+                os.chmod(os.path.join(root, name), files)
+            os.chmod(root, folders)
+    allow(folders, files)
+    for work in (
+        lambda: memory.add_documents([Document("More", id="b")], progress=None),
+        lambda: memory.record(Feedback(memory.retrieve("sky").turn.id, 1.0)),
+        lambda: memory.forget(ids=["a"]),
+        lambda: memory.maintenance.run(),
+        lambda: memory.transfer.export(place / "archive"),
+        lambda: memory.ready(),
+        lambda: memory.close(),
+        lambda: CrabPath.open(place, embeddings=plain, create=False),
+    ):
+        try:
+            work()
+        except CrabPathError as error:
+            print(type(error).__name__)
+    allow(0o700, 0o600)
+    with CrabPath.open(place, embeddings=plain) as memory:
+        assert memory.retrieve("sky", k=1).documents[0].node.id == "a"
+"""
+
+
+@pytest.mark.slow
+def test_rights_that_are_taken_away_while_open_are_named():
+    """Those of files or directories: nothing raw comes out, and nothing is lost."""
+    with tempfile.TemporaryDirectory() as folder:  # others may look into no directory of pytest
+        Path(folder).chmod(0o777)
+        command = [sys.executable, "-c", AS_NOBODY, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split()
+    assert said.count("StoreReadOnlyError") >= 9
+    assert set(said) <= {"StoreReadOnlyError", "StoreError", "InvalidInputError"}
+
+
+def test_a_damaged_database_is_called_damaged(tmp_path):
+    """And not a server that does not run."""
+    with CrabPath.open(tmp_path, embeddings=PLAIN) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")], progress=None)
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(tmp_path / "graph.sqlite")))
+    with engine.begin() as connection:
+        wrong = "UPDATE crabpath_meta SET value = CAST(x'ff' AS TEXT) WHERE name = 'embedder'"
+        connection.execute(sa.text(wrong))
+    engine.dispose()
+    with pytest.raises(StoreError, match=r"is damaged .* run crabpath doctor"):
+        CrabPath.open(tmp_path, embeddings=PLAIN)

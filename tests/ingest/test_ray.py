@@ -180,9 +180,11 @@ def test_a_row_without_a_vector_is_left_out_by_its_worker(cluster, tmp_path):
         report = memory.add_dataset(make_dataset())
         assert report.chunks.left_out
         assert all(DOCUMENTS[3].metadata["source"] in label for label in report.chunks.left_out)
-    with CrabPath.open(tmp_path / "other", embeddings=Spoiled(size=16)) as memory:
-        with pytest.raises(InvalidInputError, match="instead of a vector of 16 numbers for"):
-            memory.add_dataset(make_dataset())
+    with (
+        CrabPath.open(tmp_path / "other", embeddings=Spoiled(size=16)) as memory,
+        pytest.raises(InvalidInputError, match="instead of a vector of 16 numbers for"),
+    ):
+        memory.add_dataset(make_dataset())
 
 
 def test_bad_datasets_are_refused(cluster, tmp_path):

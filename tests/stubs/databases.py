@@ -1,5 +1,6 @@
 """Places for stores: empty ones are copied or used again, since making 27 tables takes long."""
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -16,9 +17,14 @@ import sqlalchemy as sa
 import tables
 from chromadb.api import ClientAPI
 
+from benchmarks.pooler import PGBOUNCER, serve_pooler
 from crabpath_retrievers.storage import GraphStore, store
 
 POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
+POOLED = bool(os.environ.get("CRABPATH_TEST_POOLER"))
+"""Whether stores are behind a pooler of transactions, each in a database of its own."""
+
+_poolers: dict[str, sa.URL] = {}
 _COLUMNS = sa.text(
     "SELECT table_name, column_name, data_type FROM information_schema.columns "
     "WHERE table_schema = :schema ORDER BY 1, 2"
@@ -29,8 +35,33 @@ _SEQUENCES = sa.text("SELECT sequencename FROM pg_sequences WHERE schemaname = :
 
 
 @contextmanager
+def empty_database(server: str = POSTGRES) -> Iterator[str]:
+    """URL of a database without tables behind a pooler, dropped afterwards; skips without one."""
+    if PGBOUNCER is None:
+        pytest.skip("install pgbouncer")
+    if server not in _poolers:  # it runs as long as the tests do
+        stack = ExitStack()
+        _poolers[server] = stack.enter_context(serve_pooler(server))
+        atexit.register(stack.close)
+    engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    name = f"crabpath_{uuid.uuid4().hex[:12]}"
+    try:
+        with engine.connect() as connection:
+            connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    except sa.exc.OperationalError:
+        pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
+    yield _poolers[server].set(database=name).render_as_string()
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@contextmanager
 def empty_schema() -> Iterator[str]:
     """URL of a PostgreSQL schema without tables, dropped afterwards; skips without a server."""
+    if POOLED:
+        with empty_database() as url:
+            yield url
+        return
     engine = sa.create_engine(POSTGRES, poolclass=sa.NullPool)
     schema = f"crabpath_{uuid.uuid4().hex[:12]}"
     try:
@@ -61,6 +92,10 @@ def pgvector_server() -> Iterator[str]:
 @contextmanager
 def pgvector_schema(server: str) -> Iterator[str]:
     """URL of a schema without tables on a server, and without others on its path; dropped."""
+    if POOLED:
+        with empty_database(server) as url:
+            yield url
+        return
     engine = sa.create_engine(server, poolclass=sa.NullPool)
     schema = f"crabpath_{uuid.uuid4().hex[:12]}"
     with engine.begin() as connection:
@@ -76,8 +111,10 @@ class EmptyStore:
     def __init__(self, url: str) -> None:
         """Create the tables in the schema of a URL."""
         GraphStore(url).close()
-        self.url, self._schema = url, url.rpartition("%3D")[2]
-        self._engine = sa.create_engine(POSTGRES, poolclass=sa.NullPool)
+        self.url, self._schema = url, "public" if POOLED else url.rpartition("%3D")[2]
+        where = sa.make_url(POSTGRES)
+        where = where.set(database=sa.make_url(url).database) if POOLED else where
+        self._engine = sa.create_engine(where, poolclass=sa.NullPool)
         self._made = self._described()
 
     def clear(self) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crabpath_retrievers.core.graph import compute_hub_level
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.ingest.bulk import UNFINISHED_SINCE
 from crabpath_retrievers.storage.store import (
@@ -258,6 +259,7 @@ def _compare(identity: EmbedderIdentity, embeddings: Any) -> Iterator[Finding]:
             "embedder", "info", f"the embedder was not checked: {error}", "see the message"
         )
     except Exception as error:
+        raise_interruption(error)
         message = f"the embedder does not answer ({type(error).__name__}: {error!s:.200})"
         yield Finding("embedder", "warning", message, "check its service and its key")
 

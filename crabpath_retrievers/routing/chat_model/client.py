@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, Field
 
 from crabpath_retrievers.config.base import Count, Positive, ValidatedSettings, to_tuple
 from crabpath_retrievers.core.driver import Operations, perform_sync_or_async
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.time_limit import (
     arun_with_timeout,
     make_timeout_error,
@@ -119,6 +120,7 @@ class ModelClient:
             try:
                 reply.answer = yield from self._send(runnable, list(messages), config, end)
             except Exception as error:
+                raise_interruption(error)
                 reply.failure = error
             else:
                 # Only a plain answer shows that the output format, not the request, was refused.

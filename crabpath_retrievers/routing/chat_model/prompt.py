@@ -20,6 +20,7 @@ from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from crabpath_retrievers.core.graph import Node, NodeHead, WalkEdge
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.text import quote_as_json
 from crabpath_retrievers.core.time_limit import run_with_timeout
 from crabpath_retrievers.routing.policy import ActionStatistics, RoutingRequest
@@ -263,6 +264,7 @@ class _ModelCounter:
             else:
                 tokens = run_with_timeout(lambda: self._count(text), _TIMEOUT)
         except Exception as error:
+            raise_interruption(error)
             _log.warning("the model cannot count tokens, they are estimated: %s", error)
             self._count, tokens = estimate_tokens, estimate_tokens(text)
         self._called = True

@@ -21,12 +21,12 @@ from crabpath_retrievers.storage.vector_tables import (
 _PAGE = 10_000
 _PREPARED = "crabpath_hnsw"
 # Of the 20 nearest of 4,937 MiniLM vectors an ef_search of 64 finds .995; 100 finds .998 and takes
-# a third longer; 40, the server's own, finds .986. For the session, not by SET LOCAL, which would
-# cost each search a transaction. Relaxed, because a strict order leaves out what is found late; the
-# few hits are sorted here.
+# a third longer; 40, the server's own, finds .986. For the session where there is one, since SET
+# LOCAL costs each search a transaction. Relaxed, because a strict order leaves out what is found
+# late; the few hits are sorted here.
 _PREPARE = (
-    "SELECT set_config('hnsw.ef_search', '64', false), "
-    "set_config('hnsw.iterative_scan', 'relaxed_order', false)"
+    "SELECT set_config('hnsw.ef_search', '64', {0}), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', {0})"
 )
 
 
@@ -70,10 +70,7 @@ class VectorQueries(Queries):
             f"WHERE {where.sql} ORDER BY distance LIMIT {int(k)}"
         )
         with self._store.open_reader() as connection:
-            if _PREPARED not in connection.info:
-                connection.exec_driver_sql(_PREPARE)
-                connection.info[_PREPARED] = True
-            rows = _fetch(connection, query, [format_vector(vector), *where.values])
+            rows = _fetch_nearest(connection, query, [format_vector(vector), *where.values])
         return [name for name, _ in sorted(rows, key=lambda row: row[1])]
 
     def find_existing(self, ids: Sequence[str], condition: Condition | None = None) -> set[str]:
@@ -122,6 +119,20 @@ class VectorQueries(Queries):
             return self._own
         values = (*self._own.values, *condition.values)
         return Condition(f"{self._own.sql} AND ({condition.sql})", values)
+
+
+def _fetch_nearest(
+    connection: sa.Connection, query: str, values: Sequence[Any]
+) -> list[tuple[Any, ...]]:
+    driver: Any = connection.connection.driver_connection
+    if not driver.is_pooled:
+        if _PREPARED not in connection.info:
+            connection.exec_driver_sql(_PREPARE.format("false"))
+            connection.info[_PREPARED] = True
+        return _fetch(connection, query, values)
+    with open_driver_cursor(connection) as settings, driver.pipeline():  # one transaction
+        settings.execute(_PREPARE.format("true"))
+        return _fetch(connection, query, values)
 
 
 def _fetch(connection: sa.Connection, query: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:

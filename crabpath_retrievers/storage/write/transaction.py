@@ -20,7 +20,6 @@ _SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where
     s.namespaces.c.name == sa.bindparam("name")
 )
 _MANY = 64  # rows
-_DRIVERS = ("pysqlite", "psycopg")
 _NAMESPACE = CompiledSelect(_SELECT_NAMESPACE)
 _NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update())
 
@@ -93,7 +92,7 @@ class Transaction:
 
         Within nothing can be read, and no changed rows be counted.
         """
-        if rows >= _MANY or self.connection.dialect.driver != "psycopg":
+        if rows >= _MANY or self.connection.dialect.name == "sqlite":
             yield
             return
         driver: Any = self.connection.connection.driver_connection
@@ -140,7 +139,7 @@ class Transaction:
 
     def _is_many(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether rows are inserted past SQLAlchemy, which takes longer than the database."""
-        if not self._copies or len(rows) < _MANY or self.connection.dialect.driver not in _DRIVERS:
+        if not self._copies or len(rows) < _MANY:
             return False
         converted = any(isinstance(column.type, sa.TypeDecorator) for column in table.c)
         defaults = {column.name for column in table.c if column.default is not None}
