@@ -16,6 +16,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
+from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.metadata import (
     METADATA_KEY,
@@ -23,6 +24,7 @@ from crabpath_retrievers.core.metadata import (
     remove_answer_metadata,
 )
 from crabpath_retrievers.core.query import (
+    MOST_IDS,
     CallOptions,
     Query,
     QueryOptions,
@@ -30,7 +32,7 @@ from crabpath_retrievers.core.query import (
     explain_unknown,
     find_namespace,
 )
-from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.core.text import is_blank, to_plain
 from crabpath_retrievers.core.time_limit import arun_with_timeout
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
@@ -58,6 +60,7 @@ __all__ = [
     "DEFAULT_NAMESPACE",
     "DOCUMENT_FIELDS",
     "METADATA_KEY",
+    "MOST_IDS",
     "OUTCOME_WORDS",
     "Answer",
     "BackgroundWorker",
@@ -97,7 +100,9 @@ __all__ = [
     "record_outcome",
     "record_superseding",
     "remove_answer_metadata",
+    "require_bounded",
     "resolve_embeddings",
     "run",
     "to_documents",
+    "to_plain",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.core.query import namespace_of, require_number, text_of, texts_of
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -197,12 +197,7 @@ def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.
     Raises:
         InvalidInputError: It is no number, not finite or out of range.
     """
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not least <= value <= 1:  # type: ignore[operator]
-        words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
-        msg = f"{name} must be a number from {words}, not {format_value(value)}"
-        raise InvalidInputError(msg)
-    return float(value)  # type: ignore[arg-type]
+    return require_number(name, value, least, 1.0)
 
 
 class Receipt(NamedTuple):

@@ -14,7 +14,7 @@ from crabpath_retrievers.core.feedback import (
     validate_outcome,
 )
 from crabpath_retrievers.core.metadata import read_answer_block
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import format_value, to_plain
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
@@ -40,10 +40,11 @@ def parse_outcome(outcome: Outcome) -> float:
     Raises:
         InvalidInputError: It is none of what :data:`Outcome` lists.
     """
-    if isinstance(outcome, bool):
-        return 1.0 if outcome else -1.0
-    if isinstance(outcome, str):
-        word = outcome.strip().lower()
+    said = to_plain(outcome)
+    if isinstance(said, bool):
+        return 1.0 if said else -1.0
+    if isinstance(said, str):
+        word = said.strip().lower()
         if word not in OUTCOME_WORDS:
             msg = (
                 "outcome must be True, False, 'up', 'down' or a number from -1 to 1, "

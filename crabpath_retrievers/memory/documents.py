@@ -80,7 +80,7 @@ def list_documents(
     limit: int,
 ) -> list[Document]:
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
-    require_count("limit", limit)
+    limit = require_count("limit", limit)
     name, matches = None if source is None else text_of("source", source), _make_test(wanted)
     start = None if under is None else text_of("under", under)
     if words is None:
@@ -112,7 +112,7 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
 
 def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
     """The chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
-    require_count("k", k)
+    k = require_count("k", k)
     question = text_of("text", text)
     if is_blank(question):
         msg = "the text is empty: pass a question or some words"

@@ -12,7 +12,8 @@ from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.vectors import store_kinds
-from crabpath_retrievers.vectors.filters import is_satisfied, parse_filter, to_milvus, to_postgres
+from crabpath_retrievers.core.filters import make_test, parse_filter
+from crabpath_retrievers.vectors.filters import to_milvus, to_postgres
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 HOSTILE = ['a" or 1 == 1 or "', "a' OR '1'='1", "back\\", 'both\\" or "" == "', "line\nend", "ü€😀"]
@@ -60,7 +61,7 @@ def test_every_store_finds_what_a_condition_says(backend):
         backend.put({node_id: f"1 {number} 0"}, **metadata)
     for condition in CONDITIONS:
         parsed = parse_filter(condition, "the test")
-        expected = {node for node, metadata in RECORDS.items() if is_satisfied(parsed, metadata)}
+        expected = {node for node, metadata in RECORDS.items() if make_test(parsed)(metadata)}
         assert set(backend.ids("1 0 0", 50, condition)) == expected, condition
         found = backend.index.filter_ids([*RECORDS, "unknown"], None, condition)
         assert found == expected, condition
