@@ -30,7 +30,23 @@ _SLOW = 1.0  # seconds that no filter may take
 _PART = 500  # filters that one process is asked
 _KEYS = ("n", "text", "flag", "list", "mixed", "absent", "a key", "qu\"o'te", "päö", "nul\x00")
 _TEXTS = ("", "a", "b", "3", "True", "it's", 'sa"id', "back\\", "nul\x00", "ü€😀", "x" * 300)
-_NUMBERS = (-1, 0, 1, 2, 3, 3.0, 2.5, -0.5, 1e300, 2**40, np.int64(2), np.float32(0.5))
+_NUMBERS = (
+    -1,
+    0,
+    1,
+    2,
+    3,
+    3.0,
+    2.5,
+    2.7,
+    -0.5,
+    -2.7,
+    -2,
+    1e300,
+    2**40,
+    np.int64(2),
+    np.float32(0.5),
+)
 _ORDERS = ("$gt", "$gte", "$lt", "$lte")
 _PREFIX = ("soak", "filters")
 _ITEMS = "items"  # in the place of vectors: the store of LangGraph is asked
@@ -100,7 +116,9 @@ class Filters:
         deep: dict[str, Any] = self.leaf()
         while _depth(deep) < 15:
             deep = {self.rng.choice(("$and", "$or")): [deep, {"n": self.value()}]}
-        conditions = [{"n": {self.rng.choice(("$ne", *_ORDERS)): n}} for n in range(256)]
+        step = self.rng.choice((1, 0.5, 0.3))  # fractions are more to say to Chroma
+        names = ("$eq", "$ne", *_ORDERS)
+        conditions = [{"n": {self.rng.choice(names): n * step}} for n in range(256)]
         return self.rng.choice(
             (
                 {"mixed": {self.rng.choice(("$in", "$nin")): values}},

@@ -168,11 +168,16 @@ def join(operator: str, parts: Sequence[Condition]) -> Condition:
 
 
 def group_by_kind(values: Sequence[Any]) -> list[list[Any]]:
-    """The values of a list by type, for stores whose lists have one."""
-    kinds: dict[type, list[Any]] = {}
+    """The values of a list by type, and fractions by themselves."""
+    kinds: dict[tuple[type, bool], list[Any]] = {}
     for value in values:
-        kinds.setdefault(type(value), []).append(value)
+        kinds.setdefault((type(value), is_fraction(value)), []).append(value)
     return list(kinds.values())
+
+
+def is_fraction(value: object) -> bool:
+    """Whether a value is no whole number, but a number."""
+    return isinstance(value, float) and not value.is_integer()
 
 
 def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:

@@ -2,15 +2,18 @@
 
 import json
 import re
+from math import ceil, floor
 from typing import Any
 
 from crabpath_retrievers.core.filters import (
     LISTS,
+    OF_LISTS,
     ORDERS,
     Condition,
     Group,
     KeyCondition,
     group_by_kind,
+    is_fraction,
     join,
 )
 from crabpath_retrievers.errors import InvalidInputError
@@ -39,8 +42,28 @@ def to_chroma(condition: Condition) -> dict[str, Any]:
         msg = f"Chroma cannot filter by the key {key!r}: it stores none that begins so"
         raise InvalidInputError(msg)
     kinds = group_by_kind(value) if operator in LISTS else [value]  # a list has values of one type
-    parts: list[dict[str, Any]] = [{key: {operator: each}} for each in kinds]
+    parts = [_exclude_cut(key, operator, each) for each in kinds]
     return parts[0] if len(parts) == 1 else {"$or" if operator == "$in" else "$and": parts}
+
+
+_OTHERS = {"$eq": ("$and", "$ne"), "$ne": ("$or", "$eq"), "$in": ("$and", "$nin")}
+_OTHERS |= {"$nin": ("$or", "$in"), "$gt": ("$or", "$gte"), "$lt": ("$or", "$lte")}
+_OTHERS |= {"$gte": ("$and", "$gt"), "$lte": ("$and", "$lt")}
+
+
+def _exclude_cut(key: str, operator: str, value: Any) -> dict[str, Any]:
+    """One condition: Chroma compares whole numbers with 2.5 as if it were 2, so say more."""
+    one = {key: {operator: value}}
+    if not is_fraction(value[0] if operator in LISTS else value) or operator in OF_LISTS:
+        return one
+    if operator in LISTS:
+        near: Any = [int(each) for each in value]
+    elif operator in ORDERS:
+        near = (ceil if operator in ("$gt", "$lte") else floor)(value)
+    else:
+        near = int(value)
+    joint, other = _OTHERS[operator]
+    return {joint: [one, {key: {other: near}}]}
 
 
 def to_postgres(condition: Condition) -> dict[str, Any]:
