@@ -1,16 +1,16 @@
 """Outcomes as people state them: about documents, a response, a turn or a run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from typing_extensions import Unpack
 
 from crabpath_retrievers.core.feedback import (
-    DOCUMENT_FIELDS,
     Feedback,
     FeedbackFields,
     Receipt,
+    name_documents,
     validate_outcome,
 )
 from crabpath_retrievers.core.metadata import read_answer_block
@@ -64,7 +64,7 @@ def find_turn_ids(about: object) -> list[str]:
             list of messages, those after the last question count. A text is an id itself; so are
             the texts of a list.
     """
-    return list(dict.fromkeys(_iterate_turn_ids(about)))
+    return list(_collect_turns(about))
 
 
 def make_outcome_feedback(
@@ -77,24 +77,21 @@ def make_outcome_feedback(
     Args:
         about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
         outcome: How well it did.
-        fields: Other fields of the feedback. Of documents among ``used``, ``unused``,
-            ``relevant`` and ``irrelevant`` the ids count; a ``feedback_id`` is made unique for each
-            of several turns.
+        fields: Other fields of the feedback. Of several turns each gets those of the ``used`` and
+            ``unused`` documents that no other one returned, and a ``feedback_id`` of its own.
 
     Raises:
         InvalidInputError: No turn returned any of it, or a field cannot be used.
     """
     value = parse_outcome(outcome)
-    turns: Sequence[str | None] = [None] if about is None else find_turn_ids(about)
+    found = _collect_turns(about)
+    turns: Sequence[str | None] = [None] if about is None else list(found)
     if not turns:
         msg = (
             f"{format_value(about)} has no document that CrabPath returned: pass documents or "
             "a response that still holds them, a turn id, or the run id of the retriever's call"
         )
         raise InvalidInputError(msg)
-    for name in DOCUMENT_FIELDS:
-        if isinstance(items := fields.get(name), (list, tuple)):
-            fields[name] = [_name_document(item) for item in items]  # type: ignore[literal-required]
     if (
         "used" not in fields
         and "relevant" not in fields
@@ -102,7 +99,10 @@ def make_outcome_feedback(
         and not isinstance(about, (str, UUID))
     ):
         fields["answer"] = parse_output(about).text
-    return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
+    return [
+        Feedback(turn, value, **_set_feedback_id(_select_use(fields, turn, found), turn, turns))
+        for turn in turns
+    ]
 
 
 def record_outcome(
@@ -148,11 +148,6 @@ def _set_feedback_id(
     return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
-def _name_document(given: object) -> Any:
-    """The id of a document or node; ids as they are."""
-    return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), given)
-
-
 def _make_refusal(memory: FeedbackSink, feedback: Feedback, receipt: Receipt) -> CrabPathError:
     turn, space = feedback.turn_id, feedback.namespace
     missing = turn is not None and memory.store.turns.find(turn, namespace=space) is None
@@ -166,26 +161,53 @@ def _make_refusal(memory: FeedbackSink, feedback: Feedback, receipt: Receipt) ->
     return kind(f"{receipt.note}{hint}")
 
 
-def _iterate_turn_ids(given: object, depth: int = 0, *, said: bool = True) -> Iterator[str]:
-    """Yield ids; texts are ids only where the caller ``said`` them, not within a response."""
+def _collect_turns(about: object) -> dict[str, set[str]]:
+    """What names the documents of each turn, as far as they are given, by id of the turn."""
+    turns: dict[str, set[str]] = {}
+    for turn, names in _iterate_turns(about):
+        turns.setdefault(turn, set()).update(names)
+    return turns
+
+
+def _select_use(
+    fields: FeedbackFields, turn: str | None, turns: Mapping[str, set[str]]
+) -> FeedbackFields:
+    """The fields for one of several turns: without the use of what only others returned."""
+    own = turns.get(turn or "", set())
+    elsewhere = set().union(*turns.values()) - own if len(turns) > 1 else set[str]()
+    kept = {
+        name: [each for each in name_documents(fields[name], name) if each not in elsewhere] or None
+        for name in ("used", "unused")
+        if elsewhere and fields.get(name)
+    }
+    return {**fields, **kept}  # type: ignore[typeddict-item]
+
+
+def _iterate_turns(
+    given: object, depth: int = 0, *, said: bool = True
+) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield turns; texts are ids only where the caller ``said`` them, not within a response."""
     if isinstance(given, (str, UUID)):
         if said:
-            yield str(given)
-    elif (turn_id := _read_turn_id(given)) is not None:
-        yield turn_id
+            yield str(given), ()
+    elif (turn := _read_turn(given)) is not None:
+        yield turn
     elif depth < _MAX_DEPTH:
         listed = said and isinstance(given, (list, tuple))
         for part in _list_parts(given):
-            yield from _iterate_turn_ids(part, depth + 1, said=listed)
+            yield from _iterate_turns(part, depth + 1, said=listed)
 
 
-def _read_turn_id(given: object) -> str | None:
-    """Id of a turn, of an answer's turn, or of the turn in a document's metadata."""
+def _read_turn(given: object) -> tuple[str, Iterable[str]] | None:
+    """A turn, that of an answer, or that in a document's metadata; and what names its documents."""
     turn = getattr(given, "turn", given)
     if isinstance(turn, Turn):
-        return turn.id
+        return turn.id, [item.node for item in turn.returned]
     block = read_answer_block(given) if isinstance(given, Mapping) else None
-    return str(block["turn_id"]) if block else None
+    if block is None or not isinstance(given, Mapping):
+        return None
+    names = (block["id"], block.get("source"), given.get("source"))
+    return str(block["turn_id"]), [str(name) for name in names if name]
 
 
 def _list_parts(given: object) -> Iterable[object]:

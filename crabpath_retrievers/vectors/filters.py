@@ -79,6 +79,9 @@ def to_postgres(condition: Condition) -> dict[str, Any]:
         msg = f"PGVectorStore cannot filter by the key {key!r}: it needs letters, digits and _"
         raise InvalidInputError(msg)
     if operator in LISTS:
+        if len({str if isinstance(v, str) else isinstance(v, bool) for v in value}) > 1:
+            msg = f"PGVectorStore compares {key!r} with values of one kind: ask for each kind alone"
+            raise InvalidInputError(msg)
         # Its lists have values of one type, which is never boolean.
         group, single = ("$or", "$eq") if operator == "$in" else ("$and", "$ne")
         parts = [KeyCondition(key, single, each) for each in value]

@@ -189,8 +189,9 @@ def _translate(condition: filters.Condition) -> Condition:
         sign = "=" if operator == "$eq" else "IS DISTINCT FROM"
         return Condition(f"{_VALUE} {sign} %s::jsonb", (key, _encode(value)))
     negated = "" if operator == "$in" else "NOT "
-    sql = f"{negated}coalesce({_VALUE} = ANY(%s::text[]::jsonb[]), false)"
-    return Condition(sql, (key, [_encode(each) for each in value]))
+    # A subquery is hashed once; an array would be gone through for every row.
+    sql = f"{negated}coalesce({_VALUE} IN (SELECT jsonb_array_elements(%s::jsonb)), false)"
+    return Condition(sql, (key, _encode(value)))
 
 
 def _encode(value: object) -> str:
