@@ -16,7 +16,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import require_bounded
+from crabpath_retrievers.core.filters import DEEPEST, require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.metadata import (
     METADATA_KEY,
@@ -57,6 +57,7 @@ from crabpath_retrievers.vectors.embedder import (
 )
 
 __all__ = [
+    "DEEPEST",
     "DEFAULT_NAMESPACE",
     "DOCUMENT_FIELDS",
     "METADATA_KEY",

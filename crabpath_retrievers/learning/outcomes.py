@@ -100,7 +100,7 @@ def make_outcome_feedback(
     ):
         fields["answer"] = parse_output(about).text
     return [
-        Feedback(turn, value, **_set_feedback_id(_select_use(fields, turn, found), turn, turns))
+        Feedback(turn, value, **_set_feedback_id(select_use(fields, turn, found), turn, turns))
         for turn in turns
     ]
 
@@ -161,53 +161,69 @@ def _make_refusal(memory: FeedbackSink, feedback: Feedback, receipt: Receipt) ->
     return kind(f"{receipt.note}{hint}")
 
 
-def _collect_turns(about: object) -> dict[str, set[str]]:
+NamedDocuments: TypeAlias = dict[str, list[str]]
+"""Ids of documents of a turn by what names them."""
+
+
+def _collect_turns(about: object) -> dict[str, NamedDocuments]:
     """What names the documents of each turn, as far as they are given, by id of the turn."""
-    turns: dict[str, set[str]] = {}
-    for turn, names in _iterate_turns(about):
-        turns.setdefault(turn, set()).update(names)
+    turns: dict[str, NamedDocuments] = {}
+    for turn, node, names in _iterate_turns(about):
+        known = turns.setdefault(turn, {})
+        for name in names:
+            known.setdefault(name, []).append(node)
     return turns
 
 
-def _select_use(
-    fields: FeedbackFields, turn: str | None, turns: Mapping[str, set[str]]
+def select_use(
+    fields: FeedbackFields, turn: str | None, turns: Mapping[str, NamedDocuments]
 ) -> FeedbackFields:
-    """The fields for one of several turns: without the use of what only others returned."""
-    own = turns.get(turn or "", set())
-    elsewhere = set().union(*turns.values()) - own if len(turns) > 1 else set[str]()
-    kept = {
-        name: [each for each in name_documents(fields[name], name) if each not in elsewhere] or None
-        for name in ("used", "unused")
-        if elsewhere and fields.get(name)
+    """The fields for one of several turns: with ids, and without use of what only others returned.
+
+    Names that no turn knows stay, to be looked up or refused where the turn is read.
+    """
+    own = turns.get(turn or "", {})
+    others = set[str]().union(*turns.values()) - own.keys()
+    given = {name: fields[name] for name in ("used", "unused") if fields.get(name)}
+    chosen = {
+        name: [
+            node
+            for each in name_documents(value, name)
+            if each not in others
+            for node in own.get(each, [each])
+        ]
+        or None
+        for name, value in given.items()
     }
-    return {**fields, **kept}  # type: ignore[typeddict-item]
+    return {**fields, **chosen}  # type: ignore[typeddict-item]
 
 
 def _iterate_turns(
     given: object, depth: int = 0, *, said: bool = True
-) -> Iterator[tuple[str, Iterable[str]]]:
+) -> Iterator[tuple[str, str, Iterable[str]]]:
     """Yield turns; texts are ids only where the caller ``said`` them, not within a response."""
     if isinstance(given, (str, UUID)):
         if said:
-            yield str(given), ()
-    elif (turn := _read_turn(given)) is not None:
-        yield turn
+            yield str(given), "", ()
+    elif turns := _read_turn(given):
+        yield from turns
     elif depth < _MAX_DEPTH:
         listed = said and isinstance(given, (list, tuple))
         for part in _list_parts(given):
             yield from _iterate_turns(part, depth + 1, said=listed)
 
 
-def _read_turn(given: object) -> tuple[str, Iterable[str]] | None:
-    """A turn, that of an answer, or that in a document's metadata; and what names its documents."""
+def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
+    """The documents of a turn or of an answer, or the one with this metadata, with its turn."""
     turn = getattr(given, "turn", given)
     if isinstance(turn, Turn):
-        return turn.id, [item.node for item in turn.returned]
+        nodes = [item.node for item in turn.returned]
+        return [(turn.id, "", ()), *((turn.id, node, [node]) for node in nodes)]
     block = read_answer_block(given) if isinstance(given, Mapping) else None
     if block is None or not isinstance(given, Mapping):
-        return None
-    names = (block["id"], block.get("source"), given.get("source"))
-    return str(block["turn_id"]), [str(name) for name in names if name]
+        return []
+    names = [str(name) for name in (block["id"], block.get("source"), given.get("source")) if name]
+    return [(str(block["turn_id"]), str(block["id"]), dict.fromkeys(names))]
 
 
 def _list_parts(given: object) -> Iterable[object]:
