@@ -79,7 +79,7 @@ _NUMBERS = frozenset(
 
 
 class QueryOptions(CallOptions, total=False):
-    """All options of one query: of :meth:`CrabPath.retrieve` and ``aretrieve``."""
+    """All options of one query, see :meth:`CrabPath.retrieve`."""
 
     candidate_ids: Sequence[str] | None
     """Ids of the only nodes that are ranked and returned, whether search finds them or not;

@@ -409,7 +409,7 @@ class RegionModel:
         except ValueError:
             msg = (
                 f"there is no region {region!r:.250} on level {hubs.level}: regions are named by "
-                "the ids of their hubs, see assign_region and region_assignments"
+                "the ids of their hubs, see memory.regions.assign and memory.regions.assignments"
             )
             raise NotFoundError(msg) from None
 
