@@ -1,6 +1,7 @@
 """Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -212,7 +213,7 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
             raise StoreLockedError(msg) from error
         if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
             raise build_disk_full_error(name) from error
-        if _is_server_error(error.orig):
+        if _is_refusal(error.orig):
             raise _build_refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
         raise StoreUnavailableError(msg) from error
@@ -229,10 +230,14 @@ def build_disk_full_error(name: str) -> StoreFullError:
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
-def _is_server_error(error: BaseException | None) -> bool:
-    """Whether PostgreSQL answered: SQLSTATE classes 08 and 57 mean that it is unavailable."""
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether a database, or its driver, refused a statement, and no connection failed."""
     state = getattr(error, "sqlstate", None)
-    return state is not None and not state.startswith(("08", "57"))
+    if state is not None:  # of PostgreSQL: classes 08 and 57 mean that it is unavailable
+        return not state.startswith(("08", "57"))
+    if isinstance(error, sqlite3.Error):
+        return not any(sign in str(error) for sign in ("unable to open", "disk I/O"))
+    return "number of parameters" in str(error)
 
 
 def _build_refusal(text: str) -> StoreError:
