@@ -385,7 +385,9 @@ class ServedMemory(CrabPath):
                 ``existing_ids``, or a filter that is no mapping.
         """
         asked = Query.from_options(text, **options)
-        given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+        given: dict[str, Any] = {
+            name: getattr(asked, name) for name, value in options.items() if value is not None
+        }
         given.pop("callbacks", None)  # of a router, which the server has itself
         if unsent := sorted(_UNSENDABLE & set(given)):
             message = f"{', '.join(unsent)} cannot be sent to a server: leave them out"
@@ -395,6 +397,8 @@ class ServedMemory(CrabPath):
                 f"a filter that is sent must be a mapping, not {format_value(given['filter'])}"
             )
             raise InvalidInputError(message)
+        if "filter" in given:
+            given["filter"] = to_json_safe(given["filter"])
         namespace = given.pop("namespace", None)
         if asked.run_id is not None:
             given["run_id"] = asked.run_id

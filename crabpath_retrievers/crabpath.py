@@ -637,7 +637,7 @@ class CrabPath(Component):
 
             memory.sources(limit=10)
         """
-        require_count("limit", limit)
+        limit = require_count("limit", limit)
         texts = {"under": under, "after": after}
         given = {name: text_of(name, text) for name, text in texts.items() if text is not None}
         return self._services.store.catalog.count_by_source(limit, **given)

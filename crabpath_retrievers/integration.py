@@ -23,6 +23,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
+from crabpath_retrievers.core.filters import DEEPEST, require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.metadata import (
     METADATA_KEY,
@@ -31,6 +32,7 @@ from crabpath_retrievers.core.metadata import (
 )
 from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.core.query import (
+    MOST_IDS,
     CallOptions,
     Query,
     QueryOptions,
@@ -40,7 +42,7 @@ from crabpath_retrievers.core.query import (
     find_session,
     label_session,
 )
-from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.core.text import is_blank, to_plain
 from crabpath_retrievers.core.time_limit import arun_with_timeout
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
@@ -65,9 +67,11 @@ from crabpath_retrievers.vectors.embedder import (
 )
 
 __all__ = [
+    "DEEPEST",
     "DEFAULT_NAMESPACE",
     "DOCUMENT_FIELDS",
     "METADATA_KEY",
+    "MOST_IDS",
     "OUTCOME_WORDS",
     "Answer",
     "BackgroundWorker",
@@ -110,7 +114,9 @@ __all__ = [
     "read_answer_block",
     "record_outcome",
     "remove_answer_metadata",
+    "require_bounded",
     "resolve_embeddings",
     "run",
     "to_documents",
+    "to_plain",
 ]

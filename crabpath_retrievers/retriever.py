@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _OPENING = ("router", "reranker", "settings", "replica")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
+_UNSET = ("filter", "min_score", "max_tokens", "task_type")  # fields that None unsets for a call
 _SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
@@ -427,7 +428,8 @@ class CrabPathRetriever(BaseRetriever):
             input: The question.
             config: LangChain's config. Its ``run_id`` becomes that of the turn, so that feedback
                 can refer to it; ``configurable`` may name the namespace, as the class says.
-            options: Fields of the retriever for this call, and other keys of
+            options: Fields of the retriever for this call (``filter``, ``min_score``,
+                ``max_tokens`` and ``task_type`` of None unset them), and other keys of
                 :class:`~crabpath_retrievers.core.query.CallOptions`.
 
         Raises:
@@ -490,7 +492,7 @@ class CrabPathRetriever(BaseRetriever):
         """
         return (await self.memory.aio.add_documents(documents, **options)).ids
 
-    def get_by_ids(self, ids: Sequence[str]) -> list[Document]:
+    def get_by_ids(self, ids: Sequence[str] | str) -> list[Document]:
         """Read chunks, documents and notes of its namespace by id, see :meth:`CrabPath.get_by_ids`.
 
         No turn is recorded, so the documents carry the metadata that they were added with.
@@ -501,7 +503,7 @@ class CrabPathRetriever(BaseRetriever):
         """
         return self.memory.get_by_ids(ids, namespace=self.namespace)
 
-    async def aget_by_ids(self, ids: Sequence[str]) -> list[Document]:
+    async def aget_by_ids(self, ids: Sequence[str] | str) -> list[Document]:
         """As :meth:`get_by_ids`, off the event loop.
 
         Example::
@@ -653,7 +655,9 @@ class CrabPathRetriever(BaseRetriever):
         """The retriever's fields, overridden by what one call gives."""
         if unknown := set(options) - {*_CALL_OPTIONS, "verbose"}:  # that one is LangChain's
             raise InvalidInputError(explain_unknown(sorted(unknown), _CALL_OPTIONS))
-        given = {n: v for n, v in options.items() if v is not None and n != "verbose"}
+        # None is no filter and no bound; for other fields it is as if nothing was given.
+        given = {n: v for n, v in options.items() if v is not None or n in _UNSET}
+        given.pop("verbose", None)
         if is_blank(given.get("namespace")):
             given.pop("namespace", None)
         merged: QueryOptions = {

@@ -16,6 +16,7 @@ from crabpath_retrievers.integration import (
     Receipt,
     parse_outcome,
     perform,
+    to_plain,
 )
 
 FEEDBACK_FIELDS = ("outcome", *DOCUMENT_FIELDS, "answer", "correction")
@@ -77,7 +78,7 @@ def build_feedback(said: Any, turn_id: str, **fields: Any) -> Feedback:
 def _to_mapping(said: Any) -> Mapping[str, Any]:
     if isinstance(said, Mapping):
         return said
-    if isinstance(said, (bool, int, float)):
+    if isinstance(to_plain(said), (bool, int, float)):
         return {"outcome": said}
     if isinstance(said, str) and said.strip():
         return {"outcome" if said.strip() in OUTCOME_WORDS else "correction": said.strip()}

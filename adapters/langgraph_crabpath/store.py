@@ -27,6 +27,7 @@ from typing_extensions import Unpack
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.integration import (
     METADATA_KEY,
+    MOST_IDS,
     Answer,
     FeedbackFields,
     Operations,
@@ -40,7 +41,9 @@ from crabpath_retrievers.integration import (
     perform,
     perform_slow,
     perform_sync_or_async,
+    require_bounded,
     run,
+    to_plain,
 )
 
 Labels: TypeAlias = tuple[str, ...]
@@ -59,6 +62,8 @@ _MAX_TEXT_LENGTH = 500  # characters of a field of a value by which a vector ind
 _UNSAFE = re.compile(r"^:|[%/\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]")
 _UNSTORED = re.compile(r"[\x00\ud800-\udfff]")  # characters that vector indexes do not store
 _ESCAPED = re.compile(r"%([0-9A-F]{6})")
+_LARGEST = 2**53  # below it a float holds whole numbers exactly
+_CEILING = 10**308  # beyond it there are no floats
 _PAGE = 1000  # items read at once where namespaces are listed
 _MAX_LISTED = 1_000_000  # documents that a memory lists at once
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
@@ -276,8 +281,8 @@ class CrabPathStore(BaseStore):
         return results
 
     def _read_existing(self, ops: "Iterable[GetOp | _Put]") -> dict[str, Item]:
-        ids = [_make_id(op.namespace, op.key) for op in ops]
-        found = _read_items(self._memory.get_by_ids(list(dict.fromkeys(ids))))
+        ids = list(dict.fromkeys(_make_id(op.namespace, op.key) for op in ops))
+        found = _read_items(d for part in _split(ids) for d in self._memory.get_by_ids(part))
         return {item.id: item.to_item() for item in found}
 
     def _write(self, puts: Mapping[str, "_Put"]) -> None:
@@ -295,19 +300,19 @@ class CrabPathStore(BaseStore):
                     documents, ids=list(added), split=False, progress=None
                 )
                 report.require_all(self._memory.settings.ingest.unusable_vectors)
-        if gone:
-            self._memory.forget(gone)
+        for part in _split(gone):
+            self._memory.forget(part)
 
     def _search(self, op: SearchOp) -> Operations[list[SearchItem]]:
         prefix = tuple(op.namespace_prefix)
-        _require_filter(op.filter)
+        wanted = _read_filter(op.filter or {})
         if op.limit <= 0:
             return []
         end = min(max(0, op.offset) + op.limit, _MAX_LISTED)
         if op.query is None or is_blank(op.query):
-            listed = yield from perform(lambda: self._list_items(prefix, op.filter, end))
+            listed = yield from perform(lambda: self._list_items(prefix, wanted, end))
             return [item.to_search_item() for item in listed[max(0, op.offset) : end]]
-        answer = yield from self._retrieve(prefix, op.query, op.filter, end)
+        answer = yield from self._retrieve(prefix, op.query, wanted, end)
         if answer is None:
             return []
         scores = {item.node.id: item.score for item in answer.documents}
@@ -319,12 +324,12 @@ class CrabPathStore(BaseStore):
         items: list[SearchItem] = [
             item.to_search_item(scores[item.id], turn.id, turn.namespace)
             for item in found
-            if item.is_under(prefix) and _passes(item.value, op.filter)
+            if item.is_under(prefix) and _passes(item.value, wanted)
         ]
         return items[max(0, op.offset) : end]
 
     def _retrieve(
-        self, prefix: Labels, query: str, wanted: Mapping[str, Any] | None, limit: int
+        self, prefix: Labels, query: str, wanted: Mapping[str, Any], limit: int
     ) -> Operations[Answer | None]:
         """The turn of a search; None where no item passes the filter."""
         condition, complete = _translate_filter(wanted)
@@ -340,6 +345,12 @@ class CrabPathStore(BaseStore):
             listed = yield from perform(lambda: self._list_items(prefix, wanted, _MAX_LISTED))
             if not listed:
                 return None
+            if len(listed) > MOST_IDS:
+                msg = (
+                    f"{len(listed):,} items pass the filter, and a condition other than on a text, "
+                    f"number or flag is for at most {MOST_IDS:,}: search under a longer prefix"
+                )
+                raise InvalidInputError(msg)
             options["candidate_ids"] = [item.id for item in listed]
         answer = yield from perform_sync_or_async(
             lambda: self._memory.retrieve(query, **options),
@@ -348,7 +359,7 @@ class CrabPathStore(BaseStore):
         return answer
 
     def _list_items(
-        self, prefix: Labels, wanted: Mapping[str, Any] | None, limit: int
+        self, prefix: Labels, wanted: Mapping[str, Any], limit: int
     ) -> list["_StoredItem"]:
         """Items under a prefix that pass a filter, in the order of their ids."""
         count = limit
@@ -440,11 +451,16 @@ class _Put(NamedTuple):
             for depth in range(len(self.namespace) + 1)
         }
         metadata |= {
-            f"value_{name}": value
+            f"value_{name}": filterable
             for name, value in self.value.items()
-            if name.isidentifier() and _is_filterable(value)
+            if name.isidentifier() and (filterable := _to_filterable(value)) is not None
         }
         return Document(page_content=self.text, metadata=metadata)
+
+
+def _split(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids in parts, each of which a memory takes at once."""
+    return (ids[start : start + MOST_IDS] for start in range(0, len(ids), MOST_IDS))
 
 
 def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
@@ -484,7 +500,9 @@ def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
 def _require_value(value: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if isinstance(value, Mapping):
-            plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+            plain: dict[str, Any] = json.loads(
+                json.dumps(dict(value), allow_nan=False, default=to_plain)
+            )
             return plain
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"the value of an item must be JSON ({error}): convert it before you put it"
@@ -572,44 +590,66 @@ def _matches(condition: MatchCondition, labels: Labels) -> bool:
     return not path or all(wanted in ("*", own) for own, wanted in zip(part, path, strict=True))
 
 
-def _require_filter(wanted: Mapping[str, Any] | None) -> None:
-    """Refuse operators that the store does not know.
+def _read_filter(wanted: object) -> dict[str, Any]:
+    """A filter with plain values.
 
     Raises:
-        InvalidInputError: There is one.
+        InvalidInputError: It is no mapping, too large, or has operators that the store lacks.
     """
-    for condition in (wanted or {}).values():
-        if not isinstance(condition, Mapping):
-            continue
-        unknown = [k for k in condition if str(k).startswith("$") and k not in _OPERATORS]
-        if unknown:
-            msg = f"a store cannot filter with {unknown[0]}: use one of {', '.join(_OPERATORS)}"
-            raise InvalidInputError(msg)
+    require_bounded(wanted)
+    if not isinstance(wanted, Mapping):
+        msg = f"a store filters by a mapping of fields to values, not by a {type(wanted).__name__}"
+        raise InvalidInputError(msg)
+    return {name: _read_condition(given) for name, given in wanted.items()}
 
 
-def _is_filterable(value: object) -> bool:
-    """Whether vector indexes filter by a value of this kind."""
+def _read_condition(given: Any) -> Any:
+    value = to_plain(given)
+    if isinstance(value, (list, tuple)):
+        return [_read_condition(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    has_operators = any(str(key).startswith("$") for key in value)
+    if unknown := [key for key in value if has_operators and key not in _OPERATORS]:
+        msg = f"a store cannot filter with {unknown[0]}: use one of {', '.join(_OPERATORS)}"
+        raise InvalidInputError(msg)
+    return {key: _read_condition(part) for key, part in value.items()}
+
+
+def _to_filterable(value: object) -> str | float | None:
+    """A value as vector indexes hold it; None where they cannot filter by it.
+
+    Numbers beyond those that a float holds exactly are rounded: they stay on their side of others.
+    """
     if isinstance(value, str):
-        return len(value) <= _MAX_TEXT_LENGTH and not _UNSTORED.search(value)
-    return isinstance(value, bool)
+        fits = len(value) <= _MAX_TEXT_LENGTH and not _UNSTORED.search(value)
+        return value if fits else None
+    if isinstance(value, (int, float)):
+        exact = isinstance(value, bool) or abs(value) < _LARGEST
+        return value if exact else float(max(-_CEILING, min(value, _CEILING)))
+    return None
 
 
-def _translate_filter(wanted: Mapping[str, Any] | None) -> tuple[dict[str, Any], bool]:
-    """The part of a filter that a vector index applies; and whether that is all of it.
-
-    Numbers are not in it, since Chroma does not find 3 where 3.0 is stored.
-    """
+def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The part of a filter that a vector index applies; and whether that is all of it."""
     condition: dict[str, Any] = {}
-    for name, value in (wanted or {}).items():
+    for name, value in wanted.items():
         given = value if isinstance(value, Mapping) else {"$eq": value}
-        if set(given) == {"$eq"} and name.isidentifier() and _is_filterable(given["$eq"]):
-            condition[f"value_{name}"] = given["$eq"]
-    return condition, len(condition) == len(wanted or {})
+        if name.isidentifier() and given and all(map(_is_known, given, given.values())):
+            condition[f"value_{name}"] = dict(given)
+    return condition, len(condition) == len(wanted)
 
 
-def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+def _is_known(operator: str, value: Any) -> bool:
+    """Whether vector indexes compare so: texts and flags by equality, numbers in every way."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return operator in _OPERATORS and abs(value) < _LARGEST
+    return operator in ("$eq", "$ne") and _to_filterable(value) is not None
+
+
+def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the value of an item passes a filter."""
-    return all(_satisfies(value.get(name), given) for name, given in (wanted or {}).items())
+    return all(_satisfies(value.get(name), given) for name, given in wanted.items())
 
 
 def _satisfies(own: Any, wanted: Any) -> bool:

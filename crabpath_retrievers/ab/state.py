@@ -6,7 +6,6 @@ The fail rule: the treatment is corrected too often at several checkpoints in a 
 """
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.query import label_session, namespace_of
+from crabpath_retrievers.core.query import label_session, namespace_of, require_number
 from crabpath_retrievers.errors import InvalidInputError
 
 Arm = Literal["control", "treatment"]
@@ -164,12 +163,7 @@ class TrialState:
         Raises:
             InvalidInputError: The name is not valid, or the share is out of [0, 1].
         """
-        number = math.nan
-        if isinstance(share, (int, float)) and not isinstance(share, bool):
-            number = float(share)
-        if not 0.0 <= number <= 1.0:
-            msg = f"share must be a number from 0 to 1, not {share!r}"
-            raise InvalidInputError(msg)
+        number = require_number("share", share, 0.0, 1.0)
         return cls(require_trial_name(name), number, bool(fresh), settings, time.time())
 
     def end(self, status: TrialStatus, reason: str) -> "TrialState":

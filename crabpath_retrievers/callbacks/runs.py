@@ -18,6 +18,7 @@ from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
+from crabpath_retrievers.learning.outcomes import NamedDocuments, select_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,15 @@ class RetrievedTurn:
     def ids(self) -> tuple[str, ...]:
         """Ids of the documents, in rank order."""
         return tuple(names[0] for names in self.names)
+
+    @property
+    def named(self) -> NamedDocuments:
+        """Ids of the documents by their names."""
+        found: NamedDocuments = {}
+        for own in self.names:
+            for name in dict.fromkeys(own):
+                found.setdefault(name, []).append(own[0])
+        return found
 
     def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
         """Return the ids of the cited documents; None if the citations say nothing.
@@ -334,18 +344,19 @@ def make_feedback(
     if signal is None:
         return []
     turns = [turn for turn in root.turns.values() if only in {None, turn.turn_id, turn.run_id}]
-    made = []
+    made, known = [], {turn.turn_id: turn.named for turn in turns}
     for turn in turns:
         used, answer = signal.used, signal.answer
         if signal.explicit or signal.kind == "silent_success":
             if used is None and signal.relevant is None:
                 used = turn.select_used(root.answered.cited, places=len(turns) == 1)
             answer = root.answered.text if answer is None else answer
+        use = select_use({"used": used, "unused": signal.unused}, turn.turn_id, known)
         feedback = Feedback(
             turn.turn_id,
             signal.outcome,
-            used=used,
-            unused=signal.unused,
+            used=use["used"],
+            unused=use["unused"],
             relevant=signal.relevant,
             irrelevant=signal.irrelevant,
             answer=answer,

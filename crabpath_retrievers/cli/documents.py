@@ -302,7 +302,7 @@ def list_contents(
     if [source is not None, notes, turns, sources].count(True) > 1:
         msg = "give at most one of --source, --notes, --turns and --sources"
         raise InvalidInputError(msg)
-    require_count("limit", limit)
+    limit = require_count("limit", limit)
     with existing_store(store) as opened:
         if notes:
             table, data = _list_notes(list_notes(opened, namespace, limit))

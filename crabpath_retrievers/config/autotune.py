@@ -15,7 +15,7 @@ from crabpath_retrievers.config.base import (
     complete_mapping,
     complete_ranges,
 )
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import format_value, to_plain
 from crabpath_retrievers.errors import InvalidInputError
 
 PAPER: Mapping[str, Range] = MappingProxyType(
@@ -121,7 +121,7 @@ class AutotuneSettings(ValidatedSettings):
         """
         complete_mapping("knob", PAPER)(knobs)
         checked: dict[str, Any] = {}
-        for name, value in knobs.items():
+        for name, value in zip(knobs, map(to_plain, knobs.values()), strict=True):
             (low, high), whole = self.rails[name], name == "promotion_threshold"
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not low <= value <= high or (whole and value != int(value)):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import format_value, to_plain
 from crabpath_retrievers.errors import InvalidInputError
 
 _KINDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
@@ -36,7 +36,7 @@ class ValidatedSettings(BaseModel):
     def __init__(self, /, **values: Any) -> None:
         """Validate the given values; a field that is not given has its default."""
         try:
-            super().__init__(**values)
+            super().__init__(**{name: to_plain(value) for name, value in values.items()})
         except ValidationError as error:
             raise InvalidInputError(_explain_refusal(type(self), values, error)) from None
 

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from crabpath_retrievers.config.base import Signed, Texts, ValidatedSettings
 from crabpath_retrievers.core.feedback import RewardSource, validate_outcome
+from crabpath_retrievers.core.text import to_plain
 
 EventKind = Literal[
     "correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"
@@ -52,7 +53,8 @@ class Rule(ValidatedSettings):
         Raises:
             InvalidInputError: The score is not a number in [0, 1].
         """
-        number = float(score) if isinstance(score, bool) else score
+        said = to_plain(score)
+        number = float(said) if isinstance(said, bool) else said
         return self.outcome * (2.0 * validate_outcome(number, name="score", least=0.0) - 1.0)
 
 

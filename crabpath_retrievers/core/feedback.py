@@ -8,10 +8,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
+from uuid import UUID
 
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.core.query import label_of, namespace_of, text_of, texts_of
+from crabpath_retrievers.core.query import (
+    label_of,
+    namespace_of,
+    require_list,
+    require_number,
+    text_of,
+    texts_of,
+)
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -28,6 +36,7 @@ ReceiptReason = Literal[
     "unknown_turn",
     "other_session",
     "no_turn",
+    "not_returned",
     "frozen",
     "forgotten",
 ]
@@ -50,12 +59,13 @@ class Feedback:
     Attributes:
         turn_id: The turn, or the host's run that asked; None for the last turns of the namespace.
         outcome: How well the chain did, in [-1, 1].
-        used: Ids of the returned documents that the answer rests on; None if not known.
-        unused: Ids of returned documents that it does not rest on; None if not known.
-        relevant: Ids of documents of the memory that answer the question, returned or not, whatever
+        used: The returned documents that the answer rests on; None if not known. Each is named by
+            its id or source, here and below, or given itself, as a document or node.
+        unused: Returned documents that it does not rest on; None if not known.
+        relevant: Documents of the memory that answer the question, returned or not, whatever
             the outcome; returned ones that are neither here nor in ``used`` count as not used.
             None if not known.
-        irrelevant: Ids of documents of the memory that do not answer it, returned or not.
+        irrelevant: Documents of the memory that do not answer it, returned or not.
         answer: The chain's answer; the documents that it rests on are then attributed.
         correction: What would have been right, in words; it becomes a note of the namespace with
             inhibitory edges to the documents used in a failure, else to its best document.
@@ -93,8 +103,8 @@ class Feedback:
         set_ = object.__setattr__
         set_(self, "outcome", validate_outcome(self.outcome))
         for name in DOCUMENT_FIELDS:
-            ids = getattr(self, name)
-            set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
+            given = getattr(self, name)
+            set_(self, name, None if given is None else tuple(name_documents(given, name)))
         right = {*(self.relevant or ()), *(self.used or ())}
         if both := [node for node in self.irrelevant or () if node in right]:
             msg = (
@@ -111,8 +121,8 @@ class Feedback:
         if not isinstance(self.source, str) or self.source not in known:
             msg = f"unknown source {format_value(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
-        given: object = self.feedback_id  # callers without type checks pass None
-        name = uuid.uuid4().hex if given is None else text_of("feedback_id", given)
+        own: object = self.feedback_id  # callers without type checks pass None
+        name = uuid.uuid4().hex if own is None else text_of("feedback_id", own)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
@@ -151,6 +161,23 @@ class Feedback:
         """
         data = json.loads(text)
         return cls.from_dict({name: data[name] for name in data if name != "added"})
+
+
+def name_documents(given: Any, field: str = "documents") -> list[str]:
+    """What names documents: the ids of documents and nodes, and texts as they are.
+
+    Raises:
+        InvalidInputError: It is neither one of these nor a list of some.
+    """
+    many = isinstance(given, str) or (_get_id(given) is None and not isinstance(given, UUID))
+    names = given if many else [given]
+    if not isinstance(names, str):
+        names = [_get_id(item) or item for item in require_list(field, names, "a list of texts")]
+    return texts_of(names, name=field)
+
+
+def _get_id(document: object) -> Any:
+    return next((i for n in ("id", "node_id") if (i := getattr(document, n, None))), None)
 
 
 def validate_user(name: object) -> str:
@@ -214,12 +241,7 @@ def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.
     Raises:
         InvalidInputError: It is no number, not finite or out of range.
     """
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not least <= value <= 1:  # type: ignore[operator]
-        words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
-        msg = f"{name} must be a number from {words}, not {format_value(value)}"
-        raise InvalidInputError(msg)
-    return float(value)  # type: ignore[arg-type]
+    return require_number(name, value, least, 1.0)
 
 
 class Receipt(NamedTuple):

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from uuid import UUID
 
 from typing_extensions import TypedDict, Unpack
 
+from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.text import format_value, is_blank, to_storable
+from crabpath_retrievers.core.text import format_value, is_blank, to_plain, to_storable
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
@@ -28,7 +30,10 @@ _LONGEST_NAMESPACE = 512
 _LONGEST_LABEL = 200
 _URL = re.compile(r"\s*[A-Za-z][\w+.-]+://")
 _MAX_PATH_BYTES = 470  # SQLite takes 504, of which "/vectors/chroma.sqlite3" is a part
+_MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
+MOST_IDS = 10_000
+"""Ids or other texts that one argument has at most."""
 
 
 class RetrieverOptions(TypedDict, total=False):
@@ -73,8 +78,13 @@ class CallOptions(RetrieverOptions, total=False):
     worker threads: use ``call_soon_threadsafe`` to reach an event loop."""
 
 
+_NUMBERS = frozenset(
+    {"k", "explore", "fill", "min_score", "one_per_document", "max_tokens", "confined", "record"}
+)
+
+
 class QueryOptions(CallOptions, total=False):
-    """All options of one query: of :meth:`CrabPath.retrieve` and ``aretrieve``."""
+    """All options of one query, see :meth:`CrabPath.retrieve`."""
 
     candidate_ids: Sequence[str] | None
     """Ids of the only nodes that are ranked and returned, whether search finds them or not;
@@ -136,12 +146,12 @@ class Query:
         if not question.strip():
             msg = "the query is empty: pass a question or some words"
             raise InvalidInputError(msg)
-        given: dict[str, Any] = dict(options)
+        plain = {name: to_plain(options.get(name)) for name in _NUMBERS & options.keys()}
+        given: dict[str, Any] = {**options, **plain}
         if "namespace" in given:
             given["namespace"] = namespace_of(given["namespace"])
-        for name in ("task_type", "session", "arm", "run_id"):
-            if given.get(name) is not None:
-                given[name] = label_of(name, given[name])
+        labels = ("task_type", "session", "arm", "run_id")
+        given |= {n: label_of(n, given[n]) for n in labels if given.get(n) is not None}
         for name in ("seed_ids", "boost_tags", "candidate_ids"):
             if given.get(name) is not None:
                 given[name] = texts_of(given[name], name=name)
@@ -159,7 +169,7 @@ class Query:
         if self.max_tokens is not None:
             require_count("max_tokens", self.max_tokens)
         if self.min_score is not None:
-            require_share("min_score", self.min_score)
+            require_number("min_score", self.min_score, 0.0, 1.0)
         require_flags(
             fill=self.fill,
             one_per_document=self.one_per_document,
@@ -170,6 +180,7 @@ class Query:
             shown = format_value(self.explore)
             msg = f"explore must be True, False or a seed of at least 0, not {shown}"
             raise InvalidInputError(msg)
+        require_bounded(self.filter)
         try:
             bool(self.filter)
         except Exception as error:  # vector stores have filters of all kinds
@@ -203,11 +214,15 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
     """One or several texts as a list; a single text is one value, not its characters.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: It is neither, or there are more than 10,000.
     """
     if isinstance(values, str):
         return [to_storable(values)]
-    return [text_of(name, value) for value in require_list(name, values, "a list of texts")]
+    given = require_list(name, values, "a list of texts")
+    if len(given) > MOST_IDS:
+        msg = f"{name} has {len(given):,} values: give at most {MOST_IDS:,} at a time"
+        raise InvalidInputError(msg)
+    return [text_of(name, value) for value in given]
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
@@ -292,7 +307,7 @@ def require_flags(**given: object) -> None:
         InvalidInputError: One is something else.
     """
     for name, value in given.items():
-        if not isinstance(value, bool):
+        if not isinstance(to_plain(value), bool):
             msg = f"{name} must be True or False, not {format_value(value)}"
             raise InvalidInputError(msg)
 
@@ -380,16 +395,21 @@ def label_of(name: str, value: object) -> str:
     return text
 
 
-def require_share(name: str, value: object) -> None:
-    """Refuse what is no number in [0, 1].
+def require_number(
+    name: str, value: object, least: float = -_MAX_FLOAT, most: float = _MAX_FLOAT
+) -> float:
+    """A number within bounds, both inclusive.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: It is something else.
     """
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not 0 <= value <= 1:  # type: ignore[operator]
-        msg = f"{name} must be a number from 0 to 1, not {format_value(value)}"
+    number = to_plain(value)
+    known = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not known or not least <= number <= most:
+        kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
+        msg = f"{name} must be a {kind}, not {format_value(value)}"
         raise InvalidInputError(msg)
+    return float(number)
 
 
 def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
@@ -400,13 +420,14 @@ def explain_unknown(given: Iterable[str], usable: Iterable[str]) -> str:
     return f"unknown arguments {', '.join(unknown)}: use {', '.join(similar or names)}"
 
 
-def require_count(name: str, value: object) -> None:
-    """Refuse what is no number of things to return.
+def require_count(name: str, value: object, least: int = 1, most: int = _MOST) -> int:
+    """A whole number within bounds, both inclusive.
 
     Raises:
-        InvalidInputError: It is no whole number from 1 to a million.
+        InvalidInputError: It is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        shown = format_value(value)
-        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {shown}"
+    count = to_plain(value)
+    if isinstance(count, bool) or not isinstance(count, int) or not least <= count <= most:
+        msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
         raise InvalidInputError(msg)
+    return count

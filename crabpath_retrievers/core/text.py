@@ -13,8 +13,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from decimal import Decimal
 from functools import lru_cache
 from hashlib import sha256
+from numbers import Integral, Real
 from struct import pack
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -72,6 +74,24 @@ def remove_soft_hyphens(text: str) -> str:
 
 
 _SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")
+
+
+def to_plain(value: Any) -> Any:
+    """A number of any library as Python's own, an array as a list; other values as they are.
+
+    Args:
+        value: Any; numpy's numbers, booleans and arrays, for example, fractions and decimals.
+    """
+    if value is None or isinstance(value, (str, Mapping)) or type(value) in (bool, int, float):
+        return value
+    try:
+        if hasattr(value, "dtype") and getattr(value.dtype, "kind", "f") in "biufUO":
+            return to_plain(value.tolist())
+        if isinstance(value, Integral):
+            return int(value)
+        return float(value) if isinstance(value, (Real, Decimal)) else value
+    except Exception:  # whatever an object of a caller raises
+        return value
 
 
 def to_printable(text: str) -> str:

@@ -25,7 +25,7 @@ from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import text_of
-from crabpath_retrievers.core.text import is_blank, list_mention_names, to_storable
+from crabpath_retrievers.core.text import is_blank, list_mention_names, to_plain, to_storable
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.cleaning import begins_with_tags, clean_text, split_front_matter
 from crabpath_retrievers.ingest.references import (
@@ -308,7 +308,8 @@ def to_json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(msg) from error
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(given: Any) -> Any:
+    value = to_plain(given)
     if isinstance(value, str):
         return to_storable(value)
     if isinstance(value, Mapping):

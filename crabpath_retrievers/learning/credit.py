@@ -14,6 +14,7 @@ import numpy as np
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback, ReceiptReason
 from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.learning.rules.verdicts import decide
@@ -148,10 +149,15 @@ def assign_feedback(
         return make_frozen(candidates[0].turn.namespace)
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
     candidates, feedback, missing = add_stated(store, stored, candidates)
-    named = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
-    returned = [{item.node for item in logged.turn.returned} for logged in candidates]
+    feedback, unknown = _resolve_use(store, feedback, candidates)
+    if unknown:
+        msg = (
+            f"{format_value(unknown[0])} in used or unused names no document that the turn "
+            "returned: give documents that it returned, their ids, or their sources"
+        )
+        return Refusal("not_returned", msg)
     if feedback.turn_id is None:
-        about = feedback.stated_documents.union(named)
+        about = feedback.stated_documents.union(feedback.used or (), feedback.unused or ())
         candidates = [c for c in candidates if shown[c.turn.id] & about] or candidates
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
     shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
@@ -163,13 +169,7 @@ def assign_feedback(
         credit = assign_credit(turn, feedback, support, weight * share)
         added = frozenset(credit.documents) - shown[turn.id]
         turns.append(CreditedTurn(turn, replace(credit, added=added), logged.vector))
-    unknown = [node for node in named if not any(node in ids for ids in returned)]
-    notes = [
-        _describe_ignored(ids, reason)
-        for ids, reason in ((unknown, "were not returned"), (missing, "are not in this memory"))
-        if ids
-    ]
-    note = "; ".join(notes) or None
+    note = _describe_missing(missing) if missing else None
     known = (candidates[0].state, candidates[0].nodes)
     return CreditAssignment(tuple(turns), note, *known, replaced)
 
@@ -177,6 +177,26 @@ def assign_feedback(
 def make_frozen(namespace: str) -> Refusal:
     """Why a frozen namespace learns nothing."""
     return Refusal("frozen", f"namespace {namespace!r} is frozen: it learns nothing")
+
+
+def _resolve_use(
+    store: GraphStore, feedback: Feedback, candidates: Sequence[StoredTurn]
+) -> tuple[Feedback, list[str]]:
+    """Put ids of returned chunks in the place of documents and sources among the used and unused.
+
+    Returns:
+        The feedback, and the names of nothing that was returned.
+    """
+    returned = {item.node for logged in candidates for item in logged.turn.returned}
+    others = {*(feedback.used or ()), *(feedback.unused or ())} - returned
+    if not others:
+        return feedback, []
+    chosen: dict[str, list[str]] = {}
+    for chunk in store.catalog.find_chunks(documents=others, sources=others):
+        for name in {chunk.document, chunk.source} & others if chunk.id in returned else ():
+            chosen.setdefault(name, []).append(chunk.id)
+    used, unused = (_replace_names(names, chosen) for names in (feedback.used, feedback.unused))
+    return replace(feedback, used=used, unused=unused), sorted(others - chosen.keys())
 
 
 def add_stated(
@@ -198,7 +218,7 @@ def add_stated(
     nodes = dict(candidates[0].nodes)
     nodes |= store.learned.nodes(key, [n for n in feedback.stated_documents if n not in nodes])
     if unknown := feedback.stated_documents - nodes.keys():
-        chunks = store.catalog.find_chunks(documents=sorted(unknown))
+        chunks = store.catalog.find_chunks(documents=unknown, sources=unknown)
         nodes |= store.learned.nodes(key, [chunk.id for chunk in chunks])
         named = _choose_chunks(chunks, nodes, candidates)
         feedback = replace(
@@ -226,7 +246,7 @@ def _choose_chunks(
     nodes: Mapping[str, KnownNode],
     candidates: Sequence[StoredTurn],
 ) -> dict[str, list[str]]:
-    """Chunks by document: those that a turn returned, else the one nearest to the last query."""
+    """Chunks by document and source: those that were returned, else the nearest to the query."""
     returned = {item.node for logged in candidates for item in logged.turn.returned}
     query = next((logged.vector for logged in candidates if logged.vector is not None), None)
     cosines: dict[str, dict[str, float]] = {}
@@ -234,10 +254,11 @@ def _choose_chunks(
         vector = nodes[chunk.id].vector if chunk.id in nodes else None
         if vector is not None:
             near = 0.0 if query is None else float(query.astype(np.float32) @ vector)
-            cosines.setdefault(chunk.document, {})[chunk.id] = near
+            for name in (chunk.document, chunk.source):
+                cosines.setdefault(name, {})[chunk.id] = near
     return {
-        document: sorted(near.keys() & returned) or [max(near, key=near.__getitem__)]
-        for document, near in cosines.items()
+        name: sorted(near.keys() & returned) or [max(near, key=near.__getitem__)]
+        for name, near in cosines.items()
     }
 
 
@@ -352,6 +373,6 @@ def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:
     return logged is not None and logged.turn.created > moment
 
 
-def _describe_ignored(ids: Sequence[str], reason: str) -> str:
+def _describe_missing(ids: Sequence[str]) -> str:
     shown = ", ".join(ids[:_MAX_LISTED]) + (" …" if len(ids) > _MAX_LISTED else "")
-    return f"{len(ids)} ids that {reason} are ignored: {shown}"
+    return f"{len(ids)} ids that are not in this memory are ignored: {shown}"

@@ -1,20 +1,20 @@
 """Outcomes as people state them: about documents, a response, a turn or a run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from typing_extensions import Unpack
 
 from crabpath_retrievers.core.feedback import (
-    DOCUMENT_FIELDS,
     Feedback,
     FeedbackFields,
     Receipt,
+    name_documents,
     validate_outcome,
 )
 from crabpath_retrievers.core.metadata import read_answer_block
-from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.core.text import format_value, to_plain
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
@@ -51,10 +51,11 @@ def parse_outcome(outcome: Outcome) -> float:
     Raises:
         InvalidInputError: It is none of what :data:`Outcome` lists.
     """
-    if isinstance(outcome, bool):
-        return 1.0 if outcome else -1.0
-    if isinstance(outcome, str):
-        word = outcome.strip().lower()
+    said = to_plain(outcome)
+    if isinstance(said, bool):
+        return 1.0 if said else -1.0
+    if isinstance(said, str):
+        word = said.strip().lower()
         if word not in OUTCOME_WORDS:
             msg = (
                 "outcome must be True, False, 'up', 'down' or a number from -1 to 1, "
@@ -74,7 +75,7 @@ def find_turn_ids(about: object) -> list[str]:
             list of messages, those after the last question count. A text is an id itself; so are
             the texts of a list.
     """
-    return list(dict.fromkeys(_iterate_turn_ids(about)))
+    return list(_collect_turns(about))
 
 
 def make_outcome_feedback(
@@ -87,24 +88,21 @@ def make_outcome_feedback(
     Args:
         about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
         outcome: How well it did.
-        fields: Other fields of the feedback. Of documents among ``used``, ``unused``,
-            ``relevant`` and ``irrelevant`` the ids count; a ``feedback_id`` is made unique for each
-            of several turns.
+        fields: Other fields of the feedback. Of several turns each gets those of the ``used`` and
+            ``unused`` documents that no other one returned, and a ``feedback_id`` of its own.
 
     Raises:
         InvalidInputError: No turn returned any of it, or a field cannot be used.
     """
     value = parse_outcome(outcome)
-    turns: Sequence[str | None] = [None] if about is None else find_turn_ids(about)
+    found = _collect_turns(about)
+    turns: Sequence[str | None] = [None] if about is None else list(found)
     if not turns:
         msg = (
             f"{format_value(about)} has no document that CrabPath returned: pass documents or "
             "a response that still holds them, a turn id, or the run id of the retriever's call"
         )
         raise InvalidInputError(msg)
-    for name in DOCUMENT_FIELDS:
-        if isinstance(items := fields.get(name), (list, tuple)):
-            fields[name] = [_name_document(item) for item in items]  # type: ignore[literal-required]
     if (
         "used" not in fields
         and "relevant" not in fields
@@ -112,7 +110,10 @@ def make_outcome_feedback(
         and not isinstance(about, (str, UUID))
     ):
         fields["answer"] = parse_output(about).text
-    return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
+    return [
+        Feedback(turn, value, **_set_feedback_id(select_use(fields, turn, found), turn, turns))
+        for turn in turns
+    ]
 
 
 def record_outcome(
@@ -168,11 +169,6 @@ def _set_feedback_id(
     return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
-def _name_document(given: object) -> Any:
-    """The id of a document or node; ids as they are."""
-    return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), given)
-
-
 def _make_refusal(receipt: Receipt) -> CrabPathError:
     missing = receipt.reason == "unknown_turn"
     kind = NotFoundError if missing else InvalidInputError
@@ -185,26 +181,69 @@ def _make_refusal(receipt: Receipt) -> CrabPathError:
     return kind(f"{receipt.note}{hint}")
 
 
-def _iterate_turn_ids(given: object, depth: int = 0, *, said: bool = True) -> Iterator[str]:
-    """Yield ids; texts are ids only where the caller ``said`` them, not within a response."""
+NamedDocuments: TypeAlias = dict[str, list[str]]
+"""Ids of documents of a turn by what names them."""
+
+
+def _collect_turns(about: object) -> dict[str, NamedDocuments]:
+    """What names the documents of each turn, as far as they are given, by id of the turn."""
+    turns: dict[str, NamedDocuments] = {}
+    for turn, node, names in _iterate_turns(about):
+        known = turns.setdefault(turn, {})
+        for name in names:
+            known.setdefault(name, []).append(node)
+    return turns
+
+
+def select_use(
+    fields: FeedbackFields, turn: str | None, turns: Mapping[str, NamedDocuments]
+) -> FeedbackFields:
+    """The fields for one of several turns: with ids, and without use of what only others returned.
+
+    Names that no turn knows stay, to be looked up or refused where the turn is read.
+    """
+    own = turns.get(turn or "", {})
+    others = set[str]().union(*turns.values()) - own.keys()
+    given = {name: fields[name] for name in ("used", "unused") if fields.get(name)}
+    chosen = {
+        name: [
+            node
+            for each in name_documents(value, name)
+            if each not in others
+            for node in own.get(each, [each])
+        ]
+        or None
+        for name, value in given.items()
+    }
+    return {**fields, **chosen}  # type: ignore[typeddict-item]
+
+
+def _iterate_turns(
+    given: object, depth: int = 0, *, said: bool = True
+) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """Yield turns; texts are ids only where the caller ``said`` them, not within a response."""
     if isinstance(given, (str, UUID)):
         if said:
-            yield str(given)
-    elif (turn_id := _read_turn_id(given)) is not None:
-        yield turn_id
+            yield str(given), "", ()
+    elif turns := _read_turn(given):
+        yield from turns
     elif depth < _MAX_DEPTH:
         listed = said and isinstance(given, (list, tuple))
         for part in _list_parts(given):
-            yield from _iterate_turn_ids(part, depth + 1, said=listed)
+            yield from _iterate_turns(part, depth + 1, said=listed)
 
 
-def _read_turn_id(given: object) -> str | None:
-    """Id of a turn, of an answer's turn, or of the turn in a document's metadata."""
+def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
+    """The documents of a turn or of an answer, or the one with this metadata, with its turn."""
     turn = getattr(given, "turn", given)
     if isinstance(turn, Turn):
-        return turn.id
+        nodes = [item.node for item in turn.returned]
+        return [(turn.id, "", ()), *((turn.id, node, [node]) for node in nodes)]
     block = read_answer_block(given) if isinstance(given, Mapping) else None
-    return str(block["turn_id"]) if block else None
+    if block is None or not isinstance(given, Mapping):
+        return []
+    names = [str(name) for name in (block["id"], block.get("source"), given.get("source")) if name]
+    return [(str(block["turn_id"]), str(block["id"]), dict.fromkeys(names))]
 
 
 def _list_parts(given: object) -> Iterable[object]:

@@ -151,7 +151,7 @@ class LearningHistory:
 
     @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
-        """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
+        """Store the learned state of a namespace; see :meth:`MemoryNamespaces.snapshot`."""
         space, label = namespace_of(namespace), None if name is None else _validate_name(name)
         self.store.flush()  # so that a namespace with its first turn exists
         if not self.store.walk.get_clock(space).key:
@@ -165,7 +165,7 @@ class LearningHistory:
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
+        """Restore the learned state of a namespace; see :meth:`MemoryNamespaces.restore`."""
         stored = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.get_clock(stored.namespace).key
         episodes, notes = self.store.learned.episode_ids(key), self.store.notes.ids(key)

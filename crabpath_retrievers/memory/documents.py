@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from crabpath_retrievers.core.changes import ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Node, Vector, cosines
 from crabpath_retrievers.core.query import (
     namespace_of,
@@ -80,7 +81,7 @@ def list_documents(
     limit: int,
 ) -> list[Document]:
     """The chunks of a memory; arguments and result as ``CrabPath.documents``."""
-    require_count("limit", limit)
+    limit = require_count("limit", limit)
     name, matches = None if source is None else text_of("source", source), _make_test(wanted)
     start = None if under is None else text_of("under", under)
     if words is None:
@@ -112,7 +113,7 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
 
 def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, float]]:
     """The chunks nearest to a text; arguments and result as ``CrabPath.similarity_search``."""
-    require_count("k", k)
+    k = require_count("k", k)
     question = text_of("text", text)
     if is_blank(question):
         msg = "the text is empty: pass a question or some words"
@@ -139,18 +140,22 @@ def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
     """
     if wanted is None:
         return None
+    require_bounded(wanted)
     plain = isinstance(wanted, Mapping) and all(
         isinstance(key, str) and not key.startswith("$") and not isinstance(value, Mapping)
         for key, value in wanted.items()
     )
-    if not plain:
+    values = to_json_safe(wanted) if plain else {}
+    if not plain or None in values.values():
         msg = (
             "filter must map keys of the metadata to the values that they must have, such as "
-            f"{{'team': 'people'}}, not {format_value(wanted)}"
+            f"{{'team': 'people'}}, and None is none, not {format_value(wanted)}"
         )
         raise InvalidInputError(msg)
-    values = to_json_safe(wanted).items()
-    return lambda metadata: all(metadata.get(key, ...) == value for key, value in values)
+    return lambda metadata: all(
+        (own := metadata.get(key)) == value and isinstance(own, bool) == isinstance(value, bool)
+        for key, value in values.items()
+    )
 
 
 def _to_document(node: Node) -> Document:

@@ -12,7 +12,14 @@ from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.query import path_of, require_flags, text_of, texts_of
+from crabpath_retrievers.core.query import (
+    path_of,
+    require_count,
+    require_flags,
+    require_number,
+    text_of,
+    texts_of,
+)
 from crabpath_retrievers.core.text import format_value, to_printable
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import (
@@ -50,6 +57,7 @@ from crabpath_retrievers.typed_search.search import (
     validate_weights,
 )
 from crabpath_retrievers.typed_search.view import (
+    MAX_COUNT,
     SETTABLE_KINDS_BY_NAME,
     WALKED_KINDS,
     NamespaceView,
@@ -57,8 +65,6 @@ from crabpath_retrievers.typed_search.view import (
     parse_edge_kind,
     parse_edge_kinds,
     parse_tier,
-    validate_count,
-    validate_number,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +135,7 @@ class MemoryGraph(Component):
         """
         kind = parse_edge_kind(edge_type, SETTABLE_KINDS_BY_NAME)
         most = 0.0 if kind is EdgeKind.INHIBITS else 1.0
-        value = validate_number("weight", weight, -1.0, most)
+        value = require_number("weight", weight, -1.0, most)
         scope = self._services.scope(namespace)
         edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
@@ -169,7 +175,7 @@ class MemoryGraph(Component):
             NotFoundError: There is no such node in the namespace.
         """
         kinds = parse_edge_kinds(edge_type)
-        least = 0.0 if min_weight is None else validate_number("min_weight", min_weight, 0.0, 1.0)
+        least = 0.0 if min_weight is None else require_number("min_weight", min_weight, 0.0, 1.0)
         way, scope = parse_direction(direction), self._services.scope(namespace)
         return list_neighbours(scope, text_of("node_id", node_id), kinds, least, way)
 
@@ -207,15 +213,15 @@ class MemoryGraph(Component):
             [(edge.target, edge.weight) for edge in page.edges]
         """
         kinds = WALKED_KINDS if edge_type is None else parse_edge_kinds(edge_type)
-        least = validate_number("min_weight", min_weight, 0.0, 1.0)
+        least = require_number("min_weight", min_weight, 0.0, 1.0)
         wanted = EdgeSelection(
             kinds,
             parse_tier(tier),
             least,
             parse_direction(direction),
-            validate_count("limit", limit),
+            require_count("limit", limit, most=MAX_COUNT),
         )
-        skipped = validate_count("offset", offset, least=0, most=MAX_OFFSET)
+        skipped = require_count("offset", offset, 0, MAX_OFFSET)
         services = self._services
         with limit_waiting(services.settings.time_limit):
             scope = services.scope(namespace)
@@ -258,7 +264,7 @@ class MemoryGraph(Component):
             msg = "give a source, a target or a feedback_id: changes are listed for one of these"
             raise InvalidInputError(msg)
         kind = None if edge_type is None else parse_edge_kind(edge_type)
-        most = validate_count("limit", limit)
+        most = require_count("limit", limit, most=MAX_COUNT)
         cause = None if feedback_id is None else text_of("feedback_id", feedback_id)
         services = self._services
         with limit_waiting(services.settings.time_limit):
@@ -297,8 +303,8 @@ class MemoryGraph(Component):
             NotFoundError: There is no such node in the namespace.
         """
         kinds = parse_edge_kinds([] if edge_types is None else edge_types)
-        hops = validate_count("max_hops", max_hops)
-        least = validate_number("min_weight", min_weight, 0.0, 1.0)
+        hops = require_count("max_hops", max_hops, most=MAX_COUNT)
+        least = require_number("min_weight", min_weight, 0.0, 1.0)
         scope = self._services.scope(namespace)
         return traverse_edges(scope, text_of("start", start), kinds, hops, least)
 
@@ -333,10 +339,10 @@ class MemoryGraph(Component):
             msg = f"edge_boost must map edge types to numbers, not {format_value(edge_boost)}"
             raise InvalidInputError(msg)
         checked = {
-            parse_edge_kind(name): validate_number(f"the boost of {name}", v)
+            parse_edge_kind(name): require_number(f"the boost of {name}", v)
             for name, v in boosts.items()
         }
-        wanted, scope = validate_count("k", k), self._services.scope(namespace)
+        wanted, scope = require_count("k", k, most=MAX_COUNT), self._services.scope(namespace)
         return search_graph(scope, self._services.query_vector(query), wanted, checked)
 
     def bayesian_search(
@@ -364,7 +370,7 @@ class MemoryGraph(Component):
             EmbeddingMismatchError: The vector has another dimension.
         """
         services = self._services
-        checked, wanted = validate_weights(weights), validate_count("k", k)
+        checked, wanted = validate_weights(weights), require_count("k", k, most=MAX_COUNT)
         prior = services.settings.learning.usage_prior
         vector, scope = services.query_vector(query), services.scope(namespace)
         return search_bayesian(scope, services.regions, vector, wanted, checked, prior)
@@ -392,8 +398,8 @@ class MemoryGraph(Component):
             InvalidInputError: A number or vector that cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        wanted = validate_count("k", k)
-        context = validate_count("temporal_context", temporal_context)
+        wanted = require_count("k", k, most=MAX_COUNT)
+        context = require_count("temporal_context", temporal_context, most=MAX_COUNT)
         services = self._services
         vector, scope = services.query_vector(query), services.scope(namespace)
         return search_causal(scope, vector, wanted, context)
@@ -439,9 +445,11 @@ class MemoryGraph(Component):
             raise ConfigurationError(msg)
         scope = services.scope(namespace)
         uses = services.store.typed_edges.get_recent_usage(scope.clock, _LAST_TURNS)
-        series = build_series(uses, validate_count("window", window))
-        rate = validate_number("level", level, 0.0, 1.0)
-        pairs = find_influences(series, lags=validate_count("lags", lags), level=rate)
+        series = build_series(uses, require_count("window", window, most=MAX_COUNT))
+        rate = require_number("level", level, 0.0, 1.0)
+        pairs = find_influences(
+            series, lags=require_count("lags", lags, most=MAX_COUNT), level=rate
+        )
         if not dry_run:
             self._write_influence(scope, pairs)
         return pairs
@@ -475,7 +483,10 @@ class MemoryGraph(Component):
             MissingExtraError: networkx is not installed.
         """
         kinds, scope = parse_edge_kinds(edge_type), self._services.scope(namespace)
-        hops, most = validate_count("max_hops", max_hops), validate_count("limit", limit)
+        hops, most = (
+            require_count("max_hops", max_hops, most=MAX_COUNT),
+            require_count("limit", limit, most=MAX_COUNT),
+        )
         graph = _import_networkx("to_networkx").MultiDiGraph()
         if around is None:
             keys = _read_all_keys(scope)

@@ -107,7 +107,7 @@ class MemoryLearning(Component):
             InvalidInputError: An argument cannot be used.
         """
         with limit_waiting(self._services.settings.time_limit):
-            require_count("limit", limit)
+            limit = require_count("limit", limit)
             giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
             turn = None if turn_id is None else text_of("turn_id", turn_id)
             return self._services.store.history.find_feedback(giver, limit, turn=turn)
@@ -131,7 +131,7 @@ class MemoryLearning(Component):
 
             memory.learning.usage(limit=5)
         """
-        require_count("limit", limit)
+        limit = require_count("limit", limit)
         require_flags(least=least)
         store, name = self._services.store, namespace_of(namespace)
         with limit_waiting(self._services.settings.time_limit):

@@ -87,7 +87,7 @@ class MemoryMaintenance(Component):
         Raises:
             InvalidInputError: The limit is below 1.
         """
-        require_count("limit", limit)
+        limit = require_count("limit", limit)
         return load_past_reports(self._services.store, namespace_of(namespace), limit)
 
     def tune(self, namespace: str = DEFAULT_NAMESPACE, *, dry_run: bool = False) -> TuneReport:

@@ -33,7 +33,7 @@ class MemoryNamespaces(Component):
             for record in memory.namespaces.records():
                 print(record.name, record.turns, record.frozen)
         """
-        require_count("limit", limit)
+        limit = require_count("limit", limit)
         wanted = None if names is None else [namespace_of(name) for name in texts_of(names)]
         last = "" if isinstance(after, str) and not after else namespace_of(after)
         services = self._services

@@ -168,7 +168,7 @@ def find_turn(store: GraphStore, turn_id: str, namespace: str | None) -> StoredT
 
 def list_notes(store: GraphStore, namespace: str, limit: int) -> list[NoteRecord]:
     """The newest notes of a namespace; as ``CrabPath.notes``."""
-    require_count("limit", limit)
+    limit = require_count("limit", limit)
     return store.notes.list_newest(store.walk.get_clock(namespace_of(namespace)).key, limit)
 
 
@@ -176,7 +176,7 @@ def list_turns(
     store: GraphStore, namespace: str, limit: int, *, before: str | None = None
 ) -> list[TurnRecord]:
     """The last turns of a namespace; as ``CrabPath.turns``."""
-    require_count("limit", limit)
+    limit = require_count("limit", limit)
     store.flush()  # the first turn of a namespace creates it
     until = None if before is None else find_turn(store, before, namespace).turn.clock
     owner = store.walk.get_clock(namespace_of(namespace)).key

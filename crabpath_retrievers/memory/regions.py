@@ -248,7 +248,7 @@ class RegionMDP(RegionModel):
 
     def __init__(
         self,
-        regions: MemoryRegions,
+        memory: Any,
         level: int | None = None,
         *,
         namespace: str = DEFAULT_NAMESPACE,
@@ -256,7 +256,7 @@ class RegionMDP(RegionModel):
         """Read what a namespace has learned.
 
         Args:
-            regions: ``memory.regions`` of a ``CrabPath``.
+            memory: A ``CrabPath``, or its ``regions``.
             level: One of :meth:`MemoryRegions.levels`; None for the finest.
             namespace: The namespace whose experience counts.
 
@@ -264,6 +264,10 @@ class RegionMDP(RegionModel):
             NotFoundError: The level has no hub, or steps are not counted on it.
             InvalidInputError: There is no such level.
         """
+        regions = getattr(memory, "regions", memory)
+        if not isinstance(regions, MemoryRegions):
+            msg = f"RegionMDP needs an open CrabPath memory, not {format_value(memory)}"
+            raise InvalidInputError(msg)
         self._memory_regions, models = regions, regions.models()
         own = namespace_of(namespace), models.counted_level(level)
         super().__init__(models.store, models.regions, models.settings, *own)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import RegionKey
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.text import format_value
-from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, NotFoundError
+from crabpath_retrievers.core.query import require_count
+from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
 
 WHOLE_CORPUS: RegionKey = (0, 0)
@@ -107,18 +107,12 @@ class Regions:
             InvalidInputError: The level is no whole number of at least 1.
             NotFoundError: The level has no hub.
         """
-        if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-            msg = f"level must be a whole number of at least 1, not {format_value(level)}"
-            raise InvalidInputError(msg)
+        level = require_count("level", level)
         cache = self._read_cache(version)
         if (nearest_keys := self._load_hubs(cache, level)) is None:
-            highest = max(cache.sizes, default=0)
-            available = (
-                f"levels 1 to {highest} have some"
-                if highest
-                else "this memory is too small for any"
-            )
-            msg = f"level {format_value(level)} has no hub: {available}"
+            levels = ", ".join(map(str, self._select_levels(cache)))
+            hint = f"use one of {levels}" if levels else "this memory is too small for any"
+            msg = f"level {level} has no hub: {hint}"
             raise NotFoundError(msg)
         return nearest_keys
 

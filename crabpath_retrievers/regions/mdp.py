@@ -16,6 +16,7 @@ import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.query import require_number
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs, Regions
 from crabpath_retrievers.regions.success import (
@@ -368,8 +369,7 @@ class RegionModel:
         return next_counts
 
     def _solve(self, task_type: str | None, discount: float) -> ValueFunction:
-        number = isinstance(discount, (int, float)) and not isinstance(discount, bool)
-        if not number or not 0.0 < discount < 1.0:
+        if not 0.0 < (discount := require_number("discount", discount, 0.0, 1.0)) < 1.0:
             msg = f"discount must be between 0 and 1, not {discount!r}"
             raise InvalidInputError(msg)
         task, counts = task_type or ANY_TASK, self._region_counts
@@ -409,7 +409,7 @@ class RegionModel:
         except ValueError:
             msg = (
                 f"there is no region {region!r:.250} on level {hubs.level}: regions are named by "
-                "the ids of their hubs, see assign_region and region_assignments"
+                "the ids of their hubs, see memory.regions.assign and memory.regions.assignments"
             )
             raise NotFoundError(msg) from None
 

@@ -228,17 +228,18 @@ class RetrievalPipeline:
         return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
 
     def _find_stated_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
-        """Ids of chunks by the id that names them: their own, or that of their document.
+        """Ids of chunks by what names them: their own id, that of their document, their source.
 
-        Other ids, which may be those of notes, are kept as they are.
+        Other names, which may be those of notes, are kept as they are.
         """
         wanted = sorted(names)
-        found = self.store.catalog.find_chunks(ids=wanted, documents=wanted)
-        chunks = {chunk.id: [chunk.id] for chunk in found if chunk.id in names}
+        found = self.store.catalog.find_chunks(ids=wanted, documents=wanted, sources=wanted)
+        chunks: dict[str, list[str]] = {}
         for chunk in found:
-            if chunk.document in names and chunk.document not in chunks:
-                chunks[chunk.document] = [c.id for c in found if c.document == chunk.document]
-        return {name: [name] for name in names} | chunks
+            for name in {chunk.document, chunk.source}:
+                chunks.setdefault(name, []).append(chunk.id)
+        own = {chunk.id: [chunk.id] for chunk in found}
+        return {name: own.get(name) or chunks.get(name, [name]) for name in names}
 
     def evidence(self, text: str, options: QueryOptions) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""

@@ -290,7 +290,8 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> St
         msg = f"all connections of this process to the store {name} are in use: try again"
         return StoreUnavailableError(msg)
     text, state = str(error.orig), find_state(error.orig)
-    failed = state is None or state.startswith(_AWAY)
+    # The driver itself refuses more parameters than a statement can have.
+    failed = "number of parameters" not in text if state is None else state.startswith(_AWAY)
     made: StoreError
     if state in (*ABORTED, _NO_LOCK) or (own and "locked" in text):
         made = StoreLockedError(f"the store {name} is busy: another process is writing; try again")

@@ -6,7 +6,9 @@ of every query and feedback are compiled once and run on the cursor of the drive
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
@@ -49,10 +51,11 @@ def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
 class CompiledSelect:
     """A select that is compiled once per dialect and length of its list parameters.
 
-    Its constants become part of the text. On PostgreSQL a list of scalars is one parameter, an
-    array, so that it plans the statement once for all lengths. Other lists are padded to the next
-    power of two by repeating their last value, so that few lengths occur; an empty list becomes
-    ``[NULL]``, which matches no row.
+    Its constants become part of the text. A list of scalars is one parameter, on PostgreSQL an
+    array, so that it plans the statement once for all lengths; on SQLite, where it is long, JSON,
+    so that no list is more than it binds. Other lists are padded to the next power of two by
+    repeating their last value, so that few lengths occur; an empty list becomes ``[NULL]``, which
+    matches no row.
     """
 
     def __init__(self, statement: sa.SelectBase) -> None:
@@ -75,7 +78,10 @@ class CompiledSelect:
         """
         dialect = connection.dialect.name
         given = {name: _list_values(value, dialect) for name, value in parameters.items()}
-        shape = (dialect, *map(len, given.values()))
+        shape = (
+            dialect,
+            *(0 if _is_array(v, dialect) else len(given[n]) for n, v in parameters.items()),
+        )
         if shape not in self._compiled:
             self._compiled[shape] = self._compile(connection, parameters)
         text, order = self._compiled[shape]
@@ -88,8 +94,10 @@ class CompiledSelect:
     ) -> tuple[str, tuple[str, ...]]:
         dialect = connection.dialect.name
         statement: Any = replacement_traverse(self._statement, {}, _inline_constant)
-        if dialect == "postgresql":
-            statement = replacement_traverse(statement, {}, _compare_with_array)
+        arrays = {name for name, value in parameters.items() if _is_array(value, dialect)}
+        if arrays:
+            compare = partial(_compare_with_array, arrays=arrays, dialect=dialect)
+            statement = replacement_traverse(statement, {}, compare)
         padded = {
             name: _pad_list(value)
             for name, value in parameters.items()
@@ -110,7 +118,7 @@ class CompiledSelect:
 def _is_array(value: Any, dialect: str) -> bool:
     """Whether a parameter is passed to the driver as one array."""
     flat = isinstance(value, list) and not (value and isinstance(value[0], tuple))
-    return flat and dialect == "postgresql"
+    return flat and (dialect == "postgresql" or len(value) > _MOST_BOUND)
 
 
 def _list_values(value: Any, dialect: str) -> list[Any]:
@@ -118,7 +126,7 @@ def _list_values(value: Any, dialect: str) -> list[Any]:
     if not isinstance(value, list):
         return [value]
     if _is_array(value, dialect):
-        return [format_array(value)]
+        return [format_array(value) if dialect == "postgresql" else to_json(value).decode()]
     padded = _pad_list(value)
     return [*chain.from_iterable(padded)] if isinstance(padded[0], tuple) else padded
 
@@ -134,13 +142,20 @@ def format_array(values: Iterable[int | str]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-def _compare_with_array(element: Any, **_: Any) -> Any:
+def _compare_with_array(element: Any, *, arrays: AbstractSet[str], dialect: str, **_: Any) -> Any:
     """``column = ANY(array)`` for ``column IN (list)``; None keeps any other element."""
     is_list = isinstance(element, sa.BinaryExpression) and element.operator is operators.in_op
-    if not is_list or isinstance(element.left, sa.sql.elements.Tuple) or element.right.unique:
+    name = getattr(element.right, "key", None) if is_list else None
+    if name not in arrays or element.right.unique:
         return None
-    array = sa.bindparam(element.right.key, type_=postgresql.ARRAY(element.left.type))
+    if dialect == "sqlite":
+        values = sa.func.json_each(sa.bindparam(name, type_=sa.Text())).table_valued("value")
+        return element.left.in_(sa.select(values.c.value))
+    array = sa.bindparam(name, type_=postgresql.ARRAY(element.left.type))
     return element.left == sa.any_(array)
+
+
+_MOST_BOUND = 1024  # values of a list that are bound one by one
 
 
 def _get_positional_dialect(connection: sa.Connection) -> sa.Dialect:

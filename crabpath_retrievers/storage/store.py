@@ -398,7 +398,7 @@ class GraphStore:
             record_turns(Transaction(connection, self._fulltext), records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
-        """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
+        """Queue a turn record, which is written in the background."""
         self._recorder.add(RecordTurn(turn, vector))
 
     def flush(self) -> None:

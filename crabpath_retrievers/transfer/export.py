@@ -118,7 +118,7 @@ class ExportResult(NamedTuple):
 def export_archive(
     store: GraphStore, archive: str | Path, namespace: str | None = None
 ) -> ExportResult:
-    """Write an archive; see :meth:`CrabPath.export`."""
+    """Write an archive; see :meth:`MemoryTransfer.export`."""
     path = Path(archive).expanduser()
     if os.path.exists(path) and not is_archive(path):  # noqa: PTH110  False without the right to look
         msg = f"{path} exists and is not an archive: choose another name, so that it is not lost"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.core.graph import EdgeKind, Node, NodeHead, Vector
+from crabpath_retrievers.core.query import require_number
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.regions.hubs import Regions
@@ -21,7 +22,6 @@ from crabpath_retrievers.typed_search.follow import Neighbour
 from crabpath_retrievers.typed_search.view import (
     NamespaceView,
     compute_similarities,
-    validate_number,
 )
 
 _NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
@@ -154,9 +154,7 @@ def validate_weights(weights: object) -> tuple[float, ...]:
         msg = f"weights must be five numbers, for {', '.join(names)}, not {format_value(weights)}"
         raise InvalidInputError(msg)
     return tuple(
-        validate_number(
-            f"the weight of {name}", float(value) if isinstance(value, np.number) else value
-        )
+        require_number(f"the weight of {name}", value)
         for name, value in zip(names, values, strict=True)
     )
 

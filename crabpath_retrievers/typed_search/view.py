@@ -3,8 +3,6 @@
 Validation of search arguments: edge types by name, counts and numbers.
 """
 
-import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -162,8 +160,8 @@ WALKED_KINDS: tuple[EdgeKind, ...] = tuple(
 )
 """Edge kinds that queries follow: those of the text, and those of what was learned or taught."""
 
-_MAX_COUNT = 10_000
-_MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
+MAX_COUNT = 10_000
+"""Most nodes, hops or turns that one call takes."""
 
 
 def parse_edge_kind(name: object, known: Mapping[str, EdgeKind] = EDGE_KINDS_BY_NAME) -> EdgeKind:
@@ -220,31 +218,3 @@ def parse_direction(name: object) -> Direction:
         msg = f"direction must be 'out' or 'in', not {format_value(name)}"
         raise InvalidInputError(msg)
     return cast("Direction", name)
-
-
-def validate_count(name: str, value: object, *, least: int = 1, most: int = _MAX_COUNT) -> int:
-    """Validate a whole number within bounds, both inclusive.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        msg = f"{name} must be a whole number from {least} to {most}, not {format_value(value)}"
-        raise InvalidInputError(msg)
-    return value
-
-
-def validate_number(
-    name: str, value: object, least: float = -math.inf, most: float = math.inf
-) -> float:
-    """Validate a finite number within bounds.
-
-    Raises:
-        InvalidInputError: It is something else.
-    """
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not -_MAX_FLOAT <= value <= _MAX_FLOAT or not least <= value <= most:  # type: ignore[operator]
-        within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
-        msg = f"{name} must be a finite number{within}, not {format_value(value)}"
-        raise InvalidInputError(msg)
-    return float(value)  # type: ignore[arg-type]

@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from crabpath_retrievers.core.filters import (
+    EVERYTHING,
+    NOTHING,
+    OF_LISTS,
+    Condition,
+    make_test,
+    parse_filter,
+)
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.query import MetadataFilter
@@ -43,14 +51,14 @@ from crabpath_retrievers.vectors.chroma_directory import (
     is_panic,
 )
 from crabpath_retrievers.vectors.chroma_files import peek_collection
-from crabpath_retrievers.vectors.filters import parse_filter, to_chroma
+from crabpath_retrievers.vectors.filters import UNSTORED_KEYS, to_chroma
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
+    from chromadb.api.types import GetResult
 
 T = TypeVar("T")
-_RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _EMBEDDED = "Chroma in "
 _MIN_FREE = 2**20  # bytes that Chroma needs for writing
 _DISK_FULL = ("disk is full", "No space left")
@@ -273,7 +281,10 @@ class ChromaIndex(VectorIndex):
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
-        where = _to_where(filter)
+        condition = _parse(filter) if filter else EVERYTHING
+        if condition == NOTHING:
+            return []
+        where = None if condition == EVERYTHING else to_chroma(condition)
         found = self._run(
             lambda records: records.query(
                 query_embeddings=vector[None, :],
@@ -289,11 +300,14 @@ class ChromaIndex(VectorIndex):
         """Those of the ids whose metadata satisfies a filter."""
         if not ids or not filter:
             return set(ids)
-        where = _to_where(filter)
-        found = self._run(
-            lambda records: records.get(ids=list(ids), where=where, include=[]), filter
-        )
-        return set(found["ids"])
+        satisfies = make_test(_parse(filter))
+        allowed: set[str] = set()
+        for part in split_batches(ids, self._batch):
+            # With ids and a condition in one call, Chroma takes time quadratic in the ids.
+            page = self._run(partial(_read_metadata, ids=part))
+            found = zip(page["ids"], page["metadatas"] or (), strict=True)
+            allowed |= {node_id for node_id, metadata in found if satisfies(metadata or {})}
+        return allowed
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that the collection contains."""
@@ -342,11 +356,15 @@ class ChromaIndex(VectorIndex):
             self._client = self._collection = None
 
 
+def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":
+    return records.get(ids=list(ids), include=["metadatas"])
+
+
 def _complete_metadata(
     records: "Collection", ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any] | None]:
     """Metadata with None for former keys: Chroma merges metadata, and removes None values."""
-    known = records.get(ids=list(ids), include=["metadatas"])
+    known = _read_metadata(records, ids)
     former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
     return [
         {**dict.fromkeys(former.get(node_id) or ()), **keep_filterable(metadata)} or None
@@ -369,22 +387,17 @@ def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
         close_client(client)
 
 
-def _to_where(condition: MetadataFilter) -> dict[str, Any] | None:
-    """A filter as Chroma reads it.
+def _parse(given: MetadataFilter) -> Condition:
+    """A filter as a condition.
 
     Raises:
-        InvalidInputError: It is no mapping.
+        InvalidInputError: It is none.
     """
-    if not condition:
-        return None
-    if not isinstance(condition, Mapping):
-        shown = format_value(condition)
-        msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
+    if not isinstance(given, Mapping):
+        shown = format_value(given)
+        msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {shown}"
         raise InvalidInputError(msg)
-    try:
-        return to_chroma(parse_filter(condition, "Chroma"))
-    except InvalidInputError:
-        return dict(condition)  # Chroma has operators besides, and refuses what it does not know
+    return parse_filter(given, "Chroma", OF_LISTS)
 
 
 def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -392,7 +405,7 @@ def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in metadata.items()
-        if key and not key.startswith(_RESERVED) and _is_accepted(value)
+        if key and not key.startswith(UNSTORED_KEYS) and _is_accepted(value)
     }
 
 

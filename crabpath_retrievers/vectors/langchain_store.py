@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
+from crabpath_retrievers.core.filters import EVERYTHING, NOTHING
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.query import MetadataFilter
@@ -100,9 +101,13 @@ class VectorStoreIndex(VectorIndex):
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest documents, nearest first."""
+        condition = self._kind.parse(filter) if filter else None
+        if condition == NOTHING:
+            return []
         try:
             with self._turns:
-                documents = self._kind.search(vector.tolist(), k, filter)
+                given = None if condition == EVERYTHING else filter
+                documents = self._kind.search(vector.tolist(), k, given)
         except NotImplementedError as error:
             msg = f"{self.description} cannot search by vector: CrabPath needs a store that can"
             raise ConfigurationError(msg) from error

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from crabpath_retrievers.core import filters
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.changes.vectors import (
     CreateVectorTables,
@@ -15,16 +16,15 @@ from crabpath_retrievers.core.changes.vectors import (
     DeleteVectors,
     PutVectors,
 )
+from crabpath_retrievers.core.filters import Group, parse_filter
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
-from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.vectors import VectorQueries
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS, Condition, VectorType
-from crabpath_retrievers.vectors import filters
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.filters import Group, parse_filter
 
 
 class PgVectorIndex(VectorIndex):
@@ -159,11 +159,11 @@ class PgVectorIndex(VectorIndex):
 
 _VALUE = "(langchain_metadata -> %s::text)"
 _ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-_JOINTS = {"$and": " AND ", "$or": " OR "}
+_JOINTS = {"$and": (" AND ", "true"), "$or": (" OR ", "false")}  # and what none of them is
 
 
 def to_condition(given: object) -> Condition:
-    """A filter in the language of :mod:`filters` as a condition of SQL.
+    """A filter in the language of :mod:`~crabpath_retrievers.core.filters` as a condition of SQL.
 
     Raises:
         InvalidInputError: It is not in this language.
@@ -178,9 +178,9 @@ def _translate(condition: filters.Condition) -> Condition:
     if isinstance(condition, Group):
         parts = [_translate(part) for part in condition.parts]
         values = tuple(value for part in parts for value in part.values)
-        joined = _JOINTS[condition.operator].join(f"({part.sql})" for part in parts)
-        return Condition(joined, values)
-    key, operator, value = to_storable(condition.key), condition.operator, condition.value
+        joint, none = _JOINTS[condition.operator]
+        return Condition(joint.join(f"({part.sql})" for part in parts) or none, values)
+    key, operator, value = condition
     if operator in _ORDERS:
         typed = f"jsonb_typeof({_VALUE}) = 'number'"
         sql = f"{typed} AND {_VALUE} {_ORDERS[operator]} %s::jsonb"
@@ -189,10 +189,10 @@ def _translate(condition: filters.Condition) -> Condition:
         sign = "=" if operator == "$eq" else "IS DISTINCT FROM"
         return Condition(f"{_VALUE} {sign} %s::jsonb", (key, _encode(value)))
     negated = "" if operator == "$in" else "NOT "
-    sql = f"{negated}coalesce({_VALUE} = ANY(%s::text[]::jsonb[]), false)"
-    return Condition(sql, (key, [_encode(each) for each in value]))
+    # A subquery is hashed once; an array would be gone through for every row.
+    sql = f"{negated}coalesce({_VALUE} IN (SELECT jsonb_array_elements(%s::jsonb)), false)"
+    return Condition(sql, (key, _encode(value)))
 
 
 def _encode(value: object) -> str:
-    plain = to_storable(value) if isinstance(value, str) else value
-    return json.dumps(plain, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

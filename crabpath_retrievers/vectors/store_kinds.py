@@ -11,16 +11,12 @@ from typing import Any, ClassVar
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.filters import OF_LISTS, Condition, make_test, parse_filter
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.vectors.chroma_client import note_embedded
 from crabpath_retrievers.vectors.filters import (
-    Condition,
-    is_satisfied,
-    parse_filter,
     quote_milvus,
     to_chroma,
-    to_document_predicate,
-    to_metadata_predicate,
     to_milvus,
     to_postgres,
     to_qdrant,
@@ -35,7 +31,8 @@ class StoreKind:
     """Any LangChain vector store whose documents carry their ids.
 
     Attributes:
-        translates: Whether filters in the language of :mod:`filters` are translated.
+        translates: Whether filters in the language of all stores are translated.
+        operators: Operators of filters that it has besides.
         native_async: Whether its own methods are asynchronous, not run in threads.
         deletes_by_filter: Whether it can delete what satisfies a filter.
         scores: Whether a search by vector can give scores.
@@ -43,6 +40,7 @@ class StoreKind:
     """
 
     translates: ClassVar[bool] = False
+    operators: ClassVar[tuple[str, ...]] = ()
     native_async: ClassVar[bool] = False
     deletes_by_filter: ClassVar[bool] = False
     scores: ClassVar[bool] = False
@@ -65,7 +63,7 @@ class StoreKind:
         """A filter in our language; None for one in the store's own."""
         if not self.translates or not isinstance(condition, Mapping):
             return None
-        return parse_filter(condition, type(self.store).__name__)
+        return parse_filter(condition, type(self.store).__name__, self.operators)
 
     def translate(self, condition: Condition) -> Any:
         """A filter as the store reads it."""
@@ -90,14 +88,18 @@ class StoreKind:
         """Delete documents; False if the store says that it failed."""
         return self.store.delete(list(ids))
 
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Those of the documents that the store contains, with ids and metadata."""
+        return list(self.store.get_by_ids(list(ids)))
+
     def look_up(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that the store contains."""
-        return [str(self.get_id(document)) for document in self.store.get_by_ids(list(ids))]
+        return [str(self.get_id(document)) for document in self.read(ids)]
 
     def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
         """Those of the ids whose metadata satisfies a filter."""
-        documents = self.store.get_by_ids(list(ids))
-        return {str(self.get_id(d)) for d in documents if is_satisfied(condition, d.metadata)}
+        satisfies = make_test(condition)
+        return {str(self.get_id(d)) for d in self.read(ids) if satisfies(d.metadata)}
 
     def documents(self) -> Iterator[Document]:
         """All documents, with ids."""
@@ -108,6 +110,7 @@ class ChromaKind(StoreKind):
     """``langchain_chroma.Chroma``."""
 
     translates = scores = lists = True
+    operators = OF_LISTS
 
     def __init__(self, store: Any) -> None:
         """Use a store.
@@ -118,13 +121,6 @@ class ChromaKind(StoreKind):
         super().__init__(store)
         note_embedded(store._client)  # noqa: SLF001
 
-    def parse(self, condition: Any) -> Condition | None:
-        """A filter in our language; None for conditions that only Chroma has."""
-        try:
-            return super().parse(condition)
-        except ValueError:
-            return None  # Chroma has operators besides, and refuses what it does not know
-
     def translate(self, condition: Condition) -> Any:
         """A ``where``."""
         return to_chroma(condition)
@@ -134,10 +130,13 @@ class ChromaKind(StoreKind):
         # Its get_by_ids fails on documents without metadata.
         return list(self.store.get(ids=list(ids), include=[])["ids"])
 
-    def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
-        """Those of the ids whose metadata satisfies a filter."""
-        found = self.store.get(ids=list(ids), where=to_chroma(condition), include=[])
-        return set(found["ids"])
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Those of the documents that the store contains, without texts."""
+        page = self.store.get(ids=list(ids), include=["metadatas"])
+        return [
+            Document(id=node_id, page_content="", metadata=metadata or {})
+            for node_id, metadata in zip(page["ids"], page["metadatas"], strict=True)
+        ]
 
     def documents(self) -> Iterator[Document]:
         """All documents, page by page."""
@@ -165,7 +164,8 @@ class InMemoryKind(StoreKind):
 
     def translate(self, condition: Condition) -> Any:
         """A function of a document."""
-        return to_document_predicate(condition)
+        satisfies = make_test(condition)
+        return lambda document: satisfies(document.metadata)
 
     def documents(self) -> Iterator[Document]:
         """All documents."""
@@ -185,31 +185,24 @@ class FaissKind(StoreKind):
 
     def translate(self, condition: Condition) -> Any:
         """A function of metadata."""
-        return to_metadata_predicate(condition)
+        return make_test(condition)
 
     def filter_arguments(self, condition: Any) -> dict[str, Any]:
         """The filter, applied to all documents: by default it sees the 20 nearest."""
         return {**super().filter_arguments(condition), "fetch_k": max(1, self.store.index.ntotal)}
 
-    def look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
-        return [each for each in ids if isinstance(self.store.docstore.search(each), Document)]
-
-    def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
-        """Those of the ids whose metadata satisfies a filter."""
-        found = {each: self.store.docstore.search(each) for each in ids}
-        return {
-            each
-            for each, document in found.items()
-            if isinstance(document, Document) and is_satisfied(condition, document.metadata)
-        }
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Those of the documents that the store contains."""
+        found = ((each, self.store.docstore.search(each)) for each in ids)
+        return [
+            document.model_copy(update={"id": each})
+            for each, document in found
+            if isinstance(document, Document)
+        ]
 
     def documents(self) -> Iterator[Document]:
         """All documents."""
-        for node_id in list(self.store.index_to_docstore_id.values()):
-            document = self.store.docstore.search(node_id)
-            if isinstance(document, Document):
-                yield document.model_copy(update={"id": node_id})
+        yield from self.read(list(self.store.index_to_docstore_id.values()))
 
 
 class QdrantKind(StoreKind):
@@ -247,21 +240,10 @@ class QdrantKind(StoreKind):
         """Delete documents; False if the store says that it failed."""
         return self.store.delete([_to_point(node_id) for node_id in ids])
 
-    def look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
-        return [str(self.get_id(document)) for document in self._read_documents(ids)]
-
-    def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
-        """Those of the ids whose metadata satisfies a filter."""
-        return {
-            str(self.get_id(d))
-            for d in self._read_documents(ids)
-            if is_satisfied(condition, d.metadata)
-        }
-
-    def _read_documents(self, ids: Sequence[str]) -> list[Document]:
-        found: list[Document] = self.store.get_by_ids([_to_point(node_id) for node_id in ids])
-        return found
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Those of the documents that the store contains."""
+        points: Any = [_to_point(node_id) for node_id in ids]
+        return super().read(points)
 
     def documents(self) -> Iterator[Document]:
         """All documents, page by page."""

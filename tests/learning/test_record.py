@@ -44,14 +44,8 @@ PASSED = (0.0, 1.0)
         # What was used counts as a win, what was returned beside it as a pass.
         ({"used": ["a"]}, {"a": (1.0, 0.0), "b": PASSED, "c": PASSED}, None),
         ({"used": []}, dict.fromkeys("abc", PASSED), None),
-        # An outcome alone says nothing of documents, nor do ids that were not returned.
+        # An outcome alone says nothing of documents.
         ({}, {}, None),
-        ({"used": ["x"]}, {}, "1 ids that were not returned are ignored: x"),
-        (
-            {"used": ["a", "elsewhere"], "unused": ["x"]},
-            {"a": (1.0, 0.0), "b": PASSED, "c": PASSED},
-            "2 ids that were not returned are ignored: elsewhere, x",
-        ),
         # What a harvested outcome teaches counts 0.3, as the settings say.
         (
             {"used": ["a"], "source": "harvested"},

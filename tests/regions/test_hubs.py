@@ -157,7 +157,7 @@ def test_a_query_survives_hubs_that_go_meanwhile(memory):
 @pytest.mark.parametrize(
     ("level", "error", "words"),
     [
-        (9, NotFoundError, "level 9 has no hub: levels 1 to "),
+        (9, NotFoundError, "level 9 has no hub: use one of 1"),
         (0, InvalidInputError, "level must be a whole number of at least 1, not 0"),
         (True, InvalidInputError, "not True"),
         ("1", InvalidInputError, "not '1'"),

@@ -10,9 +10,11 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers.core.filters import make_test, parse_filter
+from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.vectors import store_kinds
-from crabpath_retrievers.vectors.filters import is_satisfied, parse_filter, to_milvus, to_postgres
+from crabpath_retrievers.vectors.filters import to_chroma, to_milvus, to_postgres
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
 
 HOSTILE = ['a" or 1 == 1 or "', "a' OR '1'='1", "back\\", 'both\\" or "" == "', "line\nend", "ü€😀"]
@@ -23,6 +25,11 @@ RECORDS = {
     "late": {"lang": "fr", "year": 2024, "share": 0.25},
     **{f"h{n}": {"lang": value} for n, value in enumerate(HOSTILE)},
 }
+OF_SEVERAL_KINDS = [
+    {"open": {"$in": [np.False_, 2020, "en"]}},
+    {"year": {"$in": ["2020", 2021, 2024.0, True]}},
+    {"lang": {"$nin": ["en", 1, 0.5, False]}},
+]
 CONDITIONS = [
     {"lang": "de"},
     {"lang": {"$ne": "en"}},
@@ -34,6 +41,22 @@ CONDITIONS = [
     {"share": 0.5},
     {"share": {"$lt": 0.4}},
     {"open": True},
+    {"share": {"$ne": 0.5}},
+    {"year": 2020.5},
+    {"year": {"$ne": 2020.5}},
+    {"year": {"$gte": 2020.5}},
+    {"year": {"$gt": -0.5, "$lt": 2020.7}},
+    {"year": {"$in": [2020.5, 2021]}},
+    {"year": {"$nin": [2020.5, 2021]}},
+    {"year": np.int64(2021), "share": np.float32(0.5)},
+    *OF_SEVERAL_KINDS,
+    {"lang": "e\x00n"},
+    {"lang": {"$in": []}},
+    {"lang": {"$nin": []}},
+    {"$or": []},
+    {"$and": []},
+    {"lang": "en", "$and": [{"$or": []}, {"year": 2020}]},
+    {"$or": [{"year": {"$in": []}}, {"lang": "de"}, {"$and": [{"$or": []}]}]},
     {"lang": {"$in": ["en", "fr"]}},
     {"lang": {"$nin": ["en", "fr"]}},
     {"year": {"$in": [2020, 2024]}},
@@ -47,10 +70,11 @@ CONDITIONS = [
 REFUSED = [
     ({"year": {"$near": 1}}, r"\$near"),
     ({"$not": [{"year": 1}]}, r"\$not"),
-    ({"lang": {"$in": []}}, r"\$in"),
-    ({"lang": None}, "lang|None"),
+    ({"lang": None}, "None is none of them"),
+    ({"lang": {"$in": ["en", None]}}, r"\$in on 'lang'"),
     ({"year": {"$gt": "many"}}, r"\$gt|many"),
-    ({"$or": []}, r"\$or"),
+    ({"year": 2**63}, "a number"),
+    ({"year": {"$in": "text"}}, "a list"),
 ]
 
 
@@ -60,20 +84,79 @@ def test_every_store_finds_what_a_condition_says(backend):
         backend.put({node_id: f"1 {number} 0"}, **metadata)
     for condition in CONDITIONS:
         parsed = parse_filter(condition, "the test")
-        expected = {node for node, metadata in RECORDS.items() if is_satisfied(parsed, metadata)}
+        if "PGVectorStore" in backend.index.description and condition in OF_SEVERAL_KINDS:
+            with pytest.raises(InvalidInputError, match="values of one kind"):
+                backend.ids("1 0 0", 50, condition)
+            continue
+        expected = {node for node, metadata in RECORDS.items() if make_test(parsed)(metadata)}
         assert set(backend.ids("1 0 0", 50, condition)) == expected, condition
         found = backend.index.filter_ids([*RECORDS, "unknown"], None, condition)
         assert found == expected, condition
 
 
 def test_what_is_no_condition_is_refused(backend):
-    """In one sentence, whatever the store would have made of it; Chroma refuses by itself."""
+    """In one sentence, whatever the store would have made of it."""
     backend.put({"a": "1 0 0"}, lang="en", year=1)
-    chroma = "Chroma" in backend.index.description
     for condition, sign in REFUSED:
-        named = "filter is not a .*Chroma" if chroma else sign
-        with pytest.raises(InvalidInputError, match=named):
+        with pytest.raises(InvalidInputError, match=sign):
             backend.ids("1 0 0", 5, condition)
+        with pytest.raises(InvalidInputError, match=sign):
+            backend.index.filter_ids(["a"], None, condition)
+
+
+@pytest.mark.parametrize("operator", ["$in", "$nin", "$or", "$and"])
+def test_the_largest_filters_are_answered(backend, operator):
+    """10,000 values of several kinds, or 256 conditions, are no more than a store takes."""
+    for number, (node_id, metadata) in enumerate(RECORDS.items()):
+        backend.put({node_id: f"1 {number} 0"}, **metadata)
+    values = ["en", True, 0.5, *range(2021, 7000), *(f"word {n}" for n in range(5018))]
+    if "PGVectorStore" in backend.index.description:
+        values = ["en", *(f"word {n}" for n in range(9_999))]
+    assert len(values) == 10_000
+    compared = [("$ne", "$gt", "$lt", "$eq")[number % 4] for number in range(256)]
+    conditions = [{"year": {sign: 2020 + n % 5 + 0.5}} for n, sign in enumerate(compared)]
+    groups = {"$or": {"$or": conditions}, "$and": {"$and": conditions}}
+    both = {"$and": [{"lang": {operator: values}}, {"year": {"$gt": 0}}]}
+    condition = groups.get(operator, both)
+    holds = make_test(parse_filter(condition, "the test"))
+    expected = {node for node, metadata in RECORDS.items() if holds(metadata)}
+    assert set(backend.ids("1 0 0", 50, condition)) == expected
+    assert backend.index.filter_ids(list(RECORDS), None, condition) == expected
+
+
+def _nest(depth):
+    condition = {"year": 1}
+    for _ in range(depth - 1):
+        condition = {"$and": [condition, {"lang": "en"}]}
+    return condition
+
+
+@pytest.mark.parametrize(
+    ("condition", "bound"),
+    [
+        ({"$or": [{"year": n} for n in range(257)]}, "256 conditions"),
+        ({"year": dict.fromkeys(map(str, range(300)), 1)}, "256 conditions"),
+        ({"$or": [{}] * 300}, "256 conditions"),
+        ({"year": {"$in": list(range(10_001))}}, "10,000 values"),
+        ({"year": {"$in": {*range(10_001)}}}, "10,000 values"),
+        ({"$or": [{"year": {"$nin": list(range(5001))}}] * 2}, "10,000 values"),
+        (_nest(17), "16 nested levels"),
+        (_nest(20_000), "16 nested levels"),
+    ],
+)
+def test_larger_filters_are_refused_with_the_bound(condition, bound):
+    """Before any store sees them, in whatever language they are."""
+    with pytest.raises(InvalidInputError, match=f"at most {bound}"):
+        Query.from_options("a question", filter=condition)
+
+
+def test_the_bounds_themselves_are_legal():
+    for condition in (
+        {"$or": [{"year": n} for n in range(256)]},
+        {"year": {"$in": list(range(10_000))}},
+        _nest(16),
+    ):
+        assert Query.from_options("a question", filter=condition).filter == condition
 
 
 def test_a_vector_of_another_dimension(backend):
@@ -97,6 +180,9 @@ def test_ids_are_texts_of_any_kind(backend):
 @pytest.mark.parametrize("key", ["a b", 'a" or 1 == 1 or "b', "or", "a.b", "a'b", ""])
 def test_keys_that_are_no_names_are_refused(key):
     condition = parse_filter({key: 1}, "the test")
+    if not key:
+        with pytest.raises(InvalidInputError, match=r"^Chroma cannot filter by the key"):
+            to_chroma(condition)
     with pytest.raises(InvalidInputError, match=r"^Milvus cannot filter by the key"):
         to_milvus(condition)
     if not key.isidentifier():

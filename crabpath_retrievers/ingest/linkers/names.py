@@ -262,7 +262,7 @@ class SharedTermLinker(PairLinker):
     def _select_rarest(
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[str, ...]]:
-        """Return at most ``max_terms`` terms that few chunks can share, rarest first."""
+        """Return at most ``max_terms_per_chunk`` terms that few chunks can share, rarest first."""
         ranked = self._rank_terms(terms, frequencies)
         return [term for _, term in ranked[: self.settings.max_terms_per_chunk]]
 

@@ -43,7 +43,7 @@ def update_inhibition(
         credit: Its credit.
         existing: Weights of the edges that the namespace has learned, by edge id.
         counts: Blame counts so far, by edge ``(entry, document, inhibits)``.
-        settings: ``blame_threshold``, in counts; one turn adds at most one.
+        settings: ``inhibition_threshold``, in counts; one turn adds at most one.
     """
     deltas, counted = list[LearnedDelta](), dict[EdgeId, float]()
     for edge, value in _list_credited(turn, credit):

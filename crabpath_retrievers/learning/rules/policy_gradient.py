@@ -132,7 +132,7 @@ def compute_policy_gradient(
         credit: Its credit; its weight scales every change.
         baseline: b, in [-1, 1].
         settings: η and γ.
-        stop: Score of STOP before anything was learned (``PolicySettings.stop``).
+        stop: Score of STOP before anything was learned (``PolicySettings.stop_score``).
         share: Factor on every change, in (0, 1]; below 1 if the credit of documents is inferred.
 
     Returns:

@@ -244,7 +244,7 @@ async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(make, retrie
         ["applied"],
     ]
     assert "no earlier answer in this thread: give the agent a checkpointer" in receipts[0][0][1]
-    assert "must be a number from -1 (failure) to 1 (success), not 7" in receipts[1][0][1]
+    assert "must be a number from -1 to 1, not 7" in receipts[1][0][1]
     assert count_feedback(retriever)["applied"] == 3
 
 

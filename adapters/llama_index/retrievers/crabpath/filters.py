@@ -11,6 +11,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.integration import DEEPEST
 
 _OPERATORS = {
     FilterOperator.EQ: "$eq",
@@ -47,19 +48,19 @@ def to_where(filters: Filters) -> dict[str, Any] | None:
     return _join(filters)
 
 
-def _join(filters: MetadataFilters) -> dict[str, Any] | None:
+def _join(filters: MetadataFilters, depth: int = 1) -> dict[str, Any]:
     condition = filters.condition or FilterCondition.AND
     if condition not in _CONDITIONS:
         msg = "CrabPath cannot filter by condition 'not': use the operators '!=' and 'nin'"
         raise InvalidInputError(msg)
+    if depth > DEEPEST:
+        msg = f"a filter has at most {DEEPEST} nested levels, and this one more: ask in several"
+        raise InvalidInputError(msg)
     parts = [
-        _join(part) if isinstance(part, MetadataFilters) else _convert_filter(part)
+        _join(part, depth + 1) if isinstance(part, MetadataFilters) else _convert_filter(part)
         for part in filters.filters
     ]
-    found = [part for part in parts if part is not None]
-    if len(found) < 2:  # noqa: PLR2004  Chroma refuses to join fewer
-        return found[0] if found else None
-    return {_CONDITIONS[condition]: found}
+    return parts[0] if len(parts) == 1 else {_CONDITIONS[condition]: parts}
 
 
 def _convert_filter(part: MetadataFilter) -> dict[str, Any]:
