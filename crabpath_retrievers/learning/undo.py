@@ -97,7 +97,7 @@ class LearningHistory:
             key, notes = known.clock.key, effects.notes
             episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
         model = NamespaceModel.from_json(known.model, self.prior)
-        model = model.without(effects.model, effects.since)
+        model = model.without(effects.model, effects.later)
         undo = UndoFeedback(name, feedback_id, known.version, model.to_json(), _UNDONE)
         self.store.apply([undo])
         self._delete_vectors(key, episodes, notes)

@@ -42,7 +42,11 @@ COUNTERS: Mapping[str, tuple[str, ...]] = {
     "usage": ("wins", "losses", "decay"),
     "transitions": ("trials", "wins", "ends", "end_wins"),
 }
-"""Columns that count, by table: values start at 0, and rows of zeros are deleted."""
+"""Columns that count, by table: values start at 0, and rows of zeros are deleted.
+
+While evidence that lowered a pair is in effect, and what it lowered is undone, its count is below
+0: readers take 0.
+"""
 
 NAMESPACE_TABLES = (
     *("namespaces", "nodes", "contents", "episodes", "turns", "feedback", "consumed_turns"),

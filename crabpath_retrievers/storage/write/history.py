@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import history as h
+from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
     COUNTERS,
@@ -18,8 +18,13 @@ from crabpath_retrievers.storage.registry import (
     SNAPSHOT_TABLES,
     TABLES,
 )
-from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys
-from crabpath_retrievers.storage.write.learned import keep_episode, require_unchanged
+from crabpath_retrievers.storage.sql_tools import find_existing_keys
+from crabpath_retrievers.storage.write.learned import (
+    add_credit,
+    read_episode,
+    require_unchanged,
+    write_episode,
+)
 from crabpath_retrievers.storage.write.notes import restore_notes, undo_notes
 from crabpath_retrievers.storage.write.rows import (
     NodeCollector,
@@ -52,7 +57,16 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     assert effects is not None  # noqa: S101
     last = _find_last_effect(tx, space.key) == effects.sequence
     undo_weights(tx, space.key, space.exponent, cause)
-    exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
+    gone = effects.exponent if last else 0.0
+    if not last:
+        # The time that it took belongs to the next feedback, and goes with that.
+        e = s.feedback_effects.c
+        following = sa.select(sa.func.min(e.sequence)).where(
+            e.namespace == space.key, e.sequence > effects.sequence
+        )
+        own_time = {"exponent": e.exponent + effects.exponent}
+        tx.update(s.feedback_effects, e.sequence == following.scalar_subquery(), **own_time)
+    exponent = max(0.0, space.exponent - gone)
     _update_namespace(tx, space.key, exponent=exponent, model=change.model)
     record = json.loads(effects.record)
     for table in COUNTERS:
@@ -97,16 +111,24 @@ def _subtract_counts(
     add_counts(tx, table, namespace, negated)
 
 
-def _undo_episode(tx: Transaction, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-    identity, turns, documents, clock, labelled, user = episode
-    query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
-    row = tx.run(query.where(s.episodes.c.id == identity)).one_or_none()
-    if row is not None:
-        negated = {node: -credit for node, credit in documents.items()}
-        then = row.clock if clock is None or not last else clock
-        vector = decode_vector(row.embedding)
-        change = c.KeepEpisode(name, identity, "", vector, -turns, -labelled, negated, then, user)
-        keep_episode(tx, change)
+def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
+    identity, turns, documents, clock, labelled, users = episode
+    if not isinstance(users, dict):  # of a release that kept the user alone
+        users = {users: documents} if users else {}
+    now = read_episode(tx, identity)
+    if now.turns:
+        by_user = {
+            user: add_credit(now.credit_by_user.get(user, {}), users.get(user, {}), -1.0)
+            for user in dict.fromkeys((*now.credit_by_user, *users))
+        }
+        after = EpisodeContent(
+            now.turns - turns,
+            now.labelled_turns - labelled,
+            add_credit(now.documents, documents, -1.0),
+            {user: credit for user, credit in by_user.items() if credit},
+            clock if last and clock is not None else now.clock,
+        )
+        write_episode(tx, name, identity, now, after)
 
 
 def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:

@@ -147,8 +147,9 @@ def insert_rows(
 def add_counts(
     tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Add to the counters of a namespace in one of the tables of ``COUNTERS``."""
-    _COUNTERS[table].add(tx.connection, [{**row, "namespace": namespace} for row in rows])
+    """Add to the counters of a namespace in one of the tables of ``COUNTERS``, to undo others."""
+    given = [{**row, "namespace": namespace} for row in rows]
+    _COUNTERS[table].add(tx.connection, given, undo=True)
 
 
 def read_snapshot(tx: Transaction, namespace: int, name: str) -> bytes:
