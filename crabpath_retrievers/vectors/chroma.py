@@ -47,6 +47,7 @@ _DISK_FULL = ("disk is full", "No space left")
 # Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
 _NOT_READY = "Nothing found on disk"
 _ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
+_STAMP = "crabpath_stamp"  # key in the metadata of a collection
 _NAMESPACE_COLLECTION = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
@@ -319,6 +320,27 @@ class ChromaIndex(VectorIndex):
             page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
             existing |= set(page["ids"])
         return existing
+
+    def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """The vectors ``[d]`` of those of the ids that the collection contains."""
+        page = self._run(lambda records: records.get(ids=list(ids), include=["embeddings"]))
+        vectors = page["embeddings"]
+        return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
+
+    def read_stamp(self) -> str | None:
+        """What :meth:`write_stamp` wrote last; None if nothing."""
+        own = self._run(
+            lambda records: cast("ClientAPI", self._client).get_collection(
+                records.name, embedding_function=None
+            )
+        )
+        return cast("str | None", (own.metadata or {}).get(_STAMP))
+
+    def write_stamp(self, stamp: str) -> None:
+        """Keep what tells of which moment the graph store the vectors are."""
+        self._run(
+            lambda own: own.modify(metadata={**(own.metadata or {}), _STAMP: stamp}), writes=True
+        )
 
     def inspect(self) -> None:
         """Read all files of an embedded index, and replace them if one is damaged."""
