@@ -83,6 +83,11 @@ class Reindexer:
             self._delete_surplus()
             self.ingest.stamp()
 
+    def sweep(self) -> None:
+        """Finish an interrupted ingest, and delete vectors of episodes and notes that are gone."""
+        self.ingest.recover()
+        self._delete_strays()
+
     def catch_up(self) -> None:
         """Index what waits for it: vectors of documents, episodes and notes."""
         self.ingest.recover(self.progress)
@@ -136,7 +141,7 @@ class Reindexer:
                     self.store.name,
                 )
                 self.fill(others)
-            self._delete_others(self.index, self.store.catalog.chunk_ids)
+            self._delete_surplus()
             self.ingest.stamp()
 
     def _require_fillable(self, nodes: int) -> None:
@@ -188,6 +193,9 @@ class Reindexer:
     def _delete_surplus(self) -> None:
         # List the index first: nodes added meanwhile are in the graph store before the index.
         self._delete_others(self.index, self.store.catalog.chunk_ids)
+        self._delete_strays()
+
+    def _delete_strays(self) -> None:
         for name in self.index.names_beside():
             kind, _, key = name.partition("-")
             reads = self.store.learned.episode_ids if kind == "episodes" else self.store.notes.ids

@@ -258,10 +258,8 @@ def find_differing(
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():
             other = found.get(node)
-            if (
-                other is None
-                or other.shape != vector.shape
-                or _measure_angle(vector, other) < _SAME
+            if other is None or (
+                other.shape == vector.shape and _measure_angle(vector, other) < _SAME
             ):
                 yield node
 

@@ -38,6 +38,8 @@ from crabpath_retrievers.storage.write.rows import (
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
 
+_TICK = 1e-3  # seconds between snapshots
+
 
 def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     """Subtract all effects of applied feedback, and release its turns.
@@ -139,11 +141,13 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
     require_unchanged(space is not None, change.namespace)
     assert space is not None  # noqa: S101
     last_change = sa.select(sa.func.max(s.weight_changes.c.sequence))
+    latest = sa.select(sa.func.max(s.snapshots.c.created))
     row = {
         "id": change.id,
         "namespace": space.key,
         "name": change.name,
-        "created": time.time(),
+        # Later than all others, also after the clock was set back: lists are in this order.
+        "created": max(time.time(), (tx.scalar(latest) or 0.0) + _TICK),
         "version": space.version,
         "last_weight_change": tx.scalar(
             last_change.where(s.weight_changes.c.namespace == space.key)

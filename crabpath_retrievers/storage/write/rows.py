@@ -147,7 +147,7 @@ def insert_rows(
 def add_counts(
     tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Add to the counters of a namespace in one of the tables of ``COUNTERS``, to undo others."""
+    """Add to the counters of a namespace in one of the tables of ``COUNTERS``."""
     given = [{**row, "namespace": namespace} for row in rows]
     _COUNTERS[table].add(tx.connection, given, undo=True)
 
