@@ -56,9 +56,11 @@ class Reindexer:
         if some and not held:
             self._require_fillable(nodes)
             self.fill()
-        elif some and not self._is_of_one_moment():
-            self._mend()
-        elif len(held) < len(some) or (count < nodes and not unfinished):
+            return
+        if some and not self._is_of_one_moment():
+            self._compare()
+            count, held = self.index.glance(some) or (count, held)
+        if len(held) < len(some) or (count < nodes and not unfinished):
             self._complete()
         elif some and count > nodes and not unfinished:
             _log.warning(
@@ -126,23 +128,31 @@ class Reindexer:
             return True
         return self.store.catalog.meta().get(STAMP) == index.read_stamp()
 
-    def _mend(self) -> None:
-        """Compare all vectors with those of the graph store, and index again what differs."""
+    def _compare(self) -> None:
+        """Compare all vectors with those of the graph store; what differs is indexed again.
+
+        On a server it is only reported: the graph store may be the wrong one.
+        """
         with self.store.hold_ingest_lock(wait=False) as is_held:
-            if not is_held or self._is_of_one_moment():  # another process ingests, or was about to
+            if not is_held or self._is_of_one_moment():  # another process ingests, or did
                 return
             others = tuple(find_differing(self.store.catalog, self.index.read_vectors))
+            mends = self.index.local
             if others:
                 _log.warning(
                     "%d vectors in %s are not of the same moment as %s (was one of them restored "
-                    "from a backup?): they are indexed again from the graph store",
+                    "from a backup?): %s",
                     len(others),
                     self.index.description,
                     self.store.name,
+                    "they are indexed again from the graph store"
+                    if mends
+                    else "`crabpath reindex` indexes them again",
                 )
+            if others and mends:
                 self.fill(others)
-            self._delete_surplus()
-            self.ingest.stamp()
+            if mends or not others:
+                self.ingest.stamp()
 
     def _require_fillable(self, nodes: int) -> None:
         """Refuse to fill an empty remote index: it may be the wrong one."""

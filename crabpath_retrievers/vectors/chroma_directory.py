@@ -42,6 +42,7 @@ _TRANSIENT = (
     "unable to open",
     "out of memory",
 )
+_WRITING = "apply logs"  # in errors of the writes that the first operation of a client finishes
 _log = logging.getLogger(__name__)
 
 
@@ -187,11 +188,13 @@ class ChromaDirectory:
             return True
         if _is_transient(str(error)) or shutil.disk_usage(self.path).free < _MIN_FREE:
             return False
-        return (
-            not self._can_search(name) or find_damage(self.path, self._name, whole=True) is not None
-        )
+        failure = self._try_search(name)
+        if failure is not None and _WRITING not in failure:
+            return True
+        return find_damage(self.path, self._name, whole=True) is not None
 
-    def _can_search(self, name: str) -> bool:
+    def _try_search(self, name: str) -> str | None:
+        """Why a search fails; None if it does not."""
         try:
             records = self.client.get_collection(name, embedding_function=None)
             sample = records.get(limit=1, include=["embeddings"])["embeddings"]
@@ -199,9 +202,9 @@ class ChromaDirectory:
                 records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
             if isinstance(failure, Exception) or is_panic(failure):
-                return False
+                return str(failure)
             raise
-        return True
+        return None
 
     def _set_aside(self, why: str) -> None:
         reason = " ".join(why.split())[:_MAX_REASON]

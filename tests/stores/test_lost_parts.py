@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from crabpath_retrievers import (
     ConfigurationError,
     CrabPath,
+    Feedback,
     InvalidInputError,
     Settings,
     StoreError,
@@ -26,6 +27,7 @@ from crabpath_retrievers import (
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
+from crabpath_retrievers.maintenance.doctor.run import examine
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -162,6 +164,98 @@ def test_vectors_without_documents_do_not_empty_the_answers(path, caplog):
         assert memory.maintenance.reindex() == 20
         assert memory.index.beside("notes-1").count() == 0
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4
+
+
+def change(path, text, count=40):
+    """Edit, delete and add documents, in one opening."""
+    with opened(path) as memory:
+        memory.add_documents([Document(f"{text} {n}", id=f"d{n}") for n in range(count)])
+        memory.forget([f"d{n}" for n in range(190, 200)])
+        memory.add_documents([Document(f"{text} {n}", id=f"n{n}") for n in range(10)])
+
+
+def find_problems(path, **given):
+    """What the doctor finds in the vectors, in words."""
+    found = examine(path, embeddings=PLAIN, **given).findings
+    return [one.message for one in found if one.check == "vectors" and one.severity != "info"]
+
+
+def count_own(memory):
+    """How many chunks are the first that their own vector finds."""
+    catalog, ids = memory.store.catalog, memory.store.catalog.chunk_ids()
+    vectors = catalog.vectors(ids).items()
+    return sum(
+        memory.index.search(vector.astype(np.float32), 1) == [one] for one, vector in vectors
+    )
+
+
+def test_a_graph_and_vectors_of_two_moments(path, caplog):
+    """The older graph, then the newer again: found, and mended by the next opening."""
+    shutil.copy(path / "graph.sqlite", path / "older")
+    change(path, "Entirely other bananas")
+    shutil.copy(path / "graph.sqlite", path / "newer")
+    assert find_problems(path) == []
+    for moment, changed, chunks in (("older", 40, 200), ("newer", 40, 200)):
+        shutil.copy(path / moment, path / "graph.sqlite")
+        (lost, other, *_) = find_problems(path)
+        assert lost.startswith("10 chunks are missing in the vector index")
+        assert other.startswith(f"{changed} vectors are those of other texts")
+        caplog.clear()
+        with opened(path) as memory:
+            assert warnings(caplog)[0].startswith(f"{changed + 10} vectors in")
+            assert "restored from a backup?" in warnings(caplog)[0]
+            assert count_own(memory) == chunks
+        assert [one for one in find_problems(path) if "belong to no chunk" not in one] == []
+    with opened(path) as memory:
+        memory.maintenance.reindex()
+    assert find_problems(path) == []
+    caplog.clear()
+    opened(path).close()
+    assert warnings(caplog) == []
+
+
+def test_a_graph_older_than_the_vectors_on_a_server(path, caplog):
+    """They may be those of another memory: it warns until that is asked for."""
+    client = chromadb.EphemeralClient()
+    with opened(path, vectors=client, reindex=True):
+        pass
+    shutil.copy(path / "graph.sqlite", path / "older")
+    with opened(path, vectors=client) as memory:
+        memory.add_documents([Document(f"Bananas {n}", id=f"d{n}") for n in range(200)])
+    shutil.copy(path / "older", path / "graph.sqlite")
+    for _ in range(2):
+        caplog.clear()
+        with opened(path, vectors=client) as memory:
+            assert "`crabpath reindex` indexes them again" in warnings(caplog)[0]
+            assert count_own(memory) == 0
+        assert find_problems(path, vectors=client)[0].startswith("200 vectors are those of other")
+    with opened(path, vectors=client, reindex=True) as memory:
+        assert count_own(memory) == 200
+    assert find_problems(path, vectors=client) == []
+    caplog.clear()
+    opened(path, vectors=client).close()
+    assert warnings(caplog) == []
+    client.delete_collection("crabpath")
+    client.close()
+
+
+def test_vectors_of_episodes_that_are_gone(path):
+    """As a backend leaves them that ends between two deletions: doctor names them."""
+    for mend in (
+        lambda memory: memory.maintenance.run(),
+        lambda memory: memory.maintenance.reindex(),
+    ):
+        with opened(path) as memory:
+            turn = memory.retrieve("Passage 3", namespace="ann").turn
+            memory.record(Feedback(turn.id, 1.0, used=["d3"], namespace="ann"))
+            memory.maintenance.reindex()
+            key = memory.store.walk.get_clock("ann").key
+            beside = memory.index.beside(f"episodes-{key}")
+            beside.upsert(["gone"], [np.eye(1, 16, dtype=np.float32)[0]], [""], [{}])
+            assert find_problems(path) == ["1 vectors of episodes belong to no stored item"]
+            mend(memory)
+            assert beside.count() == 1
+        assert find_problems(path) == []
 
 
 def test_what_belongs_to_others_stays(tmp_path, monkeypatch):

@@ -45,11 +45,7 @@ def import_store(tx: Transaction, change: FillStore) -> ImportResult:
         if name == "meta":
             put_meta(tx, PutMeta(tuple((row["name"], row["value"]) for row in rows)))
         else:
-            # Levels follow from ids.
-            leveled = name == "nodes"
-            tx.add(
-                TABLES[name], [{**r, "level": _find_level(r)} for r in rows] if leveled else rows
-            )
+            tx.add(TABLES[name], list(map(_set_level, rows)) if name == "nodes" else rows)
     for name, last in change.last.items():
         _set_last_key(tx, TABLES[name], last)
     _index_all_texts(tx)
@@ -59,8 +55,9 @@ def import_store(tx: Transaction, change: FillStore) -> ImportResult:
     return ImportResult(None, dict(written))
 
 
-def _find_level(row: Row) -> int:
-    return 0 if row["owner"] > 0 else compute_hub_level(row["id"])
+def _set_level(row: Row) -> Row:
+    """The row of a node with the level that follows from its id; a note is no hub."""
+    return {**row, "level": 0 if row["owner"] > 0 else compute_hub_level(row["id"])}
 
 
 def _set_last_key(tx: Transaction, table: sa.Table, last: int) -> None:
