@@ -201,6 +201,7 @@ class ChromaDirectory:
             if sample is not None and len(sample):
                 records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
+            self.give_up_client()
             if isinstance(failure, Exception) or is_panic(failure):
                 return str(failure)
             raise

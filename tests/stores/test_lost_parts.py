@@ -171,7 +171,7 @@ def change(path, text, count=40):
     with opened(path) as memory:
         memory.add_documents([Document(f"{text} {n}", id=f"d{n}") for n in range(count)])
         memory.forget([f"d{n}" for n in range(190, 200)])
-        memory.add_documents([Document(f"{text} {n}", id=f"n{n}") for n in range(10)])
+        memory.add_documents([Document(f"{text} more {n}", id=f"n{n}") for n in range(10)])
 
 
 def find_problems(path, **given):
@@ -195,16 +195,17 @@ def test_a_graph_and_vectors_of_two_moments(path, caplog):
     change(path, "Entirely other bananas")
     shutil.copy(path / "graph.sqlite", path / "newer")
     assert find_problems(path) == []
-    for moment, changed, chunks in (("older", 40, 200), ("newer", 40, 200)):
+    for moment, lost in (("older", 10), ("newer", 0)):
         shutil.copy(path / moment, path / "graph.sqlite")
-        (lost, other, *_) = find_problems(path)
-        assert lost.startswith("10 chunks are missing in the vector index")
-        assert other.startswith(f"{changed} vectors are those of other texts")
+        problems = find_problems(path)
+        assert any(one.startswith("40 vectors are those of other texts") for one in problems)
+        missing = any(one.startswith("10 chunks are missing in the vector") for one in problems)
+        assert missing == bool(lost)
         caplog.clear()
         with opened(path) as memory:
-            assert warnings(caplog)[0].startswith(f"{changed + 10} vectors in")
+            assert warnings(caplog)[0].startswith(f"{40 + lost} vectors in")
             assert "restored from a backup?" in warnings(caplog)[0]
-            assert count_own(memory) == chunks
+            assert count_own(memory) == 200
         assert [one for one in find_problems(path) if "belong to no chunk" not in one] == []
     with opened(path) as memory:
         memory.maintenance.reindex()
