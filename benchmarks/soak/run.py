@@ -42,7 +42,7 @@ CHECKS = {
     "kill_feedback": Check(kills.check_kill_feedback, 14, 1, {"chunks": 200}),
     "kill_feedback_servers": Check(kills.check_kill_feedback_servers, 8, 1, {"chunks": 50}),
     "servers": Check(servers.check_servers, 10, 1, {"limit": 1.0}),
-    "disk": Check(disk.check_disk, 4, 1),
+    "disk": Check(disk.check_disk, 4, 2),
     "power": Check(power.check_power, 10, 1),
     "fuzz": Check(fuzz.check_fuzz, 20, 500),
     "archives": Check(archives.check_archives, 10, 15),

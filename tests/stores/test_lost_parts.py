@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import chromadb
 import numpy as np
@@ -14,9 +15,11 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 from typer.testing import CliRunner
 
+from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import (
     ConfigurationError,
     CrabPath,
+    CrabPathError,
     Feedback,
     InvalidInputError,
     Settings,
@@ -257,6 +260,44 @@ def test_vectors_of_episodes_that_are_gone(path):
             mend(memory)
             assert beside.count() == 1
         assert find_problems(path) == []
+
+
+@pytest.mark.slow
+def test_backends_that_end_leave_no_vector_that_maintenance_does_not_find(postgres_url, tmp_path):
+    """Feedback and undo while connections of PostgreSQL are terminated, vectors on a server."""
+    server = ChromaServer(tmp_path)
+    place = {"vectors": f"http://127.0.0.1:{server.port}"}
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_class c ON c.oid = relation WHERE "
+        "relname = 'crabpath_namespaces' AND relnamespace = current_schema::regnamespace "
+        "AND pid <> pg_backend_pid()"
+    )
+    refused = list[str]()
+
+    def learn(memory, number):
+        try:
+            turn = memory.retrieve(f"Passage {number}", namespace="ann").turn
+            given = Feedback(turn.id, 1.0, used=["d3"], namespace="ann")
+            memory.undo(memory.record(given).feedback_id)
+        except CrabPathError as error:
+            refused.append(str(error))
+
+    with opened(postgres_url, **place) as memory:
+        memory.add_documents(pages(0, 5), progress=None)
+        with ThreadPoolExecutor(4) as pool, admin.connect() as connection:
+            calls = [pool.submit(learn, memory, number) for number in range(80)]
+            while not all(call.done() for call in calls):
+                connection.exec_driver_sql(others)
+                wait(calls, timeout=0.05)
+            assert [call.result() for call in calls] == [None] * 80
+        memory.learning.learn_waiting()
+        memory.maintenance.run()
+        assert find_problems(postgres_url, **place) == []
+    assert refused
+    admin.dispose()
+    server.disconnect()
+    server.stop()
 
 
 def test_what_belongs_to_others_stays(tmp_path, monkeypatch):
