@@ -1,4 +1,4 @@
-"""A disk that is full while documents are added, and while feedback is recorded.
+"""A disk that is full while documents are added, while feedback is recorded, and in mixed work.
 
 The disk is a tmpfs in a mount namespace of a process of its own: nothing is left behind.
 """
@@ -6,6 +6,7 @@ The disk is a tmpfs in a mount namespace of a process of its own: nothing is lef
 import json
 import logging
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -22,12 +23,13 @@ from benchmarks.soak.stores import Hashed, status_of
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback
 from crabpath_retrievers.maintenance.doctor.run import examine
 
+_LONGEST = 300.0  # seconds; a run takes a few
 _MOUNTED = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
 
 
 def check_disk(budget: Budget, seed: int) -> Row:
     """A full disk says so, loses nothing acknowledged, and all goes on when there is room."""
-    row = Row("disk full in ingest and in feedback")
+    row = Row("disk full in ingest, in feedback and in mixed work")
     alone = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     for run in budget:
         with TemporaryDirectory(prefix="soak-") as folder:
@@ -36,18 +38,22 @@ def check_disk(budget: Budget, seed: int) -> Row:
             ):
                 msg = "mounting a small disk needs root, or user namespaces"
                 raise Skipped(msg)
-            mode = ("ingest", "feedback")[run % 2]
+            mode = ("ingest", "mixed", "feedback", "mixed")[run % 4]
             command = [*alone, "sh", "-c", _MOUNTED, folder, sys.executable, "-m", __spec__.name]
             paths = os.pathsep.join(path for path in sys.path if path)
-            ended = subprocess.run(
-                [*command, folder, mode],
-                capture_output=True,
-                text=True,
-                env={**os.environ, "PYTHONPATH": paths},
-                timeout=600,
-                check=False,
-            )
-        row.runs += 1
+            row.runs += 1
+            try:
+                ended = subprocess.run(
+                    [*command, folder, mode, str(seed + run)],
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "PYTHONPATH": paths},
+                    timeout=_LONGEST,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                row.blame("other", f"{mode} work on a full disk did not end, seed {seed + run}")
+                continue
         if ended.returncode:
             row.blame("foreign", ended.stderr[-400:])
             continue
@@ -65,9 +71,10 @@ def _fails(command: list[str]) -> bool:
 class Small:
     """A memory on the small disk, and what went wrong with it."""
 
-    def __init__(self, disk: Path) -> None:
+    def __init__(self, disk: Path, seed: int) -> None:
         """Nothing is there yet."""
         self.disk, self.place = disk, disk / "memory"
+        self.choose = random.Random(seed)
         self.faults: list[tuple[str, str, int]] = []
         self.documents: list[str] = []
         self.given: list[str] = []
@@ -157,11 +164,48 @@ def feedback(small: Small) -> None:
     small.attempt("close", memory.close)
 
 
-def main(disk: str, mode: str) -> None:
+def mixed(small: Small) -> None:
+    """Do all kinds of work on a full disk; a little room is left, from nothing to 6 MB."""
+    memory, choose = small.open(), small.choose
+    small.add(memory, 0, 40)
+    room = choose.randrange(choose.choice([300_000, 1_500_000, 6_000_000]))
+    free = shutil.disk_usage(small.disk).free
+    (small.disk / "filler").write_bytes(b"x" * max(0, free - room))
+
+    def record(number: int) -> None:
+        answer = memory.retrieve(f"Passage {number}")
+        used, name = [answer.documents[0].node.id], f"mixed-{number}"
+        given = Feedback(answer.turn.id, 1.0, used=used, correction=name, feedback_id=name)
+        if memory.record(given).status != "refused":
+            small.given.append(name)
+
+    def forget(number: int) -> None:
+        if f"d{number}" in small.documents:  # where it fails, it may have been forgotten
+            small.documents.remove(f"d{number}")
+        memory.forget([f"d{number}"])
+
+    work: dict[str, Callable[[int], Any]] = {
+        "add_documents": lambda number: small.add(memory, 1000 + 20 * number),
+        "record": record,
+        "teach": lambda number: memory.teach(f"note {number}"),
+        "forget": forget,
+        "export": lambda number: memory.transfer.export(small.disk / f"{number}.crabpath"),
+        "maintain": lambda _: memory.maintenance.run(),
+    }
+    for number in range(40):
+        what = choose.choice([*work, "add_documents", "record"])
+        small.attempt(what, partial(work[what], number))
+    (small.disk / "filler").unlink()
+    if not small.attempt("add_documents", partial(small.add, memory, 9000)):
+        small.faults.append(("other", "add_documents fails after room was made", 1))
+    small.attempt("close", memory.close)
+
+
+def main(disk: str, mode: str, seed: str) -> None:
     """Fill the disk, look, make room, look again."""
     logging.disable(logging.ERROR)
-    small = Small(Path(disk))
-    {"ingest": ingest, "feedback": feedback}[mode](small)
+    small = Small(Path(disk), int(seed))
+    {"ingest": ingest, "feedback": feedback, "mixed": mixed}[mode](small)
     small.attempt("open", lambda: small.open().close())
     subprocess.run(["mount", "-o", "remount,size=2g", disk], check=True)
     small.compare()

@@ -46,7 +46,7 @@ CHECKS = {
     "kill_feedback_servers": Check(kills.check_kill_feedback_servers, 8, 1, {"chunks": 50}),
     "servers": Check(servers.check_servers, 10, 1, {"limit": 1.0}),
     "pooler": Check(pooler.check_pooler, 4, 100),
-    "disk": Check(disk.check_disk, 4, 1),
+    "disk": Check(disk.check_disk, 4, 2),
     "power": Check(power.check_power, 10, 1),
     "fuzz": Check(fuzz.check_fuzz, 20, 500),
     "filters": Check(filters.check_filters, 6, 400),

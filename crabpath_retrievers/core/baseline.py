@@ -1,8 +1,12 @@
 """The baseline: the running mean of outcomes with which each outcome is compared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.core.feedback import validate_outcome
+
+MOST_LATER = 1000
+"""Most later outcomes through which one is taken out of the mean: it has a share of 4e-7 there."""
 
 _MAX_COUNT = 100
 _PRIOR_MEAN, _PRIOR_COUNT = 0.5, 4.0  # Beta(3, 1) on success, as outcomes in [-1, 1]
@@ -16,8 +20,8 @@ class Baseline:
 
     Attributes:
         mean: Mean of the outcomes, in [-1, 1]; 0 before the first.
-        count: Number of outcomes, at most 100. From then on the mean is exponential: the share of
-            an outcome halves every 69 turns.
+        count: Number of outcomes. From 100 on the mean is exponential: the share of an outcome
+            halves every 69 turns.
     """
 
     mean: float = 0.0
@@ -39,8 +43,9 @@ class Baseline:
         Where chains fail as often as not, a failure was to be expected whatever was returned, and a
         success does not show that what was returned is right for other questions.
         """
-        total = self.count * self.mean + _PRIOR_COUNT * _PRIOR_MEAN
-        return max(0.0, total / (self.count + _PRIOR_COUNT))
+        count = min(self.count, _MAX_COUNT)
+        total = count * self.mean + _PRIOR_COUNT * _PRIOR_MEAN
+        return max(0.0, total / (count + _PRIOR_COUNT))
 
     def with_outcome(self, z: float) -> "Baseline":
         """Return the baseline after one more outcome; compare that outcome with the one before it.
@@ -48,27 +53,34 @@ class Baseline:
         Args:
             z: Outcome of a turn, in [-1, 1].
         """
-        count = min(self.count + 1, _MAX_COUNT)
-        mean = self.mean + (z - self.mean) / count
-        # Rounding may carry a mean of ones slightly above one.
-        return Baseline(max(-1.0, min(1.0, mean)), count)
+        count = self.count + 1
+        return _make_baseline(self.mean + (z - self.mean) / min(count, _MAX_COUNT), count)
 
-    def without(self, z: float, before: int, since: int) -> "Baseline":
-        """Return the baseline without one outcome that entered it: inverse of :meth:`with_outcome`.
+    def without(self, z: float, later: Sequence[float]) -> "Baseline":
+        """Return the baseline as if one outcome had never entered it.
 
         Args:
             z: The outcome.
-            before: The count before it entered.
-            since: Number of outcomes that entered after it and still count.
+            later: The outcomes that entered after it and still count, in order. What lies further
+                back than ``MOST_LATER`` no longer tells in the mean.
         """
-        if self.count <= 1:
-            return Baseline()
-        # A plain mean below 100 outcomes; an exponential mean from then on.
-        capped = before + 1 + since - _MAX_COUNT
-        share = 1 / self.count * (1 - 1 / _MAX_COUNT) ** max(0, min(since, capped))
-        mean = (self.mean - share * z) / (1 - share)
-        count = self.count if capped > 0 else self.count - 1
-        return Baseline(max(-1.0, min(1.0, mean)), count)
+        if len(later) > MOST_LATER:
+            return Baseline(self.mean, self.count - 1)
+        before = self
+        for outcome in (*reversed(later), z):
+            if before.count <= 1:
+                before = Baseline()
+                break
+            share = 1 / min(before.count, _MAX_COUNT)
+            before = _make_baseline((before.mean - share * outcome) / (1 - share), before.count - 1)
+        for outcome in later:
+            before = before.with_outcome(outcome)
+        return before
+
+
+def _make_baseline(mean: float, count: int) -> Baseline:
+    """A baseline; rounding may have carried a mean of ones slightly above one."""
+    return Baseline(max(-1.0, min(1.0, mean)), count)
 
 
 def advantage(z: float, baseline: float) -> float:

@@ -38,11 +38,15 @@ _PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evi
 _PRIOR_RATE = 0.25  # prior share of returned documents that an answer uses
 _PRIOR_COUNT = 20.0  # weight of that prior, in documents
 _NONE: tuple[float, float] = (0.0, 0.0)
+Evidence = dict[str, tuple[float, float]]
+"""What feedback adds, by name: used, and all."""
 
 _BIN = re.compile(r"log_odds (\d+) (-?\d+)")
 _MIN_LOG_ODDS, _MAX_LOG_ODDS = -10, 6  # centres of the outermost bins
 _BLOCK = 64  # feedbacks
-_FITTED_BLOCKS, _KEPT_BLOCKS = 2, 3  # the ranker learns: older counts are about another one
+_BLOCKS = 2  # that are fitted: the ranker learns, and older counts are about another one
+_LESSONS = "lessons"
+_GHOST = 1e-6  # counts below are what rounding left of others that were subtracted
 _PRIOR_PRECISION = np.array([50.0, 5.0])  # of slope and offset, around no change
 _MIN_SLOPE = 0.1  # the order of documents stays
 _MAX_STEPS, _CONVERGED = 20, 1e-6
@@ -71,8 +75,9 @@ class Reliability:
         spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
             of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
             them, with 1 for each; by ``log_odds BLOCK CENTRE``, of the last blocks of feedback,
-            those with log-odds around the centre; and by ``trials * SCALE``, the surprise about
-            the use of documents if trials count by that scale, in nats, and their number.
+            those with log-odds around the centre; by ``trials * SCALE``, the surprise about
+            the use of documents if trials count by that scale, in nats, and their number; and
+            the number of all ``lessons``.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -112,26 +117,43 @@ class Reliability:
     def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Reliability":
         """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
         total = dict(self.spoken)
-        for memory, (used, known) in amount.items():
-            before = total.get(memory, _NONE)
-            total[memory] = (
-                max(0.0, before[0] + sign * used),
-                max(0.0, before[1] + sign * known),
-            )
-        bins = {name: place for name in total if (place := _parse_bin(name))}
-        oldest = max((block for block, _ in bins.values()), default=0) - _KEPT_BLOCKS + 1
-        # An undone feedback may have begun the newest block, so one more is kept than is fitted.
-        return Reliability(
-            {
-                name: pair
-                for name, pair in total.items()
-                if name not in bins or (bins[name][0] >= oldest and pair[1] > 0)
-            }
-        )
+        for name, (used, known) in amount.items():
+            before = total.get(name, _NONE)
+            total[name] = before[0] + sign * used, before[1] + sign * known
+        return Reliability({name: pair for name, pair in total.items() if _is_real(pair)})
+
+    def count_lesson(self, counts: Mapping[str, tuple[float, float]]) -> "Evidence":
+        """The evidence of one more lesson: counts by log-odds, and what they displace.
+
+        Older blocks leave with it, and come back when it is undone.
+
+        Args:
+            counts: Counts by log-odds, of :func:`count_log_odds` for :attr:`lessons`.
+        """
+        newest = max((place[0] for name in counts if (place := _parse_bin(name))), default=0)
+        displaced = {
+            name: (-used, -known)
+            for name, (used, known) in self.spoken.items()
+            if (place := _parse_bin(name)) and place[0] <= newest - _BLOCKS
+        }
+        more = self.lessons + 1 - self.spoken.get(_LESSONS, _NONE)[1]
+        return {**counts, **displaced, _LESSONS: (0.0, more)}
+
+    @property
+    def lessons(self) -> int:
+        """Number of lessons in effect, which tells the block of the next one."""
+        if _LESSONS in self.spoken:
+            return round(self.spoken[_LESSONS][1])
+        blocks = [place[0] for name in self.spoken if (place := _parse_bin(name))]
+        return _BLOCK * (max(blocks) + 1) if blocks else 0  # of a release that did not count them
 
     def calibrate(self) -> Calibration:
         """Fit slope and offset to the counts by log-odds."""
-        places = {name: place for name in self.spoken if (place := _parse_bin(name))}
+        places = {
+            name: place
+            for name, pair in self.spoken.items()
+            if (place := _parse_bin(name)) and pair[1] >= _GHOST
+        }
         if not places:
             return Calibration()
         newest = max(block for block, _ in places.values())
@@ -139,7 +161,7 @@ class Reliability:
             tuple(
                 (centre, *self.spoken[name])
                 for name, (block, centre) in places.items()
-                if block > newest - _FITTED_BLOCKS
+                if block > newest - _BLOCKS
             )
         )
 
@@ -204,7 +226,7 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
 
 
 def count_log_odds(
-    turns: Iterable[tuple[Turn, Credit]], version: int
+    turns: Iterable[tuple[Turn, Credit]], lessons: int
 ) -> dict[str, tuple[float, float]]:
     """Return ``(used, all)`` of the returned documents by block of feedback and log-odds.
 
@@ -212,14 +234,14 @@ def count_log_odds(
 
     Args:
         turns: Turns with their credit; only documents with a credit of their own count.
-        version: Version of the namespace before the feedback.
+        lessons: Number of lessons of the namespace before the feedback.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
         for item in turn.returned:
             if item.node in credit.documents and item.log_odds is not None:
                 centre = max(_MIN_LOG_ODDS, min(_MAX_LOG_ODDS, round(item.log_odds)))
-                name = f"log_odds {version // _BLOCK} {centre}"
+                name = f"log_odds {lessons // _BLOCK} {centre}"
                 used, known = totals.get(name, _NONE)
                 value = max(0.0, credit.documents[item.node])
                 weight = credit.weight / (1.0 + item.trials)
@@ -261,6 +283,10 @@ def measure_scales(
     surprise = np.log1p(scales * (uses + passes)) - used * relevant - (1.0 - used) * irrelevant
     total, known = (weight * surprise).sum(axis=0), float(weight.sum())
     return {name: (float(value), known) for name, value in zip(_SCALES, total, strict=True)}
+
+
+def _is_real(pair: tuple[float, float]) -> bool:
+    return max(map(abs, pair)) >= _GHOST
 
 
 def _parse_bin(name: str) -> tuple[int, int] | None:

@@ -31,6 +31,7 @@ from crabpath_retrievers.core.changes import (
     PublishNodes,
     PublishStaged,
     PutEdges,
+    PutMeta,
     RemoveNodes,
     StageNodes,
 )
@@ -74,6 +75,8 @@ FIRST_BATCH = 16
 """Chunks of the first batch that is embedded; each next one is twice as large, up to a bound."""
 _INDEX_BATCH = 2048
 _LONGEST_WAIT = 5.0  # seconds until what was embedded in bulk is published
+STAMP = "indexed"
+"""Fact about the graph store that its index repeats: both change with every ingest."""
 _MANY = 1000  # changed chunks after which the database measures its tables again
 
 
@@ -198,6 +201,8 @@ class Ingest:
                             self.publish(self._embed(part, plan))
                         advance(len(part.nodes))
             self._move(plan)
+            if plan.changed or plan.gone:
+                self.stamp()
             if len(plan.changed) >= _MANY:
                 self.store.refresh_statistics()
         return plan.finish(begun)
@@ -244,6 +249,7 @@ class Ingest:
                 if self.bulk.since is not None:
                     self.bulk.link(find_all, advance_linking)
             self._link()
+            self.stamp()
             if report.added + report.updated >= _MANY:
                 self.store.refresh_statistics()
         report.blank = total.blank
@@ -292,6 +298,14 @@ class Ingest:
             self._index()
             self._link()
             self._empty_trash()
+            self.stamp()
+
+    def stamp(self) -> None:
+        """Mark graph store and index as being of one moment; the caller holds the ingest lock."""
+        if not (self.index.foreign or self.index.removal):
+            stamp = uuid4().hex
+            self.store.apply([PutMeta(((STAMP, stamp),))])
+            self.index.write_stamp(stamp)
 
     @property
     def bulk(self) -> BulkIngest:
@@ -364,6 +378,7 @@ class Ingest:
             self._index(progress)
             if link_bulk or self.bulk.since is None:
                 self._finish()
+                self.stamp()
                 return False
             waiting = len(self.store.catalog.get_unlinked_keys())
             message = "%d chunks of an interrupted ingest have no edges: run it again"

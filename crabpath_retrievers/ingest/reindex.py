@@ -10,11 +10,11 @@ from functools import partial
 from crabpath_retrievers.core.changes.archive import QueueReindex
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
-from crabpath_retrievers.ingest.pipeline import Ingest, Progress
+from crabpath_retrievers.ingest.pipeline import STAMP, Ingest, Progress
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, find_differing
 
 _SAMPLE_SIZE = 64  # chunks that are looked up in the index when a memory is opened
 _log = logging.getLogger(__name__)
@@ -56,7 +56,11 @@ class Reindexer:
         if some and not held:
             self._require_fillable(nodes)
             self.fill()
-        elif len(held) < len(some) or (count < nodes and not unfinished):
+            return
+        if some and not self._is_of_one_moment():
+            self._compare()
+            count, held = self.index.glance(some) or (count, held)
+        if len(held) < len(some) or (count < nodes and not unfinished):
             self._complete()
         elif some and count > nodes and not unfinished:
             _log.warning(
@@ -79,6 +83,12 @@ class Reindexer:
             self.index.inspect()
             self.fill()
             self._delete_surplus()
+            self.ingest.stamp()
+
+    def sweep(self) -> None:
+        """Finish an interrupted ingest, and delete vectors of episodes and notes that are gone."""
+        self.ingest.recover()
+        self._delete_strays()
 
     def catch_up(self) -> None:
         """Index what waits for it: vectors of documents, episodes and notes."""
@@ -110,6 +120,39 @@ class Reindexer:
                 self.index.description,
             )
             self.fill(missing)
+
+    def _is_of_one_moment(self) -> bool:
+        """Whether the last ingest of the graph store is that of the index."""
+        index = self.index
+        if index.foreign or index.removal:
+            return True
+        return self.store.catalog.meta().get(STAMP) == index.read_stamp()
+
+    def _compare(self) -> None:
+        """Compare all vectors with those of the graph store; what differs is indexed again.
+
+        On a server it is only reported: the graph store may be the wrong one.
+        """
+        with self.store.hold_ingest_lock(wait=False) as is_held:
+            if not is_held or self._is_of_one_moment():  # another process ingests, or did
+                return
+            others = tuple(find_differing(self.store.catalog, self.index.read_vectors))
+            mends = self.index.local
+            if others:
+                _log.warning(
+                    "%d vectors in %s are not of the same moment as %s (was one of them restored "
+                    "from a backup?): %s",
+                    len(others),
+                    self.index.description,
+                    self.store.name,
+                    "they are indexed again from the graph store"
+                    if mends
+                    else "`crabpath reindex` indexes them again",
+                )
+            if others and mends:
+                self.fill(others)
+            if mends or not others:
+                self.ingest.stamp()
 
     def _require_fillable(self, nodes: int) -> None:
         """Refuse to fill an empty remote index: it may be the wrong one."""
@@ -160,6 +203,9 @@ class Reindexer:
     def _delete_surplus(self) -> None:
         # List the index first: nodes added meanwhile are in the graph store before the index.
         self._delete_others(self.index, self.store.catalog.chunk_ids)
+        self._delete_strays()
+
+    def _delete_strays(self) -> None:
         for name in self.index.names_beside():
             kind, _, key = name.partition("-")
             reads = self.store.learned.episode_ids if kind == "episodes" else self.store.notes.ids

@@ -12,7 +12,6 @@ from crabpath_retrievers.core.changes import (
     KeepFeedback,
     WeightDelta,
 )
-from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.learning.credit import make_frozen
 from crabpath_retrievers.learning.undo import retry_on_conflict
@@ -51,14 +50,12 @@ def learn_without_turn(
         return Receipt(name, "refused", why.note, why.reason)
     changes = compute()
     model = NamespaceModel.from_json(known.model, prior)
-    effects = ModelEffects(count=model.baseline.count)
     consume = ConsumeFeedback(
         namespace,
         name,
         (),
         known.version,
         model.to_json(),
-        effects=effects,
         changes=tuple(changes),
     )
     store.apply([KeepFeedback(feedback), consume, *changes])

@@ -75,8 +75,10 @@ class FeedbackLearner:
             if settings.learning.ranker:
                 model = _update_ranker(model, weighted[-1])
         pairs = [(item.turn, item.credit) for item in weighted]
-        evidence = measure_memories(pairs) | count_log_odds(pairs, state.version)
-        evidence |= measure_scales(pairs, before.weigh_trials(), before.trust.calibrate())
+        trust = before.trust
+        evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
+        evidence |= measure_memories(pairs)
+        evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
         model = replace(model, trust=model.trust.plus(evidence))
         is_ranked = model.posterior is not before.posterior
         gain = encode_gain(before.posterior, model.posterior) if is_ranked else None
@@ -89,7 +91,7 @@ class FeedbackLearner:
             state.version,
             model.to_json(),
             decay * len(credited),
-            ModelEffects(tuple(outcomes), before.baseline.count, evidence, gain),
+            ModelEffects(tuple(outcomes), evidence, gain),
             changes,
         )
         return [consumed, *changes], _explain_limit(credited, weighted)

@@ -132,7 +132,7 @@ class LearningHistory:
         key, model = known.clock.key, NamespaceModel.from_json(known.model, self.prior)
         effects, reverted = self.store.history.get_effects(feedback_id, key), None
         if effects is not None:
-            model, notes = model.without(effects.model, effects.since), effects.notes
+            model, notes = model.without(effects.model, effects.later), effects.notes
             # With a note go the episodes that recall it.
             episodes = self.store.learned.episode_ids(key) if notes else effects.episodes
             reverted = Reverted(key, episodes, notes)

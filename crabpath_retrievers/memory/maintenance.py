@@ -63,7 +63,7 @@ class MemoryMaintenance(Component):
             services.settings,
             services.notes,
             services.index.find_existing,
-            services.ingest.recover,
+            services.reindexing.sweep,
         )
 
     def health(self, namespace: str = DEFAULT_NAMESPACE, *, record: bool = True) -> HealthReport:

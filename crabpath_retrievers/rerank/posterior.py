@@ -104,12 +104,11 @@ class Posterior:
 def encode_gain(before: Posterior, after: Posterior) -> bytes:
     """Difference of two posteriors in natural parameters, in which evidence adds up.
 
-    Encoded as precision (upper triangle, single precision) and precision times mean (double
-    precision), compressed with zlib.
+    Encoded as precision (upper triangle) and precision times mean, compressed with zlib.
     """
     precision = (after.precision - before.precision)[_triangle(len(after.mean))]
     shift = after.precision @ after.mean - before.precision @ before.mean
-    data = _SHAPE + precision.astype(_SINGLE).tobytes() + shift.astype(_DOUBLE).tobytes()
+    data = _SHAPE + precision.astype(_DOUBLE).tobytes() + shift.astype(_DOUBLE).tobytes()
     return zlib.compress(data, _FAST)
 
 
@@ -122,9 +121,11 @@ def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
     if data[: len(_SHAPE)] != _SHAPE:
         return posterior
     size = len(posterior.mean)
-    cut = len(_SHAPE) + _SINGLE.itemsize * size * (size + 1) // 2
+    cut = len(data) - _DOUBLE.itemsize * size
+    # Former releases kept it in single precision.
+    kind = _DOUBLE if cut - len(_SHAPE) == _DOUBLE.itemsize * size * (size + 1) // 2 else _SINGLE
     precision = posterior.precision - _square(
-        np.frombuffer(data[len(_SHAPE) : cut], _SINGLE).astype(_DOUBLE), size
+        np.frombuffer(data[len(_SHAPE) : cut], kind).astype(_DOUBLE), size
     )
     shift = posterior.precision @ posterior.mean - np.frombuffer(data[cut:], _DOUBLE)
     mean = np.linalg.solve(precision, shift).astype(_DOUBLE)

@@ -100,17 +100,16 @@ class NamespaceModel:
         reliable = self.trust.factor("episode")
         return weights | {name: reliable * weights[name] for name in ("episode", "missed")}
 
-    def without(self, effects: ModelEffects, since: int) -> "NamespaceModel":
+    def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
         Args:
             effects: What the feedback changed.
-            since: Number of outcomes learned after it that are still in effect.
+            later: Outcomes learned after it that are still in effect.
         """
-        baseline, count = self.baseline, effects.count + len(effects.outcomes)
+        baseline = self.baseline
         for outcome in reversed(effects.outcomes):
-            count -= 1
-            baseline = baseline.without(outcome, count, since)
+            baseline = baseline.without(outcome, later)
         trust = self.trust.plus(effects.reliability, -1.0)
         if effects.ranker is None:
             return NamespaceModel(self.posterior, baseline, trust)

@@ -42,7 +42,11 @@ COUNTERS: Mapping[str, tuple[str, ...]] = {
     "usage": ("wins", "losses", "decay"),
     "transitions": ("trials", "wins", "ends", "end_wins"),
 }
-"""Columns that count, by table: values start at 0, and rows of zeros are deleted."""
+"""Columns that count, by table: values start at 0, and rows of zeros are deleted.
+
+While evidence that lowered a pair is in effect, and what it lowered is undone, its count is below
+0: readers take 0.
+"""
 
 NAMESPACE_TABLES = (
     *("namespaces", "nodes", "contents", "episodes", "turns", "feedback", "consumed_turns"),
@@ -73,7 +77,7 @@ KEYED_BY_NAMESPACE = tuple(
 LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 """Columns that depend on the store, so that a row of a namespace gets others elsewhere."""
 
-LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity")
+LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed")
 """Metadata that is not copied to another store."""
 
 EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}

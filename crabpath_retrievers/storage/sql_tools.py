@@ -385,7 +385,7 @@ ROUNDING = 1e-9
 
 
 class CounterTable:
-    """Adds to the counters of one table, whose values never fall below 0."""
+    """Adds to the counters of one table."""
 
     def __init__(self, table: sa.Table, names: Sequence[str]) -> None:
         """Columns ``names`` are the counters of ``table``; its other columns are the key."""
@@ -395,14 +395,19 @@ class CounterTable:
         self._add_at_once = _format_add(table, names)
         self._drop = CompiledWrite(lambda _: _build_drop(table, names))
 
-    def add(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add to the counters; a missing row starts with what is added, but at least 0."""
-        raised = all(row[name] >= 0 for row in rows for name in self._names)
-        if raised and connection.dialect.name == "postgresql":
+    def add(
+        self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]], *, undo: bool = False
+    ) -> None:
+        """Add to the counters; rows of zeros are deleted where something is undone or negative.
+
+        Of evidence that was raised and lowered, a part may be undone before the other: then the sum
+        is below 0 for a while.
+        """
+        reduced = [row for row in rows if undo or any(row[name] < 0 for name in self._names)]
+        if not reduced and connection.dialect.name == "postgresql":
             self._raise_at_once(connection, rows)
             return
         self._add.run_all(connection, [self._upsert_parameters(row) for row in rows])
-        reduced = [row for row in rows if any(row[name] < 0 for name in self._names)]
         key = [{k: v for k, v in row.items() if k not in self._names} for row in reduced]
         self._drop.run_all(connection, key)
 
@@ -423,15 +428,14 @@ class CounterTable:
 
     def _upsert_parameters(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of the upsert: initial values, and what to add to an existing row."""
-        initial = {name: max(0.0, row[name]) for name in self._names}
-        return {**row, **initial, **{f"more_{name}": row[name] for name in self._names}}
+        return {**row, **{f"more_{name}": row[name] for name in self._names}}
 
 
 def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -> Any:
     more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in names}
     return build_insert(insert, table).on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
-        set_={name: _at_least_zero(table.c[name] + more[name]) for name in names},
+        set_={name: _drop_rounding(table.c[name] + more[name]) for name in names},
     )
 
 
@@ -449,12 +453,15 @@ def _format_add(table: sa.Table, names: Sequence[str]) -> str:
     )
 
 
-def _at_least_zero(value: Any) -> Any:
+def _drop_rounding(value: Any) -> Any:
+    return sa.case((_is_zero(value), sa.literal_column("0.0", sa.Float)), else_=value)
+
+
+def _is_zero(value: Any) -> Any:
     epsilon: Any = sa.literal_column(str(ROUNDING))
-    return sa.case((value <= epsilon, sa.literal_column("0.0", sa.Float)), else_=value)
+    return sa.func.abs(value) <= epsilon
 
 
 def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
-    epsilon: Any = sa.literal_column(str(ROUNDING))
     conditions = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
-    return table.delete().where(*conditions, *(table.c[name] <= epsilon for name in names))
+    return table.delete().where(*conditions, *(_is_zero(table.c[name]) for name in names))

@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import sqlalchemy as sa
@@ -202,16 +202,22 @@ class _NoteQuery:
     query: str | None
 
 
+# Id, turns, credit, former clock, labelled turns, credit by user; or that user, in older archives.
+_Credit: TypeAlias = dict[str, float]
+_EpisodeGain: TypeAlias = tuple[
+    str, float, _Credit, int | None, float, dict[str, _Credit] | str | None
+]
+
+
 @dataclass
 class _Lesson:
     """The record of what one feedback changed."""
 
     outcomes: list[float]
-    count: int
     reliability: dict[str, tuple[float, float]]
     notes: list[_NoteQuery]
     used: list[str]
-    episodes: list[tuple[str, float, dict[str, float], int | None, float, str | None]]
+    episodes: list[_EpisodeGain]
     usage: list[tuple[int, float, float, float]]
     pair_counts: list[tuple[int, int, int, float]]
     transitions: list[tuple[int, int, str, str, int, float, float, float, float]]

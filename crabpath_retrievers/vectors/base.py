@@ -7,7 +7,7 @@ One collection of vectors per namespace, in the vector store of the documents.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -18,8 +18,12 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
 from crabpath_retrievers.errors import InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.read.walk import Clock
+from crabpath_retrievers.storage.sql_tools import split_batches
 
+_COMPARED = 1000  # vectors that are compared at a time
+_SAME = 1.0 - 1e-5  # cosine of a vector and itself in half precision
 FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
@@ -125,6 +129,17 @@ class VectorIndex(ABC):
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:  # noqa: ARG002
         """Those of the ids that the index contains; None if it cannot be asked."""
         return None
+
+    def read_vectors(self, ids: Sequence[str]) -> Mapping[str, Vector] | None:  # noqa: ARG002
+        """The vectors ``[d]`` of those of the ids that the index contains; None if it cannot."""
+        return None
+
+    def read_stamp(self) -> str | None:
+        """What :meth:`write_stamp` wrote last; None if nothing, or if it cannot."""
+        return None
+
+    def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
+        """Keep what tells of which moment the graph store the vectors are."""
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]] | None:  # noqa: ARG002
         """Number of vectors, and those of the ids that exist; None if that is not quickly known."""
@@ -232,6 +247,31 @@ def find_deleted(
     documents = [node for node in ids if node not in notes]
     existing = find_existing(documents) if documents else None
     return set() if existing is None else set(documents) - existing
+
+
+def find_differing(
+    catalog: Catalog, read_vectors: Callable[[Sequence[str]], Mapping[str, Vector] | None]
+) -> Iterator[str]:
+    """Ids of the chunks whose vector is missing in an index, or is that of another text.
+
+    Args:
+        catalog: Of the graph store, which has all vectors in half precision.
+        read_vectors: Reads those of the index by id.
+    """
+    for part in split_batches(catalog.chunk_ids(), _COMPARED):
+        found = read_vectors(part) or {}
+        for node, vector in catalog.vectors(part).items():
+            other = found.get(node)
+            if other is None or (
+                other.shape == vector.shape and _measure_angle(vector, other) < _SAME
+            ):
+                yield node
+
+
+def _measure_angle(a: Vector, b: Vector) -> float:
+    """Cosine of two vectors ``[d]``; rounding has changed their lengths."""
+    own, other = a.astype(np.float64), b.astype(np.float64)
+    return float(own @ other / np.sqrt((own @ own) * (other @ other) or 1.0))
 
 
 class CollectionEntry(NamedTuple):

@@ -4,7 +4,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
@@ -66,6 +66,7 @@ _NO_RIGHT = ("readonly database", "Permission denied")
 # Rarely, Chroma fails to read an index that it is still building; a retry succeeds.
 _NOT_READY = "Nothing found on disk"
 _ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
+_STAMP = "crabpath_stamp"  # key in the metadata of a collection
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 
@@ -93,6 +94,7 @@ class ChromaIndex(VectorIndex):
         self._owns_client = False
         self._directory: ChromaDirectory | None = None
         self._generation = 0
+        self._ready = -1  # generation in which an operation succeeded: the first one may write
         self._main, self._process = self, os.getpid()
 
     @classmethod
@@ -111,7 +113,7 @@ class ChromaIndex(VectorIndex):
                 index = cls.from_client(directory.client, name, where=where)
             except StoreError as error:
                 with _translate_errors(where):
-                    if not directory.replace_damaged(directory.generation, error, name):
+                    if not directory.replace_damaged(error, name):
                         raise
                 index = cls.from_client(directory.client, name, where=where)
         except BaseException:
@@ -168,9 +170,12 @@ class ChromaIndex(VectorIndex):
 
     def beside(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
-        own = self._records.name  # raises if this one is closed
-        assert self._client is not None  # noqa: S101
-        other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
+        other = self._run(
+            lambda own: ChromaIndex.from_client(
+                cast("ClientAPI", self._client), f"{own.name}-{name}", where=self._where
+            ),
+            writes=True,
+        )
         other._directory, other._generation = self._directory, self._generation  # noqa: SLF001
         other._main = self._main  # noqa: SLF001
         return other
@@ -178,17 +183,16 @@ class ChromaIndex(VectorIndex):
     def names_beside(self) -> list[str]:
         """Names of the collections beside this one, in the form that :meth:`beside` expects."""
         main = self._records.name
-        assert self._client is not None  # noqa: S101
-        with _translate_errors(self._where):
-            names = [collection.name for collection in self._client.list_collections()]
+        known = self._run(lambda _: cast("ClientAPI", self._client).list_collections())
+        names = [collection.name for collection in known]
         return [name.removeprefix(f"{main}-") for name in names if find_owner(name) == main]
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
-        name = self._records.name
         assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
-        with _translate_errors(self._where):
-            self._client.delete_collection(name)
+        self._run(
+            lambda own: cast("ClientAPI", self._client).delete_collection(own.name), writes=True
+        )
         self._collection = None
 
     @property
@@ -198,7 +202,7 @@ class ChromaIndex(VectorIndex):
 
     @property
     def generation(self) -> int:
-        """Number of times that damaged files were replaced since this process opened them."""
+        """Number of clients that were given up since this process opened an embedded one."""
         return 0 if self._directory is None else self._directory.generation
 
     @property
@@ -222,25 +226,40 @@ class ChromaIndex(VectorIndex):
             assert self._collection is not None  # noqa: S101
         return self._collection
 
-    def _run(self, work: "Callable[[Collection], T]", condition: Any = None) -> T:
+    def _run(
+        self, work: "Callable[[Collection], T]", condition: Any = None, *, writes: bool = False
+    ) -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
-        before = self.generation
-        try:
+        directory = self._directory
+        if directory is None:
             return self._attempt(work, condition)
-        except StoreError as error:
-            if self._directory is None or self._collection is None:
-                raise
-            with _translate_errors(self._where):
-                replaced = self._directory.replace_damaged(before, error, self._collection.name)
-            if self.generation == before:
-                raise
-        if replaced and self._main.refill is not None:
-            self._directory.is_refilling = True
-            try:
-                self._main.refill()
-            finally:
-                self._directory.is_refilling = False
-        return self._attempt(work, condition)
+        for is_last in (False, True):
+            before = directory.generation
+            may_write = writes or self._ready != before
+            with directory.lock if may_write else nullcontext():
+                try:
+                    done = self._attempt(work, condition)
+                except StoreError as error:
+                    if self._collection is None:
+                        raise
+                    with _translate_errors(self._where), directory.lock:
+                        renewed = not may_write and directory.generation != before
+                        if may_write:
+                            directory.give_up_client()
+                        name = self._collection.name
+                        replaced = not renewed and directory.replace_damaged(error, name)
+                    if is_last or not (renewed or replaced):
+                        raise
+                else:
+                    self._ready = self._generation
+                    return done
+            if replaced and self._main.refill is not None:
+                directory.is_refilling = True
+                try:
+                    self._main.refill()
+                finally:
+                    directory.is_refilling = False
+        raise AssertionError  # the last attempt returns or raises
 
     def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
         left = _ATTEMPTS
@@ -272,12 +291,23 @@ class ChromaIndex(VectorIndex):
             )
 
         for part in split_batches(zip(ids, vectors, metadatas, strict=True), self._batch):
-            self._run(partial(write, part=part))
+            self._require_room(part[0][1].nbytes * len(part))
+            self._run(partial(write, part=part), writes=True)
+
+    def _require_room(self, size: int) -> None:
+        """Refuse to write so many bytes of vectors to a disk that is full.
+
+        Raises:
+            StoreFullError: An embedded Chroma would fail, and could not answer until there is room.
+        """
+        place = None if self._directory is None else self._directory.path
+        if place and place.is_dir() and disk_usage(place).free < _MIN_FREE + 2 * size:
+            raise build_disk_full_error(self._where)
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
         for part in split_batches(ids, self._batch):
-            self._run(lambda records, part=part: records.delete(ids=part))  # type: ignore[misc]
+            self._run(lambda records, part=part: records.delete(ids=part), writes=True)  # type: ignore[misc]
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
@@ -316,6 +346,27 @@ class ChromaIndex(VectorIndex):
             page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
             existing |= set(page["ids"])
         return existing
+
+    def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """The vectors ``[d]`` of those of the ids that the collection contains."""
+        page = self._run(lambda records: records.get(ids=list(ids), include=["embeddings"]))
+        vectors = page["embeddings"]
+        return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
+
+    def read_stamp(self) -> str | None:
+        """What :meth:`write_stamp` wrote last; None if nothing."""
+        own = self._run(
+            lambda records: cast("ClientAPI", self._client).get_collection(
+                records.name, embedding_function=None
+            )
+        )
+        return cast("str | None", (own.metadata or {}).get(_STAMP))
+
+    def write_stamp(self, stamp: str) -> None:
+        """Keep what tells of which moment the graph store the vectors are."""
+        self._run(
+            lambda own: own.modify(metadata={**(own.metadata or {}), _STAMP: stamp}), writes=True
+        )
 
     def inspect(self) -> None:
         """Read all files of an embedded index, and replace them if one is damaged."""

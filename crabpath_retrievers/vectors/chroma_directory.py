@@ -50,6 +50,7 @@ _TRANSIENT = (
     "unable to open",
     "out of memory",
 )
+_WRITING = "apply logs"  # in errors of the writes that the first operation of a client finishes
 _log = logging.getLogger(__name__)
 
 
@@ -60,9 +61,10 @@ class ChromaDirectory:
 
     Attributes:
         path: The directory.
-        client: Client of Chroma; a new one in each generation.
-        generation: Number of times that damaged files were replaced since this process opened
-            them.
+        generation: Number of clients that were given up since this process opened the directory.
+        lock: Held by whatever may write. Chroma takes a transaction that SQLite ended by itself (a
+            full disk, a fault of it) for an open one, leaves locks behind from then on, and waits
+            for them for 1,000 s in its next write: so a client that failed is given up before.
         is_refilling: Whether the vectors are being indexed again: then nothing is replaced.
     """
 
@@ -78,10 +80,11 @@ class ChromaDirectory:
         """
         self.path, self._name = path, name
         self.generation, self.is_refilling = 0, False
-        self._users, self._mutex = 0, threading.RLock()
+        self._users, self.lock = 0, threading.RLock()
+        self._client: ClientAPI | None = None
         self._lock = _acquire_lock(path)
         try:
-            self.client = self._open()
+            self._client = self._open()
         except BaseException:
             self._lock.release()
             raise
@@ -102,6 +105,22 @@ class ChromaDirectory:
             directory._users += 1  # noqa: SLF001  its own class
             return directory
 
+    @property
+    def client(self) -> "ClientAPI":
+        """Client of Chroma; a new one in each generation."""
+        with self.lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def give_up_client(self) -> None:
+        """Close the client, which frees its locks; the next operation makes a new one."""
+        with self.lock:
+            client, self._client = self._client, None
+            if client is not None:
+                _close(client)
+            self.generation += 1
+
     def leave(self) -> None:
         """Release the directory when the last memory leaves it; a later open reads it again."""
         with self._guard:
@@ -109,16 +128,15 @@ class ChromaDirectory:
             if self._users == 0:
                 self._known.pop(self.path, None)
                 try:
-                    _close(self.client)
+                    self.give_up_client()
                 finally:
                     self._lock.release()
 
-    def replace_damaged(self, before: int, error: StoreError, name: str) -> bool:
+    def replace_damaged(self, error: StoreError, name: str) -> bool:
         """Move damaged files aside and continue with an empty directory.
 
         Args:
-            before: Generation in which an operation failed; nothing happens in a later one.
-            error: The failure.
+            error: The failure of an operation.
             name: Name of the collection of the operation.
 
         Returns:
@@ -127,8 +145,8 @@ class ChromaDirectory:
         Raises:
             StoreError: The directory contains collections of others.
         """
-        with self._mutex:
-            if self.generation != before or self.is_refilling or not self._is_damaged(error, name):
+        with self.lock:
+            if self.is_refilling or not self._is_damaged(error, name):
                 return False
             self._renew(str(error))
             return True
@@ -141,15 +159,13 @@ class ChromaDirectory:
         Raises:
             StoreError: The directory contains collections of others.
         """
-        with self._mutex:
+        with self.lock:
             if why := find_damage(self.path, self._name, whole=True):
                 self._renew(why)
 
     def _renew(self, why: str) -> None:
-        _close(self.client)
+        self.give_up_client()
         self._set_aside(why)
-        self.client = self._connect()
-        self.generation += 1  # last: threads that see it use the new client
 
     def _open(self) -> "ClientAPI":
         why = find_damage(self.path, self._name)
@@ -180,11 +196,13 @@ class ChromaDirectory:
             return True
         if _is_transient(str(error)) or shutil.disk_usage(self.path).free < _MIN_FREE:
             return False
-        return (
-            not self._can_search(name) or find_damage(self.path, self._name, whole=True) is not None
-        )
+        failure = self._try_search(name)
+        if failure is not None and _WRITING not in failure:
+            return True
+        return find_damage(self.path, self._name, whole=True) is not None
 
-    def _can_search(self, name: str) -> bool:
+    def _try_search(self, name: str) -> str | None:
+        """Why a search fails; None if it does not."""
         try:
             records = self.client.get_collection(name, embedding_function=None)
             sample = records.get(limit=1, include=["embeddings"])["embeddings"]
@@ -192,10 +210,11 @@ class ChromaDirectory:
                 records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
             raise_interruption(failure)
+            self.give_up_client()
             if isinstance(failure, Exception) or is_panic(failure):
-                return False
+                return str(failure)
             raise
-        return True
+        return None
 
     def _set_aside(self, why: str) -> None:
         reason = " ".join(why.split())[:_MAX_REASON]

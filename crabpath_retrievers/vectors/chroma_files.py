@@ -16,7 +16,7 @@ import pickletools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.errors import StoreError
@@ -77,6 +78,15 @@ WHERE segment_id = (SELECT id FROM segments WHERE collection = :key AND scope = 
 AND embedding_id NOT IN (
     SELECT id FROM embeddings_queue WHERE topic LIKE '%/' || :key AND seq_id > :last)
 """
+_SEGMENT = """
+SELECT s.id, s.collection, COALESCE(m.seq_id, -1) FROM segments s
+JOIN collections c ON c.id = s.collection LEFT JOIN max_seq_id m ON m.segment_id = s.id
+WHERE s.scope = 'VECTOR' AND c.name = ?
+"""
+_QUEUED_VECTORS = """
+SELECT id, vector FROM embeddings_queue
+WHERE topic LIKE '%/' || :key AND seq_id > :last ORDER BY seq_id
+"""
 _SEARCHED = """
 SELECT s.id, s.collection, m.seq_id FROM segments s JOIN max_seq_id m ON m.segment_id = s.id
 JOIN collections c ON c.id = s.collection
@@ -125,6 +135,35 @@ def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set
         (count,) = _read_column(connection, f"{_HELD} SELECT count(*) FROM held", key=row[0])
         some = f"{_HELD} SELECT id FROM held WHERE id IN (SELECT value FROM json_each(:ids))"
         return count, _read_column(connection, some, key=row[0], ids=json.dumps(list(ids)))
+
+
+def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, Vector]]":
+    """A function that reads the vectors of a collection by id, from the files.
+
+    Raises:
+        StoreError: The files cannot be read.
+    """
+    queued, labels, rows = dict[str, Vector](), dict[str, int](), dict[int, int]()
+    elements: Any = ()
+    with _read_catalogue(path) as connection:
+        found = connection.execute(_SEGMENT, (name,)).fetchone()
+        segment, key, last = found or ("", "", -1)
+        for one, vector in connection.execute(_QUEUED_VECTORS, {"key": key, "last": last}):
+            if vector is not None:
+                queued[one] = np.frombuffer(vector, dtype="<f4")
+    directory = path / segment
+    if found and (directory / "index_metadata.pickle").is_file():  # else all of them are queued
+        raw = np.frombuffer((directory / "header.bin").read_bytes(), _HEADER, 1)[0].tolist()
+        elements = _map_elements(directory, dict(zip(_HEADER.names or (), raw, strict=True)))
+        labels = _read_labels(directory)
+        rows = {label: row for row, label in enumerate(elements["label"].tolist())}
+
+    def read(ids: Sequence[str]) -> dict[str, Vector]:
+        known = {one: rows.get(labels[one]) for one in ids if one in labels}
+        stored = {one: elements["vector"][row] for one, row in known.items() if row is not None}
+        return {**stored, **{one: queued[one] for one in ids if one in queued}}
+
+    return read
 
 
 def _read_column(connection: sqlite3.Connection, query: str, **values: object) -> set[Any]:
@@ -270,15 +309,20 @@ def _find_contradictions(directory: Path, header: dict[str, int], applied: int) 
 def _are_elements_valid(directory: Path, header: dict[str, int], *, whole: bool) -> bool:
     """Whether all vectors have length 1, and all labels and neighbours exist."""
     count, links = header["count"], header["links0"]
-    dimension = (header["label"] - header["vector"]) // 4
-    layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", links)]
-    element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
-    elements = np.memmap(directory / "data_level0.bin", dtype=element, mode="r")
+    elements = _map_elements(directory, header)
     parts: Iterator[Any] = (elements[at : at + _CHUNK] for at in range(0, count, _CHUNK))
     if not whole:
         sample = np.random.default_rng().integers(0, count, _SAMPLE)
         parts = iter([elements[np.sort(sample)]])
     return all(_are_rows_valid(rows, count, links) for rows in parts)
+
+
+def _map_elements(directory: Path, header: Mapping[str, int]) -> Any:
+    """The elements of an HNSW index, mapped from its file."""
+    dimension = (header["label"] - header["vector"]) // 4
+    layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", header["links0"])]
+    element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
+    return np.memmap(directory / "data_level0.bin", dtype=element, mode="r")
 
 
 def _are_rows_valid(rows: Any, count: int, links: int) -> bool:
@@ -334,11 +378,17 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(msg)
 
 
+def _read_labels(directory: Path) -> dict[str, int]:
+    """Labels by id, from the pickle; raises anything where it is damaged."""
+    raw = (directory / "index_metadata.pickle").read_bytes()
+    labels: dict[str, int] = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
+    return labels
+
+
 def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
     """What is wrong with the map from ids to labels; None without a problem."""
     try:
-        raw = (directory / "index_metadata.pickle").read_bytes()
-        labels = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
+        labels = _read_labels(directory)
         known = all(0 < label <= count for label in labels.values())
     except Exception as error:  # a damaged pickle may raise anything
         raise_interruption(error)

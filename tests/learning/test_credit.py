@@ -121,7 +121,7 @@ def test_the_advantage_never_turns_the_sign_of_the_credit(z, baseline, expected)
 def test_the_last_outcome_is_taken_back(outcomes):
     """In reverse order each baseline is the one before, also where it rests on the most."""
     assert after(1, 1, -1, 0) == Baseline(0.25, 4)  # it is the mean of the outcomes
-    middle = after(1.0, -1.0, 0.5).without(-1.0, 1, 1)
+    middle = after(1.0, -1.0, 0.5).without(-1.0, [0.5])
     assert (middle.mean, middle.count) == (pytest.approx(0.75), 2)
     known = [after()]
     for z in outcomes:
@@ -129,7 +129,7 @@ def test_the_last_outcome_is_taken_back(outcomes):
     now = known.pop()
     for z in reversed(outcomes):
         before = known.pop()
-        now = now.without(z, before.count, 0)
+        now = now.without(z, [])
         assert now.count == before.count
         assert now.mean == pytest.approx(before.mean, abs=1e-6)
         assert -1 <= before.mean <= 1
@@ -177,13 +177,21 @@ def test_outcomes_are_evidence_where_they_are_no_surprise():
     assert Baseline(-0.9, 100).evidence == Baseline(-1.0, 2).evidence == 0.0
 
 
-def make_counts(returned, uses, version=0):
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=250), st.data())
+def test_any_outcome_is_taken_back_as_if_it_had_never_been_there(outcomes, data):
+    place = data.draw(st.integers(0, len(outcomes) - 1))
+    first, later = outcomes[:place], outcomes[place + 1 :]
+    now, never = after(*outcomes).without(outcomes[place], later), after(*first, *later)
+    assert (now.mean, now.count) == (pytest.approx(never.mean, abs=1e-9), never.count)
+
+
+def make_counts(returned, uses, lessons=0):
     """Feedback on one document for each of these log-odds, with its use."""
     turn = returned(**{f"d{i}": 0.5 for i in range(len(uses))})
     items = zip(turn.returned, uses, strict=True)
     turn = replace(turn, returned=tuple(replace(item, log_odds=odds) for item, (odds, _) in items))
     credit = Credit(1.0, documents={f"d{i}": use for i, (_, use) in enumerate(uses)})
-    return count_log_odds([(turn, credit)], version)
+    return count_log_odds([(turn, credit)], lessons)
 
 
 def test_probabilities_become_the_shares_of_documents_that_are_used(returned):
@@ -202,13 +210,16 @@ def test_probabilities_become_the_shares_of_documents_that_are_used(returned):
 
 def test_calibration_forgets_and_undo_takes_back_what_was_counted(returned):
     old, new = (
-        make_counts(returned, [(-2.0, use)], version) for use, version in ((1.0, 0), (0.0, 128))
+        make_counts(returned, [(-2.0, use)], lessons) for use, lessons in ((1.0, 0), (0.0, 128))
     )
     learned = Reliability().plus(old)
-    both = learned.plus(new)
+    newer = learned.count_lesson(new)
+    both = learned.plus(newer)
     assert both.calibrate() == Reliability(new).calibrate()
-    assert both.plus(new, -1.0) == learned
-    assert both.plus(old, -1.0) == Reliability(new)
+    assert both.plus(newer, -1.0) == learned
+    assert both.plus(old, -1.0).plus(newer, -1.0) == Reliability()
+    ghost = {**both.spoken, "log_odds 9 -2": (0.0, 5e-16)}  # as subtraction once left it
+    assert Reliability(ghost).calibrate() == both.calibrate()
     assert make_counts(returned, [(None, 1.0)]) == {}
 
 

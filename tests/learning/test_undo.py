@@ -1,5 +1,6 @@
 """Undo of feedback, snapshots and frozen namespaces: what was taught goes, the rest stays."""
 
+import random
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -94,7 +95,7 @@ def test_the_pages_are_learned_in_all_ways(pages, state_of):
 @given(feedbacks=FEEDBACKS, data=st.data())
 def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
     namespace = uuid.uuid4().hex
-    ids = [learn(pages, namespace, {**one, "outcome": abs(one["outcome"])}) for one in feedbacks]
+    ids = [learn(pages, namespace, one) for one in feedbacks]
     for feedback_id in data.draw(st.permutations(ids)):
         assert pages.undo(feedback_id).status == "undone"
     left, fresh = state_of(pages, namespace), state_of(pages, "never seen")
@@ -102,6 +103,73 @@ def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
     assert left["mean"][()] == pytest.approx(fresh["mean"][()], rel=1e-5, abs=1e-6)
     assert left["precision"][()] == pytest.approx(fresh["precision"][()], rel=1e-5, abs=1e-6)
     assert left["baseline"] == fresh["baseline"]
+
+
+def read_answers(memory):
+    """What is answered, with the log-odds and features of each document."""
+    answers = (memory.retrieve(query, k=3, record=False) for query in QUERIES)
+    return [
+        [(item.node, item.log_odds, item.features) for item in answer.turn.returned]
+        for answer in answers
+    ]
+
+
+@pytest.mark.parametrize("order", ["newest first", "oldest first", "any"])
+def test_lies_are_taken_back_past_the_blocks_of_the_calibration(
+    pages, state_of, assert_same, order
+):
+    """Of several users, with corrections and failures among them, and feedback learned before."""
+    choose = random.Random(order)  # noqa: S311
+    for number in range(30):
+        learn(pages, "default", make_feedback(choose, used=["a", "c"], number=number))
+    before, answers, ids = state_of(pages, "default"), read_answers(pages), list[str]()
+    for number in range(70):
+        given = make_feedback(choose, used=["b"], number=number)
+        ids.append(lie(pages, choose, given, f"the answer is {number}"))
+    assert read_answers(pages) != answers
+    if order == "newest first":
+        ids.reverse()
+    elif order == "any":
+        choose.shuffle(ids)
+    for feedback_id in ids:
+        assert pages.undo(feedback_id).status == "undone"
+    for now, then in zip(read_answers(pages), answers, strict=True):
+        assert [node for node, *_ in now] == [node for node, *_ in then]
+        for (_, odds, features), (_, odds_then, features_then) in zip(now, then, strict=True):
+            assert odds == pytest.approx(odds_then, abs=1e-9)
+            assert features == pytest.approx(features_then, abs=1e-9)
+    assert_same(forget_times(state_of(pages, "default")), forget_times(before))
+
+
+def make_feedback(choose, used, number):
+    """Feedback on one of the questions, mostly with use."""
+    outcome = choose.choice([1.0, 0.7, -1.0])
+    used = choose.choice([used, used, [], None])
+    explore, late = choose.choice([False, number]), False
+    return {"outcome": outcome, "used": used, "explore": explore, "late": late} | {
+        "query": number % len(QUERIES),
+        "source": "human",
+    }
+
+
+def lie(memory, choose, given, correction):
+    """Feedback of one of three users; some with a correction. Returns its id."""
+    turn = memory.retrieve(QUERIES[given["query"]], k=3, explore=given["explore"]).turn
+    returned = {item.node for item in turn.returned}
+    wrong = correction if given["outcome"] < 0 and choose.random() < 0.5 else None
+    used = None if given["used"] is None else [node for node in given["used"] if node in returned]
+    fields = {"used": used, "user": choose.choice(["eve", "mallory", None]), "correction": wrong}
+    receipt = memory.record(Feedback(turn.id, given["outcome"], **fields))
+    assert receipt.status == "applied"
+    return receipt.feedback_id
+
+
+def forget_times(state):
+    """Without the turns in which episodes were last added to: another one may have come later."""
+    table = tables.episodes.name
+    return state | {
+        table: {(name, *rest): row for (name, _clock, *rest), row in state[table].items()}
+    }
 
 
 def test_removed_documents_stay_removed(memory, host):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import chromadb
 import numpy as np
@@ -14,9 +15,12 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 from typer.testing import CliRunner
 
+from benchmarks.soak.chroma_process import ChromaServer
 from crabpath_retrievers import (
     ConfigurationError,
     CrabPath,
+    CrabPathError,
+    Feedback,
     InvalidInputError,
     Settings,
     StoreError,
@@ -26,6 +30,7 @@ from crabpath_retrievers import (
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import StoreLockedError
+from crabpath_retrievers.maintenance.doctor.run import examine
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 
 PLAIN = DeterministicFakeEmbedding(size=16)
@@ -162,6 +167,137 @@ def test_vectors_without_documents_do_not_empty_the_answers(path, caplog):
         assert memory.maintenance.reindex() == 20
         assert memory.index.beside("notes-1").count() == 0
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4
+
+
+def change(path, text, count=40):
+    """Edit, delete and add documents, in one opening."""
+    with opened(path) as memory:
+        memory.add_documents([Document(f"{text} {n}", id=f"d{n}") for n in range(count)])
+        memory.forget([f"d{n}" for n in range(190, 200)])
+        memory.add_documents([Document(f"{text} more {n}", id=f"n{n}") for n in range(10)])
+
+
+def find_problems(path, **given):
+    """What the doctor finds in the vectors, in words."""
+    found = examine(path, embeddings=PLAIN, **given).findings
+    return [one.message for one in found if one.check == "vectors" and one.severity != "info"]
+
+
+def count_own(memory):
+    """How many chunks are the first that their own vector finds."""
+    catalog, ids = memory.store.catalog, memory.store.catalog.chunk_ids()
+    vectors = catalog.vectors(ids).items()
+    return sum(
+        memory.index.search(vector.astype(np.float32), 1) == [one] for one, vector in vectors
+    )
+
+
+def test_a_graph_and_vectors_of_two_moments(path, caplog):
+    """The older graph, then the newer again: found, and mended by the next opening."""
+    shutil.copy(path / "graph.sqlite", path / "older")
+    change(path, "Entirely other bananas")
+    shutil.copy(path / "graph.sqlite", path / "newer")
+    assert find_problems(path) == []
+    for moment, lost in (("older", 10), ("newer", 0)):
+        shutil.copy(path / moment, path / "graph.sqlite")
+        problems = find_problems(path)
+        assert any(one.startswith("40 vectors are those of other texts") for one in problems)
+        missing = any(one.startswith("10 chunks are missing in the vector") for one in problems)
+        assert missing == bool(lost)
+        caplog.clear()
+        with opened(path) as memory:
+            assert warnings(caplog)[0].startswith(f"{40 + lost} vectors in")
+            assert "restored from a backup?" in warnings(caplog)[0]
+            assert count_own(memory) == 200
+        assert [one for one in find_problems(path) if "belong to no chunk" not in one] == []
+    with opened(path) as memory:
+        memory.maintenance.reindex()
+    assert find_problems(path) == []
+    caplog.clear()
+    opened(path).close()
+    assert warnings(caplog) == []
+
+
+def test_a_graph_older_than_the_vectors_on_a_server(path, caplog):
+    """They may be those of another memory: it warns until that is asked for."""
+    client = chromadb.EphemeralClient()
+    with opened(path, vectors=client, reindex=True):
+        pass
+    shutil.copy(path / "graph.sqlite", path / "older")
+    with opened(path, vectors=client) as memory:
+        memory.add_documents([Document(f"Bananas {n}", id=f"d{n}") for n in range(200)])
+    shutil.copy(path / "older", path / "graph.sqlite")
+    for _ in range(2):
+        caplog.clear()
+        with opened(path, vectors=client) as memory:
+            assert "`crabpath reindex` indexes them again" in warnings(caplog)[0]
+            assert count_own(memory) == 0
+        assert find_problems(path, vectors=client)[0].startswith("200 vectors are those of other")
+    with opened(path, vectors=client, reindex=True) as memory:
+        assert count_own(memory) == 200
+    assert find_problems(path, vectors=client) == []
+    caplog.clear()
+    opened(path, vectors=client).close()
+    assert warnings(caplog) == []
+    client.delete_collection("crabpath")
+    client.close()
+
+
+def test_vectors_of_episodes_that_are_gone(path):
+    """As a backend leaves them that ends between two deletions: doctor names them."""
+    for mend in (
+        lambda memory: memory.maintenance.run(),
+        lambda memory: memory.maintenance.reindex(),
+    ):
+        with opened(path) as memory:
+            turn = memory.retrieve("Passage 3", namespace="ann").turn
+            memory.record(Feedback(turn.id, 1.0, used=["d3"], namespace="ann"))
+            memory.maintenance.reindex()
+            key = memory.store.walk.get_clock("ann").key
+            beside = memory.index.beside(f"episodes-{key}")
+            beside.upsert(["gone"], [np.eye(1, 16, dtype=np.float32)[0]], [""], [{}])
+            assert find_problems(path) == ["1 vectors of episodes belong to no stored item"]
+            mend(memory)
+            assert beside.count() == 1
+        assert find_problems(path) == []
+
+
+@pytest.mark.slow
+def test_backends_that_end_leave_no_vector_that_maintenance_does_not_find(postgres_url, tmp_path):
+    """Feedback and undo while connections of PostgreSQL are terminated, vectors on a server."""
+    server = ChromaServer(tmp_path)
+    place = {"vectors": f"http://127.0.0.1:{server.port}"}
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_class c ON c.oid = relation WHERE "
+        "relname = 'crabpath_namespaces' AND relnamespace = current_schema::regnamespace "
+        "AND pid <> pg_backend_pid()"
+    )
+    refused = list[str]()
+
+    def learn(memory, number):
+        try:
+            turn = memory.retrieve(f"Passage {number}", namespace="ann").turn
+            given = Feedback(turn.id, 1.0, used=["d3"], namespace="ann")
+            memory.undo(memory.record(given).feedback_id)
+        except CrabPathError as error:
+            refused.append(str(error))
+
+    with opened(postgres_url, **place) as memory:
+        memory.add_documents(pages(0, 5), progress=None)
+        with ThreadPoolExecutor(4) as pool, admin.connect() as connection:
+            calls = [pool.submit(learn, memory, number) for number in range(80)]
+            while not all(call.done() for call in calls):
+                connection.exec_driver_sql(others)
+                wait(calls, timeout=0.05)
+            assert [call.result() for call in calls] == [None] * 80
+        memory.learning.learn_waiting()
+        memory.maintenance.run()
+        assert find_problems(postgres_url, **place) == []
+    assert refused
+    admin.dispose()
+    server.disconnect()
+    server.stop()
 
 
 def test_what_belongs_to_others_stays(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 import shutil
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.errors import StoreError, StoreFullError
 from crabpath_retrievers.vectors.chroma import ChromaIndex
 from crabpath_retrievers.vectors.chroma_directory import ChromaDirectory
 
@@ -162,3 +164,64 @@ def test_collections_of_others_stay_where_they_are(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     with CrabPath.open(tmp_path / "m", embeddings=PLAIN, vectors=elsewhere, reindex=True) as memory:
         assert memory.index.count() == 1100
+
+
+FAILING_WRITES = """
+import os, resource, signal, sys
+from pathlib import Path
+import numpy as np
+from crabpath_retrievers.errors import StoreError, StoreFullError
+from crabpath_retrievers.vectors.chroma import ChromaIndex
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+place = Path(sys.argv[1])
+choose = np.random.default_rng(int(sys.argv[2]))
+main = ChromaIndex.open_directory(place)
+both = [main, main.beside("notes-1")]
+
+def write(index, name, many):
+    vectors = choose.normal(size=(many, 32)).astype(np.float32)
+    ids = [f"{name}-{n}" for n in range(many)]
+    index.upsert(ids, list(vectors), ids, [{"text": "filler " * 50}] * many)
+
+for index in both:
+    write(index, "kept", 30)
+size = (place / "chroma.sqlite3").stat().st_size
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + int(choose.integers(0, 30_000)), most))
+failed = 0
+for number in range(20):
+    index = both[choose.integers(2)]
+    try:
+        write(index, number, 20) if choose.random() < 0.7 else index.delete([f"kept-{number}"])
+        index.find_existing(["kept-29"])
+    except StoreError:
+        failed += 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+for index in both:
+    write(index, "later", 20)
+    assert len(index.find_existing(["kept-29", *(f"later-{n}" for n in range(20))])) == 21
+main.close()
+assert failed
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writes_that_fail_keep_no_later_one_waiting(tmp_path, seed):
+    """As on a full disk, here by a bound on the length of files: Chroma would wait for 1,000 s."""
+    command = [sys.executable, "-c", FAILING_WRITES, str(tmp_path), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not list(tmp_path.glob("broken-*"))
+
+
+def test_a_disk_that_is_nearly_full_is_not_written_to(memory, monkeypatch):
+    """Chroma would fail and have to be opened again, for which there is no room: so it answers."""
+    free = shutil.disk_usage(memory.index._directory.path)._replace(free=2**19)
+    with monkeypatch.context() as full:
+        full.setattr("crabpath_retrievers.vectors.chroma.disk_usage", lambda _: free)
+        with pytest.raises(StoreFullError, match="is full: make room"):
+            memory.add_documents([Document("Passage new", id="new")], progress=None)
+        assert memory.retrieve("Passage 7", k=1).documents[0].node.id == "d7"
+    memory.add_documents([Document("Passage newer", id="newer")], progress=None)
+    assert memory.index.find_existing(["new", "newer"]) == {"new", "newer"}

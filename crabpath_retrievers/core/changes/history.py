@@ -46,7 +46,7 @@ class TransitionCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddTransitions(Change):
-    """Add to the transition counts of a namespace; no count falls below 0."""
+    """Add to the transition counts of a namespace."""
 
     touches_corpus: ClassVar[bool] = False
     namespace: str

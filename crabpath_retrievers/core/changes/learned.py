@@ -101,13 +101,11 @@ class ModelEffects:
 
     Attributes:
         outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
-        count: Number of outcomes in the baseline before.
         reliability: Counts ``(used, total)`` added to the reliability of memories, by feature.
         ranker: What the posterior of the ranker gained, encoded; None if nothing.
     """
 
     outcomes: tuple[float, ...] = ()
-    count: int = 0
     reliability: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     ranker: bytes | None = None
 

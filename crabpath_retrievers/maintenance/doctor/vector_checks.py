@@ -1,6 +1,7 @@
 """Checks of the vector index against the graph store."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ from crabpath_retrievers.storage.read.vectors import VectorQueries
 from crabpath_retrievers.storage.sql_tools import ReadableStore
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.storage.vector_tables import DOCUMENTS
-from crabpath_retrievers.vectors.chroma import open_server_client
+from crabpath_retrievers.vectors.base import find_differing
+from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import (
     QUARANTINE_PREFIX,
     find_damage,
+    open_vectors,
     read_collections,
 )
 from crabpath_retrievers.vectors.opening import find_directory, is_pgvector
@@ -120,6 +123,7 @@ def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator
             yield Finding("vectors", "error", message, fix)
         return
     yield from _compare_documents(store, known.get(name, set()), f"the collection {name!r}", advice)
+    yield from _compare_vectors(store, vectors, known.get(name, set()), advice)
     companions = {
         one.removeprefix(f"{name}-"): ids
         for one, ids in known.items()
@@ -152,6 +156,29 @@ def _compare_documents(
         some = _format_ids(surplus)
         message = f"{len(surplus)} vectors belong to no chunk and displace search results: {some}"
         yield Finding("vectors", "warning", message, f"{advice}: it deletes them")
+
+
+def _compare_vectors(
+    store: ReadOnlyStore, vectors: Any, found: set[str], advice: str
+) -> Iterator[Finding]:
+    """Check that the vectors are those of the graph store; in one database they cannot differ."""
+    if is_pgvector(vectors) or not found:
+        return
+    with ExitStack() as opened:
+        if (directory := find_directory(vectors)) is not None:
+            read = open_vectors(directory, DEFAULT_COLLECTION)
+        else:
+            client, name = vectors, DEFAULT_COLLECTION
+            if isinstance(vectors, str):
+                client, name = opened.enter_context(open_server_client(vectors))
+            read = ChromaIndex.from_client(client, name).read_vectors
+        others = [one for one in find_differing(store.catalog, read) if one in found]
+    if others:
+        message = (
+            f"{len(others)} vectors are those of other texts: database and vectors are not of the "
+            f"same moment: {_format_ids(others)}"
+        )
+        yield Finding("vectors", "error", message, advice)
 
 
 def _make_mismatch(message: str) -> Finding:

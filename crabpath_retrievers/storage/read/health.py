@@ -212,7 +212,11 @@ class HealthQueries(Queries):
 
     def count_pairs(self, namespace: int, limit: int) -> EdgeSample:
         """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
-        own = (pair_counts.c.namespace == namespace, pair_counts.c.kind == EdgeKind.CO_USED.value)
+        own = (
+            pair_counts.c.namespace == namespace,
+            pair_counts.c.kind == EdgeKind.CO_USED.value,
+            pair_counts.c["count"] > 0,
+        )
         same = [overlay.c[name] == pair_counts.c[name] for name in ("namespace", *_EDGE)]
         query = (
             sa.select(sa.func.count(), sa.func.count(overlay.c.weight))

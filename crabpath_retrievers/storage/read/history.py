@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.core.baseline import MOST_LATER
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
 from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind
@@ -111,13 +112,13 @@ class StoredEffects(NamedTuple):
 
     Attributes:
         model: What it changed in the ranking model.
-        since: Number of outcomes, not undone, that entered the baseline after it.
+        later: Outcomes, not undone, that entered the baseline after it, in order.
         episodes: Ids of the episodes that it added to.
         notes: Ids of the notes that it created or repeated.
     """
 
     model: ModelEffects
-    since: int
+    later: tuple[float, ...]
     episodes: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -276,28 +277,24 @@ class HistoryQueries(Queries):
 
     def get_effects(self, feedback_id: str, namespace: int) -> StoredEffects | None:
         """The effects of feedback of a namespace, by its key; None when none are stored."""
-        later = feedback_effects.alias()
-        since = (
-            sa.select(sa.func.coalesce(sa.func.sum(later.c.outcome_count), 0))
-            .where(
-                later.c.namespace == feedback_effects.c.namespace,
-                later.c.sequence > feedback_effects.c.sequence,
-            )
-            .scalar_subquery()
-        )
-        query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
-        own = feedback_effects.c.namespace == namespace
-        rows = self._rows(query.where(feedback_effects.c.feedback == feedback_id, own))
+        e, later = feedback_effects.c, feedback_effects.alias().c
+        query = sa.select(e.sequence, e.record, e.ranker)
+        rows = self._rows(query.where(e.feedback == feedback_id, e.namespace == namespace))
         if not rows:
             return None
-        record, ranker, count = rows[0]
+        sequence, record, ranker = rows[0]
+        after = sa.select(later.record).where(
+            later.namespace == namespace, later.sequence > sequence, later.outcome_count > 0
+        )
+        records = self._rows(after.order_by(later.sequence).limit(MOST_LATER + 1))
+        outcomes = tuple(z for (text,) in records for z in json.loads(text)["outcomes"])
         data = json.loads(record)
         reliability = {memory: (a, b) for memory, (a, b) in data["reliability"].items()}
-        model = ModelEffects(tuple(data["outcomes"]), data["count"], reliability, ranker)
+        model = ModelEffects(tuple(data["outcomes"]), reliability, ranker)
         episodes, notes = data["episodes"], data["notes"]
         return StoredEffects(
             model,
-            int(count),
+            outcomes,
             tuple(identity for identity, *_ in episodes),
             tuple(made["note"] for made in notes),
         )

@@ -431,7 +431,7 @@ class LearnedQueries(Queries):
         for source, target, kind, value, decay_at, exponent, authority in rows:
             edge = (source, target, EdgeKind(kind))
             if authority is None:
-                found.counts[edge] = value
+                found.counts[edge] = max(0.0, value)  # see ``registry.COUNTERS``
             else:
                 rate = DECAY_RATES[authority]
                 found.weights[edge] = effective_weight(value, 0.0, decay_at, exponent, rate)

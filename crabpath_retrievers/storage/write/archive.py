@@ -18,6 +18,7 @@ from crabpath_retrievers.core.changes.archive import (
     Row,
 )
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
+from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.core.text import hash_question
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
@@ -44,7 +45,7 @@ def import_store(tx: Transaction, change: FillStore) -> ImportResult:
         if name == "meta":
             put_meta(tx, PutMeta(tuple((row["name"], row["value"]) for row in rows)))
         else:
-            tx.add(TABLES[name], rows)
+            tx.add(TABLES[name], list(map(_set_level, rows)) if name == "nodes" else rows)
     for name, last in change.last.items():
         _set_last_key(tx, TABLES[name], last)
     _index_all_texts(tx)
@@ -52,6 +53,11 @@ def import_store(tx: Transaction, change: FillStore) -> ImportResult:
     put_meta(tx, PutMeta((("origin", change.origin),)))
     write_journal(tx, "import", {"origin": change.origin})
     return ImportResult(None, dict(written))
+
+
+def _set_level(row: Row) -> Row:
+    """The row of a node with the level that follows from its id; a note is no hub."""
+    return {**row, "level": 0 if row["owner"] > 0 else compute_hub_level(row["id"])}
 
 
 def _set_last_key(tx: Transaction, table: sa.Table, last: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import history as h
+from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
     COUNTERS,
@@ -18,8 +18,13 @@ from crabpath_retrievers.storage.registry import (
     SNAPSHOT_TABLES,
     TABLES,
 )
-from crabpath_retrievers.storage.sql_tools import decode_vector, find_existing_keys
-from crabpath_retrievers.storage.write.learned import keep_episode, require_unchanged
+from crabpath_retrievers.storage.sql_tools import find_existing_keys
+from crabpath_retrievers.storage.write.learned import (
+    add_credit,
+    read_episode,
+    require_unchanged,
+    write_episode,
+)
 from crabpath_retrievers.storage.write.notes import restore_notes, undo_notes
 from crabpath_retrievers.storage.write.rows import (
     NodeCollector,
@@ -32,6 +37,8 @@ from crabpath_retrievers.storage.write.rows import (
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.weights import insert_unattributed_changes, undo_weights
+
+_TICK = 1e-3  # seconds between snapshots
 
 
 def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
@@ -71,7 +78,16 @@ def _subtract_effects(tx: Transaction, name: str, space: Any, effects: Any) -> N
     last = _find_last_effect(tx, space.key) == effects.sequence
     cause = effects.feedback
     undo_weights(tx, space.key, space.exponent, cause)
-    exponent = max(0.0, space.exponent - effects.exponent) if last else space.exponent
+    gone = effects.exponent if last else 0.0
+    if not last:
+        # The time that it took belongs to the next feedback, and goes with that.
+        e = s.feedback_effects.c
+        following = sa.select(sa.func.min(e.sequence)).where(
+            e.namespace == space.key, e.sequence > effects.sequence
+        )
+        own_time = {"exponent": e.exponent + effects.exponent}
+        tx.update(s.feedback_effects, e.sequence == following.scalar_subquery(), **own_time)
+    exponent = max(0.0, space.exponent - gone)
     tx.update(s.namespaces, s.namespaces.c.key == space.key, exponent=exponent)
     record = json.loads(effects.record)
     for table in COUNTERS:
@@ -110,16 +126,24 @@ def _subtract_counts(
     add_counts(tx, table, namespace, negated)
 
 
-def _undo_episode(tx: Transaction, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-    identity, turns, documents, clock, labelled, user = episode
-    query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
-    row = tx.run(query.where(s.episodes.c.id == identity)).one_or_none()
-    if row is not None:
-        negated = {node: -credit for node, credit in documents.items()}
-        then = row.clock if clock is None or not last else clock
-        vector = decode_vector(row.embedding)
-        change = c.KeepEpisode(name, identity, "", vector, -turns, -labelled, negated, then, user)
-        keep_episode(tx, change)
+def _undo_episode(tx: Transaction, name: str, episode: Sequence[Any], *, last: bool) -> None:
+    identity, turns, documents, clock, labelled, users = episode
+    if not isinstance(users, dict):  # of a release that kept the user alone
+        users = {users: documents} if users else {}
+    now = read_episode(tx, identity)
+    if now.turns:
+        by_user = {
+            user: add_credit(now.credit_by_user.get(user, {}), users.get(user, {}), -1.0)
+            for user in dict.fromkeys((*now.credit_by_user, *users))
+        }
+        after = EpisodeContent(
+            now.turns - turns,
+            now.labelled_turns - labelled,
+            add_credit(now.documents, documents, -1.0),
+            {user: credit for user, credit in by_user.items() if credit},
+            clock if last and clock is not None else now.clock,
+        )
+        write_episode(tx, name, identity, now, after)
 
 
 def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
@@ -130,11 +154,13 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
     require_unchanged(space is not None, change.namespace)
     assert space is not None  # noqa: S101
     last_change = sa.select(sa.func.max(s.weight_changes.c.sequence))
+    latest = sa.select(sa.func.max(s.snapshots.c.created))
     row = {
         "id": change.id,
         "namespace": space.key,
         "name": change.name,
-        "created": time.time(),
+        # Later than all others, also after the clock was set back: lists are in this order.
+        "created": max(time.time(), (tx.scalar(latest) or 0.0) + _TICK),
         "version": space.version,
         "last_weight_change": tx.scalar(
             last_change.where(s.weight_changes.c.namespace == space.key)

@@ -107,6 +107,7 @@ _SELECT_EPISODE = CompiledSelect(
         s.episodes.c.labelled_turns,
         s.episodes.c.documents,
         s.episodes.c.credit_by_user,
+        s.episodes.c.clock,
     ).where(s.episodes.c.id == sa.bindparam("id"))
 )
 _CLOCK = sa.func.coalesce(
@@ -357,39 +358,54 @@ def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:
     Raises:
         ConflictError: It is no longer what was read.
     """
-    before = _read_episode(tx, change.id) if change.before is None else change.before
-    by_user = _add_user_credit(before.credit_by_user, change)
-    turns = before.turns + change.turns
+    before = read_episode(tx, change.id) if change.before is None else change.before
+    write_episode(tx, change.namespace, change.id, before, _extend_episode(before, change), change)
+
+
+def write_episode(
+    tx: Transaction,
+    namespace: str,
+    identity: str,
+    before: EpisodeContent,
+    after: EpisodeContent,
+    new: c.KeepEpisode | None = None,
+) -> None:
+    """Replace what an episode holds; without turns it is deleted.
+
+    Raises:
+        ConflictError: It is no longer what was read.
+    """
     values = {
-        "namespace": tx.get_key(change.namespace),
-        "then": change.clock,
-        "turns": turns,
-        "labelled_turns": before.labelled_turns + change.labelled_turns,
-        "documents": json.dumps(add_credit(before.documents, change.documents)),
-        "credit_by_user": json.dumps(by_user) if by_user else None,
+        "namespace": tx.get_key(namespace),
+        "then": after.clock,
+        "turns": after.turns,
+        "labelled_turns": after.labelled_turns,
+        "documents": json.dumps(after.documents),
+        "credit_by_user": json.dumps(after.credit_by_user) if after.credit_by_user else None,
     }
     # An episode whose credit adds up to nothing is kept, so that undo of one turn finds it.
-    if turns <= 0:
+    if after.turns <= 0:
         # Its vector is deleted from the index when a search next finds it without episode.
-        tx.delete(s.episodes, s.episodes.c.id == change.id)
+        tx.delete(s.episodes, s.episodes.c.id == identity)
         return
-    if before.turns:
-        known = {"episode": change.id, "turns_before": before.turns}
+    if before.turns or new is None:
+        known = {"episode": identity, "turns_before": before.turns}
         done = _UPDATE_EPISODE.run(tx.connection, {**values, **known})
     else:
-        new = {"id": change.id, "query": change.query, "indexed": 0}
-        embedding = encode_vector(change.vector)
-        done = _INSERT_EPISODE.run(tx.connection, {**values, **new, "embedding": embedding})
-    require_unchanged(done == 1, change.id)
+        question = {"id": identity, "query": new.query, "indexed": 0}
+        embedding = encode_vector(new.vector)
+        done = _INSERT_EPISODE.run(tx.connection, {**values, **question, "embedding": embedding})
+    require_unchanged(done == 1, identity)
 
 
-def _read_episode(tx: Transaction, episode: str) -> EpisodeContent:
+def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
+    """What an episode holds; nothing if it does not exist."""
     rows = _SELECT_EPISODE.rows(tx.connection, {"id": episode})
     if not rows:
         return EpisodeContent()
-    turns, labelled_turns, documents, by_user = rows[0]
+    turns, labelled_turns, documents, by_user, clock = rows[0]
     users = json.loads(by_user) if by_user else {}
-    return EpisodeContent(turns, labelled_turns, json.loads(documents), users)
+    return EpisodeContent(turns, labelled_turns, json.loads(documents), users, clock)
 
 
 def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
@@ -402,7 +418,6 @@ def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, An
         **dict.fromkeys(("usage", "pair_counts", "transitions"), ()),
         **{name: [] for name in ("episodes", "notes", "used")},
         "outcomes": model.outcomes,
-        "count": model.count,
         "reliability": dict(model.reliability),
     }
     for change in consumed.changes:
@@ -432,36 +447,62 @@ def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, An
     }
 
 
+def _extend_episode(before: EpisodeContent, change: c.KeepEpisode) -> EpisodeContent:
+    """What an episode holds after an addition: the documents and users with the most credit."""
+    by_user = dict(before.credit_by_user)
+    if change.user is not None:
+        own = _keep_most(add_credit(by_user.get(change.user, {}), change.documents))
+        total = {**by_user, change.user: own}
+        ranked = sorted(total.items(), key=lambda item: -sum(map(abs, item[1].values())))
+        by_user = {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
+    return EpisodeContent(
+        before.turns + change.turns,
+        before.labelled_turns + change.labelled_turns,
+        _keep_most(add_credit(before.documents, change.documents)),
+        by_user,
+        change.clock,
+    )
+
+
 def _describe_episode(change: c.KeepEpisode) -> tuple[Any, ...]:
     """What a change adds to an episode, with the credit that it displaces.
 
-    Its id, turns, credit by node id, former clock (None for a new one), labelled turns, user.
+    Its id, turns, credit by node id, former clock (None for a new one), labelled turns, and credit
+    by user and node id.
     """
-    content = change.before or EpisodeContent()
-    before, after = content.documents, add_credit(content.documents, change.documents)
-    added = {
-        node: after.get(node, 0.0) - before.get(node, 0.0)
-        for node in dict.fromkeys((*before, *change.documents))
+    before = change.before or EpisodeContent()
+    after = _extend_episode(before, change)
+    credit = _find_gain(before.documents, after.documents)
+    by_user = {
+        user: gain
+        for user in dict.fromkeys((*before.credit_by_user, *after.credit_by_user))
+        if (
+            gain := _find_gain(
+                before.credit_by_user.get(user, {}), after.credit_by_user.get(user, {})
+            )
+        )
     }
-    credit = {node: value for node, value in added.items() if value}
-    return change.id, change.turns, credit, content.clock, change.labelled_turns, change.user
+    return change.id, change.turns, credit, before.clock, change.labelled_turns, by_user
 
 
-def _add_user_credit(
-    known: Mapping[str, Mapping[str, float]], change: c.KeepEpisode
-) -> Mapping[str, Mapping[str, float]]:
-    """Credit by user after an addition; of many users those with the most credit are kept."""
-    if change.user is None:
-        return known
-    total = {**known, change.user: add_credit(known.get(change.user, {}), change.documents)}
-    ranked = sorted(total.items(), key=lambda item: -sum(map(abs, item[1].values())))
-    return {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
+def _find_gain(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Credit that was added, by node id."""
+    nodes = dict.fromkeys((*before, *after))
+    gains = {node: after.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
+    return {node: gain for node, gain in gains.items() if gain}
 
 
-def add_credit(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Add to credit by node id; the 16 documents with the largest absolute credit are kept."""
+def add_credit(
+    known: Mapping[str, float], more: Mapping[str, float], sign: float = 1.0
+) -> dict[str, float]:
+    """Add to credit by node id, or subtract from it (``sign`` -1)."""
     total = dict(known)
     for node, credit in more.items():
-        total[node] = total.get(node, 0.0) + credit
-    best = sorted(total.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
-    return {node: credit for node, credit in best if abs(credit) > ROUNDING}
+        total[node] = total.get(node, 0.0) + sign * credit
+    return {node: credit for node, credit in sorted(total.items()) if abs(credit) > ROUNDING}
+
+
+def _keep_most(credit: Mapping[str, float]) -> dict[str, float]:
+    """The 16 documents with the largest absolute credit."""
+    best = sorted(credit.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
+    return dict(sorted(best))

@@ -11,18 +11,23 @@ from pydantic_core import to_json
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import notes as n
+from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
 from crabpath_retrievers.storage.sql_tools import (
-    decode_vector,
     encode_vector,
     is_one_of,
     split_batches,
 )
 from crabpath_retrievers.storage.write.journal import write_journal
-from crabpath_retrievers.storage.write.learned import keep_episode
+from crabpath_retrievers.storage.write.learned import (
+    add_credit,
+    keep_episode,
+    read_episode,
+    write_episode,
+)
 from crabpath_retrievers.storage.write.nodes import (
     build_content_row,
     build_node_row,
@@ -198,20 +203,20 @@ def _undo_note(
     same = effects.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
     latest = sa.select(effects.feedback).where(effects.namespace == namespace, same)
     other = tx.scalar(latest.order_by(effects.sequence.desc()).limit(1))
-    if row.feedback is not None and other is None:
-        delete_notes(tx, s.notes.c.node == row.node)
-        write_journal(tx, "remove_notes", {"ids": [node]}, name)
-        return
-    if row.feedback is not None:
-        tx.update(s.notes, s.notes.c.node == row.node, feedback=other)
     if query is not None:
         # Subtract one turn from the episode by which the note is recalled.
         episode = _build_episode_id(row.node, query)
-        known = sa.select(s.episodes.c.embedding, s.episodes.c.clock)
-        found = tx.run(known.where(s.episodes.c.id == episode)).one_or_none()
-        if found is not None:
-            given = ("", decode_vector(found.embedding), -1.0, -1.0, {node: -1.0}, found.clock)
-            keep_episode(tx, c.KeepEpisode(name, episode, *given))
+        now = read_episode(tx, episode)
+        if now.turns:
+            credit = add_credit(now.documents, {node: 1.0}, -1.0)
+            turns = (now.turns - 1.0, now.labelled_turns - 1.0)
+            after = EpisodeContent(*turns, credit, now.credit_by_user, now.clock)
+            write_episode(tx, name, episode, now, after)
+    if row.feedback is not None and other is None:
+        delete_notes(tx, s.notes.c.node == row.node)
+        write_journal(tx, "remove_notes", {"ids": [node]}, name)
+    elif row.feedback is not None:
+        tx.update(s.notes, s.notes.c.node == row.node, feedback=other)
 
 
 def use_notes(tx: Transaction, change: n.UseNotes) -> None:

@@ -148,7 +148,8 @@ def add_counts(
     tx: Transaction, table: str, namespace: int, rows: Iterable[Mapping[str, Any]]
 ) -> None:
     """Add to the counters of a namespace in one of the tables of ``COUNTERS``."""
-    _COUNTERS[table].add(tx.connection, [{**row, "namespace": namespace} for row in rows])
+    given = [{**row, "namespace": namespace} for row in rows]
+    _COUNTERS[table].add(tx.connection, given, undo=True)
 
 
 def read_snapshot(tx: Transaction, namespace: int, name: str) -> bytes:

@@ -12,6 +12,7 @@ from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import (
+    ROUNDING,
     CompiledSelect,
     CompiledWrite,
     build_insert,
@@ -73,6 +74,7 @@ def _with_authority(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Sele
 
 
 _NAMESPACE: sa.BindParameter[int] = sa.bindparam("namespace")
+_EDGE, _EARLIER = ("namespace", "source", "target", "kind"), s.weight_changes.alias()
 _NO, _YES = (sa.literal_column(number, sa.Integer) for number in "01")
 _CURRENT = CompiledSelect(
     sa.union_all(
@@ -97,12 +99,22 @@ _CHANGES_OF_CAUSE = CompiledSelect(
     )
     .order_by(s.weight_changes.c.sequence)
 )
+_REDUCE_LAST = CompiledWrite(
+    lambda _: (
+        s.weight_changes.update()
+        .where(
+            s.weight_changes.c.sequence
+            == sa.select(sa.func.max(_EARLIER.c.sequence))
+            .where(*(_EARLIER.c[name] == sa.bindparam(f"the_{name}") for name in _EDGE))
+            .scalar_subquery()
+        )
+        .values(delta=s.weight_changes.c.delta - sa.bindparam("taken", type_=sa.Float()))
+    )
+)
 _UPSERT = CompiledWrite(lambda insert: build_upsert(insert, s.overlay))
 _INSERT_CHANGE = CompiledWrite(lambda insert: build_insert(insert, s.weight_changes))
 _DROP = CompiledWrite(
-    lambda _: s.overlay.delete().where(
-        *(s.overlay.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind"))
-    )
+    lambda _: s.overlay.delete().where(*(s.overlay.c[n] == sa.bindparam(n) for n in _EDGE))
 )
 _DELETE_CHANGES = CompiledWrite(
     lambda _: s.weight_changes.delete().where(
@@ -161,18 +173,28 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
     gone = [_get_columns(namespace, edge) for edge in edges if edge not in last]
     _DROP.run_all(tx.connection, gone)
     written: dict[EdgeKeys, tuple[float, float]] = {}
+    taken: dict[EdgeKeys, float] = {}
     for edge in edges:
         if edge in last and edge in overlay:
             floor = structure[edge].floor if edge in structure else 0.0
             now = overlay[edge].compute_effective(floor, exponent) - remaining[edge]
             # Written as of the last other change.
             since = DECAY_RATES[overlay[edge].authority] * (exponent - last[edge])
-            written[edge] = (
-                (_clip(floor + (now - floor) * math.exp(since)), last[edge])
-                if 0 <= since < _MAX_EXPONENT
-                else (_clip(now), exponent)
-            )
+            if 0 <= since < _MAX_EXPONENT:
+                then = floor + (now - floor) * math.exp(since)
+                written[edge] = (_clip(then), last[edge])
+                taken[edge] = then - written[edge][0]
+            else:
+                written[edge] = (_clip(now), exponent)
     _write_weights(tx, namespace, written)
+    # What the bound takes of a weight, the last other change of it did not add: undone, it would
+    # be subtracted.
+    lowered = [
+        {"taken": amount, **{f"the_{k}": v for k, v in _get_columns(namespace, edge).items()}}
+        for edge, amount in taken.items()
+        if abs(amount) > ROUNDING
+    ]
+    _REDUCE_LAST.run_all(tx.connection, lowered)
 
 
 def _read_current(
