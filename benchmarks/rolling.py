@@ -239,7 +239,7 @@ def _ask_as_ours(address: str, token: str) -> Callable[[str], None]:
 
     def send(question: str) -> None:
         found = retriever.invoke(question)
-        retriever.record(found, "up", used=found[:1])
+        retriever.record(found, "up", used=[str(document.id) for document in found[:1]])
 
     return send
 
