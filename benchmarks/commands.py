@@ -374,12 +374,30 @@ def measure_server(
     minutes: Annotated[float, typer.Option(help="How long the clients ask.")] = 10.0,
     clients: Annotated[int, typer.Option(help="Clients, each with a token of its own.")] = 64,
     documents: Annotated[int, typer.Option(help="Documents of the memory.")] = 3000,
+    *,
+    rolling: Annotated[bool, typer.Option(help="Restart two workers under ten clients.")] = False,
 ) -> None:
     """Measure what HTTP adds to a question, and many clients of one server."""
+    from benchmarks.rolling import measure_restarts
     from benchmarks.serve import ServeLoad, measure_serving
 
+    if rolling:
+        _print_json(measure_restarts(minutes * 60)._asdict())
+        return
     for line in measure_serving(ServeLoad(minutes * 60, clients, documents)):
         typer.echo(line)
+
+
+@app.command("serve-memory")
+@report_errors
+def measure_worker_memory(
+    requests: Annotated[int, typer.Option(help="Requests of all kinds.")] = 20_000,
+    feedbacks: Annotated[int, typer.Option(help="How many of them are feedback.")] = 5_000,
+) -> None:
+    """Measure what a worker holds after long work, and after a restart."""
+    from benchmarks.serve_memory import measure_growth
+
+    measure_growth(requests, feedbacks, report=typer.echo)
 
 
 @app.command("million")

@@ -1,8 +1,11 @@
 """The life of a memory: opening, sharing, closing."""
 
+import asyncio
 import gc
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -83,6 +86,44 @@ async def test_use_after_close(tmp_path):
             await awaited
     with opened(tmp_path) as again:
         assert again.info()["nodes"] == 5  # what `opened` added
+
+
+class WaitingEmbedding(DeterministicFakeEmbedding):
+    """Embeds documents when it may."""
+
+    size: int = 16
+    go: Any
+
+    def embed_documents(self, texts):
+        self.go.wait(60)
+        return super().embed_documents(texts)
+
+
+async def test_ingests_that_wait_leave_threads_to_questions():
+    go = threading.Event()
+    go.set()
+    with CrabPath.open(embeddings=WaitingEmbedding(go=go)) as memory:
+        memory.add_documents(DOCUMENTS, progress=None)
+        retriever = memory.as_retriever(k=2)
+        await retriever.ainvoke("Is the embedder the same?")
+        go.clear()
+        adding = [
+            asyncio.create_task(
+                memory.aio.add_documents([Document(f"New {n}.", id=f"new{n}")], progress=None)
+            )
+            for n in range(40)
+        ]
+        removing = [asyncio.create_task(memory.aio.forget(f"d{n}")) for n in (3, 4)]
+        try:
+            found = await asyncio.wait_for(retriever.ainvoke("Passage number 1."), 30)
+            assert len(found) == 2
+            state = await asyncio.wait_for(memory.aio.documents(), 30)
+            assert len(state) >= 3
+            assert not any(task.done() for task in adding)
+        finally:
+            go.set()
+            await asyncio.gather(*adding, *removing)
+        assert len(memory.documents()) == 43
 
 
 def test_memories_of_one_process(tmp_path):

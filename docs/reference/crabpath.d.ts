@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Ask the database and the vector store; 503 where one does not answer. */
+        /** Ask the embedder, the database and the vector store; 503 where one does not answer. */
         get: operations["check_readiness"];
         put?: never;
         post?: never;
@@ -1151,7 +1151,7 @@ export interface components {
         };
         /**
          * ReadinessAnswer
-         * @description Whether the database and the vector store answer.
+         * @description Whether the embedder, the database and the vector store answer, and the server goes on.
          */
         ReadinessAnswer: {
             ready: boolean;
@@ -1575,7 +1575,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Whether the database and the vector store answer. */
+            /** @description Whether the embedder, the database and the vector store answer, and the server goes on. */
             200: {
                 headers: {
                     [name: string]: unknown;
