@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -138,8 +139,10 @@ class FeedbackQueue:
                 raise
             return known
         if receipt.status == "refused":
-            # Another process may have applied it in the meantime.
-            return self._read_receipt(feedback_id)
+            with suppress(NotFoundError):  # it is kept where somebody can forget it
+                # Another process may have applied it in the meantime.
+                return self._read_receipt(feedback_id)
+            return receipt
         count_lesson()
         consumed = changes[0]
         if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):

@@ -439,7 +439,7 @@ class RetrievalPipeline:
             latency_ms=latency,
         )
         if query.record:
-            self.store.record(turn, found.vector)
+            self.store.record(turn, found.vector, clock.key)
         message = "turn %s in namespace %r: %d documents, %s ms"
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)

@@ -18,7 +18,6 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.storage import schema as s
 
 
 @contextmanager
@@ -265,11 +264,6 @@ def _is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) ->
         return column.in_(values)
     kind = postgresql.ARRAY(column.type)
     return column == sa.func.any(sa.bindparam(None, list(values), type_=kind, unique=True))
-
-
-def find_existing_keys(connection: sa.Connection, keys: Iterable[int]) -> set[int]:
-    """Those of the keys that belong to an existing node."""
-    return {key for (key,) in select_in(connection, sa.select(s.nodes.c.key), s.nodes.c.key, keys)}
 
 
 _STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes

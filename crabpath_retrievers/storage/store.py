@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from crabpath_retrievers.core.changes import (
     Change,
@@ -297,6 +298,16 @@ class GraphStore:
             return []
         if (joint := self._joint.get()) is not None:
             return joint.carry_out(changes)
+        return self._apply_alone(changes)
+
+    @retry(
+        retry=retry_if_exception(lambda error: "deadlock" in str(error.__cause__)),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        stop=stop_after_attempt(12),
+        reraise=True,
+    )
+    def _apply_alone(self, changes: Sequence[Change]) -> list[Any]:
+        """As :meth:`apply`; of two transactions that wait for each other PostgreSQL ends one."""
         with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
             return alone.carry_out(changes)
 
@@ -348,9 +359,9 @@ class GraphStore:
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
             record_turns(Transaction(connection, self._fulltext), records)
 
-    def record(self, turn: Turn, vector: Vector | None = None) -> None:
-        """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
-        self._recorder.add(RecordTurn(turn, vector))
+    def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
+        """Queue a turn record, as :class:`RecordTurn`, which is written in the background."""
+        self._recorder.add(RecordTurn(turn, vector, owner))
 
     def flush(self) -> None:
         """Wait until all queued turn records are written."""

@@ -52,11 +52,14 @@ class RecordTurn(Change):
 
     Attributes:
         vector: Unit query vector, shape ``[d]``, for learning from the turn later.
+        owner: Key of the namespace when it was asked, without which nothing is stored: it was
+            forgotten since. 0 for a new one, which is created.
     """
 
     touches_corpus: ClassVar[bool] = False
     turn: Turn
     vector: Vector | None = None
+    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     maintenance.CompactTurns: maintaining.compact_turns,
     maintenance.CompactEpisodes: maintaining.compact_episodes,
     maintenance.CompactJournal: maintaining.compact_journal,
+    maintenance.SweepOrphans: maintaining.sweep_orphans,
     maintenance.UndoMaintenance: maintaining.undo_maintenance,
     maintenance.KeepTrial: maintaining.keep_trial,
     maintenance.SetKnobs: maintaining.set_knobs,

@@ -146,7 +146,8 @@ def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     Returns:
         Ids of their siblings, which must be linked again.
     """
-    keys = list(tx.get_node_keys(ids).values())
+    held = sa.select(s.nodes.c.key).order_by(s.nodes.c.key).with_for_update()
+    keys = [key for (key,) in tx.select_in(held, s.nodes.c.id, sorted(ids))]
     siblings = find_siblings(tx, ids)
     query = sa.select(s.nodes.c.key).where(s.nodes.c.level > 0)  # notes have level 0
     hubs = len(tx.select_in(query, s.nodes.c.key, keys))
