@@ -16,6 +16,7 @@ from benchmarks.soak import (
     answers,
     archives,
     disk,
+    forgets,
     fuzz,
     isolation,
     kills,
@@ -52,6 +53,7 @@ CHECKS = {
     "isolation": Check(isolation.check_isolation, 14, 150),
     "isolation_servers": Check(isolation.check_isolation_servers, 8, 50),
     "orphans": Check(orphans.check_orphans, 2, 10),
+    "forget": Check(forgets.check_forget, 8, 10),
 }
 
 

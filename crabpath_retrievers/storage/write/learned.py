@@ -289,9 +289,9 @@ def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
         tx.update(s.feedback, own, note=change.note)
         return
     waiting = (own, s.feedback.c.status == "waiting")
-    if change.status == "refused":
-        tx.delete(s.feedback, *waiting, list_orphans()["feedback"])  # nobody could delete it later
     done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
+    if change.status == "refused":
+        tx.delete(s.feedback, own, list_orphans()["feedback"])  # nobody could delete it later
     if change.status == "undone":
         require_unchanged(done == 1, change.feedback_id)
 
