@@ -24,7 +24,7 @@ from crabpath_retrievers.core.changes import (
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.core.turn import Turn
-from crabpath_retrievers.errors import SchemaVersionError, StoreError
+from crabpath_retrievers.errors import SchemaVersionError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import (
     ingest_lock,
     lock_schema,
@@ -377,6 +377,29 @@ class GraphStore:
             with translate_database_errors(self._engine), self._reader.connect() as connection:
                 names = connection.exec_driver_sql(_OWN_TABLES).scalars().all()
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
+
+    def erase(self) -> None:
+        """Write the database anew, so that none of its files holds what was deleted.
+
+        Raises:
+            StoreLockedError: Others read or write it for too long.
+        """
+        self.flush()
+        with translate_database_errors(self._engine), self._reader.connect() as connection:
+            if self.dialect == "postgresql":
+                for name in connection.exec_driver_sql(_OWN_TABLES).scalars().all():
+                    connection.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {name}")
+                return
+            self._fulltext.complete(connection)
+            connection.exec_driver_sql("PRAGMA temp_store=FILE")  # of the size of the database
+            connection.exec_driver_sql("VACUUM")
+            connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
+            if connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]:
+                msg = (
+                    f"{self.name} is in use: what was forgotten is deleted, but still in its "
+                    "files; call forget(erase=True) again"
+                )
+                raise StoreLockedError(msg)
 
     @contextmanager
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
@@ -149,27 +149,28 @@ class ChromaIndex(VectorIndex):
 
     def beside(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
-        own = self._records.name  # raises if this one is closed
-        assert self._client is not None  # noqa: S101
-        other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
+        with self._working():
+            own = self._records.name  # raises if this one is closed
+            assert self._client is not None  # noqa: S101
+            other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
         other._directory, other._generation = self._directory, self._generation  # noqa: SLF001
         other._main = self._main  # noqa: SLF001
         return other
 
     def names_beside(self) -> list[str]:
         """Names of the collections beside this one, in the form that :meth:`beside` expects."""
-        prefix = f"{self._records.name}-"
-        assert self._client is not None  # noqa: S101
-        with _translate_errors(self._where):
+        with self._working():
+            prefix = f"{self._records.name}-"
+            assert self._client is not None  # noqa: S101
             names = [collection.name for collection in self._client.list_collections()]
         own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
         return [name for name in own if _NAMESPACE_COLLECTION.fullmatch(name)]
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
-        name = self._records.name
-        assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
-        with _translate_errors(self._where):
+        with self._working():
+            name = self._records.name
+            assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
             self._client.delete_collection(name)
         self._collection = None
 
@@ -202,6 +203,13 @@ class ChromaIndex(VectorIndex):
             assert self._collection is not None  # noqa: S101
         return self._collection
 
+    @contextmanager
+    def _working(self, condition: Any = None) -> Iterator[None]:
+        """Use the client inside, whose errors become CrabPath's."""
+        used = nullcontext() if self._directory is None else self._directory.use()
+        with used, _translate_errors(self._where, condition):
+            yield
+
     def _run(self, work: "Callable[[Collection], T]", condition: Any = None) -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
         before = self.generation
@@ -227,7 +235,7 @@ class ChromaIndex(VectorIndex):
         while True:
             left -= 1
             try:
-                with _translate_errors(self._where, condition):
+                with self._working(condition):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -296,6 +304,12 @@ class ChromaIndex(VectorIndex):
         if self._directory is not None:
             with _translate_errors(self._where):
                 self._directory.inspect()
+
+    def erase(self) -> None:
+        """Take what was deleted out of the files of an embedded index."""
+        if self._directory is not None:
+            with _translate_errors(self._where):
+                self._directory.erase()
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """Number of vectors, and those of the ids that exist, without loading the index."""

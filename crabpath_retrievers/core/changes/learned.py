@@ -141,6 +141,14 @@ class SettleFeedback(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class DropAnswers(Change):
+    """Delete the answers of feedback, which is given by sequence numbers."""
+
+    touches_corpus: ClassVar[bool] = False
+    feedback: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AddUsage(Change):
     """Add to the usage counts of documents.
 

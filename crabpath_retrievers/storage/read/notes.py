@@ -204,6 +204,11 @@ class NoteQueries(Queries):
         query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
         return set(self._scalars(query))
 
+    def list_automatic(self) -> Sequence[Any]:
+        """Ids of the automatic notes of all namespaces, each with the turn that was answered."""
+        query = sa.select(nodes.c.id, notes.c.turn).select_from(_JOINED)
+        return self._rows(query.where(notes.c.kind == "auto"))
+
     def get_facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """Facts of those of the ids that belong to notes, of any namespace."""
         n = notes.c

@@ -38,6 +38,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.RecordTurn: learned.record_turn,
     c.KeepFeedback: learned.keep_feedback,
     c.ConsumeFeedback: learned.consume_feedback,
+    c.DropAnswers: learned.drop_answers,
     c.SettleFeedback: learned.settle_feedback,
     c.AddUsage: learned.add_usage,
     c.AddPairCounts: learned.add_pair_counts,

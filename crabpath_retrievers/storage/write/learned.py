@@ -303,6 +303,14 @@ def require_unchanged(condition: object, what: str) -> None:
         raise ConflictError(msg)
 
 
+def drop_answers(tx: Transaction, change: c.DropAnswers) -> None:
+    """Delete the answers of feedback."""
+    known = sa.select(s.feedback.c.sequence, s.feedback.c.payload)
+    for number, payload in tx.select_in(known, s.feedback.c.sequence, change.feedback):
+        text = json.dumps({**json.loads(payload), "answer": None}, ensure_ascii=False)
+        tx.update(s.feedback, s.feedback.c.sequence == number, payload=text)
+
+
 def add_usage(tx: Transaction, change: c.AddUsage) -> None:
     """Add to the usage counts of documents."""
     _add_counts(tx, _USAGE, change.namespace, ("node", "wins", "losses", "decay"), change.counts)
