@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,9 @@ from crabpath_retrievers.storage.registry import TABLES, list_orphans
 
 _NAMES = ("ann", "bob")
 _OWN = ("turns", "feedback", "episodes", "notes", "namespaces", "snapshots", "usage")
-_PAGES = 60
+_PAGES = [
+    Document(f"Text {n} about topic {n % 7} and colour {n % 11}", id=f"d{n}") for n in range(60)
+]
 
 
 class _Worker(threading.Thread):
@@ -46,7 +48,9 @@ class _Worker(threading.Thread):
         retriever = memory.as_retriever(k=4, namespace=name)
         found = retriever.invoke(f"topic {chance.randrange(7)} colour {chance.randrange(11)}")
         correction = "It is blue." if chance.random() < 0.1 else None
-        retriever.record(found, chance.random() < 0.7, used=found[:1], correction=correction)
+        retriever.record(
+            found, chance.random() < 0.7, used=[str(found[0].id)], correction=correction
+        )
         if chance.random() < 0.2:
             memory.undo(turn_id=found[0].metadata["crabpath"]["turn_id"])
         if chance.random() < 0.1:
@@ -73,52 +77,47 @@ def check_forget(budget: Budget, seed: int) -> Row:
 
 def _forget_under_load(row: Row, budget: Budget, seed: int, place: str, vectors: Path) -> None:
     def open_memory() -> CrabPath:
-        own = {"vectors": vectors} if "://" in place else {}
-        return CrabPath.open(place, embeddings=Words(), **own)
+        own = vectors if "://" in place else None
+        return CrabPath.open(place, embeddings=Words(), vectors=own)
 
-    pages = [
-        Document(f"Text {n} about topic {n % 7} and colour {n % 11}", id=f"d{n}")
-        for n in range(_PAGES)
-    ]
+    slowest = 0.0
     with open_memory() as memory:
-        memory.add_documents(pages, progress=None)
+        memory.add_documents(_PAGES, progress=None)
         workers = [_Worker(row, open_memory, name, seed + n) for n, name in enumerate(_NAMES * 2)]
         for worker in workers:
             worker.start()
-        slowest = 0.0
         for run in budget:
             row.runs += 1
-            try:
-                begun = time.monotonic()
-                for name in _NAMES:
-                    memory.forget(namespace=name)
-                slowest = max(slowest, time.monotonic() - begun)
-                if run % 2:
-                    page = pages[run % _PAGES]
-                    memory.forget([str(page.id)])
-                    memory.add_documents([page], progress=None)
-            except Exception as error:
-                row.blame("foreign", f"forget: {error!r}")
+            begun = time.monotonic()
+            _forget(row, memory, _PAGES[run % len(_PAGES)] if run % 2 else None)
+            slowest = max(slowest, time.monotonic() - begun)
             time.sleep(0.05)
         for worker in workers:
             worker.over = True
         for worker in workers:
             worker.join()
         row.acknowledged += sum(worker.done for worker in workers)
-        _blame_orphans(row, memory)
-        for name in _NAMES:
-            memory.forget(namespace=name)
-        with memory.store.open_reader() as connection:
-            for table in _OWN:
-                if left := connection.scalar(sa.select(sa.func.count()).select_from(TABLES[table])):
-                    row.blame("other", f"{left} rows of {table} after everything", left)
-        _blame_orphans(row, memory)
+        _blame_rows(row, memory, list_orphans())
+        _forget(row, memory)
+        _blame_rows(row, memory, {**list_orphans(), **dict.fromkeys(_OWN, sa.true())})
     row.remark += f"{'PostgreSQL' if '://' in place else 'SQLite'}: longest {slowest:.1f} s. "
 
 
-def _blame_orphans(row: Row, memory: CrabPath) -> None:
+def _forget(row: Row, memory: CrabPath, page: Document | None = None) -> None:
+    """Forget all namespaces, and a page, which is added again."""
+    try:
+        for name in _NAMES:
+            memory.forget(namespace=name)
+        if page is not None:
+            memory.forget(page)
+            memory.add_documents([page], progress=None)
+    except Exception as error:
+        row.blame("foreign", f"forget: {error!r}")
+
+
+def _blame_rows(row: Row, memory: CrabPath, left: Mapping[str, sa.ColumnElement[bool]]) -> None:
     with memory.store.open_reader() as connection:
-        for table, lost in list_orphans().items():
-            count = sa.select(sa.func.count()).select_from(TABLES[table]).where(lost)
-            if left := connection.scalar(count):
-                row.blame("other", f"{left} rows of {table} without an owner", left)
+        for table, which in left.items():
+            count = sa.select(sa.func.count()).select_from(TABLES[table]).where(which)
+            if number := connection.scalar(count):
+                row.blame("other", f"{number} rows of {table} are left", number)

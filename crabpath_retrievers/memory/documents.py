@@ -227,7 +227,7 @@ class Forgotten(int):
 def forget_documents(
     services: Services,
     ids: object,
-    source: object,
+    source: Iterable[str] | str | None,
     namespace: str | None,
     notes_of: str | None,
     *,

@@ -98,14 +98,15 @@ def list_orphans() -> dict[str, sa.ColumnElement[bool]]:
         return ~sa.exists().where(of == column)
 
     nameless = {t: lacks(t.c.namespace, s.namespaces.c.name) for t in (s.feedback, s.journal)}
-    found = {
+    found: dict[str, sa.ColumnElement[bool]] = {
         "nodes": (s.nodes.c.owner > 0) & lacks(s.nodes.c.owner, s.namespaces.c.key),
         "journal": s.journal.c.namespace.is_not(None) & nameless[s.journal],
         "feedback": (s.feedback.c.status != "waiting") & nameless[s.feedback],
     }
     for name, table in TABLES.items():
         ends = [table.c[column] for column in NODE_COLUMNS.get(name, ())]
-        lost = [(end != 0) & lacks(end, s.nodes.c.key) for end in ends]
+        lost: list[sa.ColumnElement[bool]] = []
+        lost += [(end != 0) & lacks(end, s.nodes.c.key) for end in ends]
         if table in KEYED_BY_NAMESPACE:
             lost.append(lacks(table.c.namespace, s.namespaces.c.key))
         if lost:

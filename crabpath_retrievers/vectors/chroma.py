@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
@@ -168,10 +168,13 @@ class ChromaIndex(VectorIndex):
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
+        from chromadb.errors import NotFoundError
+
         with self._working():
             name = self._records.name
             assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
-            self._client.delete_collection(name)
+            with suppress(NotFoundError):  # another call has forgotten the same namespace
+                self._client.delete_collection(name)
         self._collection = None
 
     @property

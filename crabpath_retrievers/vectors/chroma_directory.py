@@ -222,6 +222,9 @@ class ChromaDirectory:
 
     def _can_search(self, name: str) -> bool:
         try:
+            held = {collection.name for collection in self.client.list_collections()}
+            if name != self._name and name not in held:
+                return True  # its namespace was just forgotten
             records = self.client.get_collection(name, embedding_function=None)
             sample = records.get(limit=1, include=["embeddings"])["embeddings"]
             if sample is not None and len(sample):

@@ -175,6 +175,8 @@ def _overwrite_deleted(directory: Path) -> None:
             "and delete this one"
         )
         raise StoreError(msg)
+    if not (directory / "data_level0.bin").stat().st_size:
+        return
     every = _open_elements(directory, header, "r+")
     every[header["count"] :] = 0  # whatever was in the memory of which it is a copy
     elements = every[: header["count"]]
