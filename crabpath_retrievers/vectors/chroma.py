@@ -149,7 +149,7 @@ class ChromaIndex(VectorIndex):
 
     def beside(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
-        with self._working():
+        with self._use_client():
             own = self._records.name  # raises if this one is closed
             assert self._client is not None  # noqa: S101
             other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
@@ -159,7 +159,7 @@ class ChromaIndex(VectorIndex):
 
     def names_beside(self) -> list[str]:
         """Names of the collections beside this one, in the form that :meth:`beside` expects."""
-        with self._working():
+        with self._use_client():
             prefix = f"{self._records.name}-"
             assert self._client is not None  # noqa: S101
             names = [collection.name for collection in self._client.list_collections()]
@@ -170,7 +170,7 @@ class ChromaIndex(VectorIndex):
         """Delete the collection with all its vectors."""
         from chromadb.errors import NotFoundError
 
-        with self._working():
+        with self._use_client():
             name = self._records.name
             assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
             with suppress(NotFoundError):  # another call has forgotten the same namespace
@@ -207,7 +207,7 @@ class ChromaIndex(VectorIndex):
         return self._collection
 
     @contextmanager
-    def _working(self, condition: Any = None) -> Iterator[None]:
+    def _use_client(self, condition: Any = None) -> Iterator[None]:
         """Use the client inside, whose errors become CrabPath's."""
         used = nullcontext() if self._directory is None else self._directory.use()
         with used, _translate_errors(self._where, condition):
@@ -238,7 +238,7 @@ class ChromaIndex(VectorIndex):
         while True:
             left -= 1
             try:
-                with self._working(condition):
+                with self._use_client(condition):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
