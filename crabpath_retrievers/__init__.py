@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.maintenance.autotune import TuneReport
     from crabpath_retrievers.maintenance.health.report import HealthReport
     from crabpath_retrievers.maintenance.readiness import Readiness
+    from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.graph import MemoryGraph
     from crabpath_retrievers.memory.learning import MemoryLearning, ReplayReport
     from crabpath_retrievers.memory.maintenance import MemoryMaintenance
@@ -90,6 +91,7 @@ __all__ = [
     "Feedback",
     "FeedbackRecord",
     "ForbiddenError",
+    "Forgotten",
     "GraphHit",
     "HealthReport",
     "ImportResult",
@@ -157,6 +159,7 @@ _MODULES = {
     "maintenance.autotune": "TuneReport",
     "maintenance.health.report": "HealthReport",
     "maintenance.readiness": "Readiness",
+    "memory.documents": "Forgotten",
     "memory.graph": "MemoryGraph",
     "memory.learning": "MemoryLearning ReplayReport",
     "memory.maintenance": "MemoryMaintenance",

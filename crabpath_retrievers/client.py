@@ -32,7 +32,7 @@ from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar
-from crabpath_retrievers.core.query import Query, QueryOptions, require_list, texts_of
+from crabpath_retrievers.core.query import Query, QueryOptions, ids_of, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, is_blank
 from crabpath_retrievers.core.turn import Hop, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.crabpath import CrabPath
@@ -57,7 +57,7 @@ from crabpath_retrievers.ingest.pipeline import (
 )
 from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback, require_any
 from crabpath_retrievers.maintenance.readiness import Readiness
-from crabpath_retrievers.memory.documents import require_progress
+from crabpath_retrievers.memory.documents import Forgotten, require_progress
 from crabpath_retrievers.memory.notes import NoteFields
 from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -290,34 +290,38 @@ class ServedMemory(CrabPath):
 
     def forget(
         self,
-        ids: Sequence[str] | str | None = None,
+        ids: Iterable[str | Document] | str | Document | None = None,
         *,
-        source: str | None = None,
+        source: Iterable[str] | str | None = None,
         namespace: str | None = None,
         notes_of: str | None = None,
-    ) -> int:
-        """As :meth:`CrabPath.forget`, without ``namespace``; notes are those of ``notes_of``.
+        erase: bool = False,
+    ) -> Forgotten:
+        """As :meth:`CrabPath.forget`, without ``namespace`` and ``erase``.
 
-        Without ``notes_of`` they are those of the namespace of this object.
+        Without ``notes_of`` notes are those of the namespace of this object.
 
         Raises:
-            InvalidInputError: As there; or ``namespace`` is given.
+            InvalidInputError: As there; or ``namespace`` or ``erase`` is given.
         """
-        if namespace is not None:
+        if namespace is not None or erase:
             raise _NotServedError(_explain_absence())
         if (ids is None) == (source is None):
             message = "give exactly one of ids and source to forget"
             raise InvalidInputError(message)
-        if source is not None:
-            found = self._request("DELETE", "/documents", None, params={"source": source})
-            return int(found["deleted"])
-        count = 0
-        for name in texts_of(ids or ()):
+        total, unknown = dict.fromkeys(("documents", "chunks", "notes"), 0), []
+        names = ids_of(ids) if source is None else texts_of(source, name="source")
+        for name in names:
             try:
-                count += self._request("DELETE", _make_path(name), notes_of)["deleted"]
+                if source is None:
+                    found = self._request("DELETE", _make_path(name), notes_of)
+                else:
+                    found = self._request("DELETE", "/documents", None, params={"source": name})
             except NotFoundError:
-                continue
-        return count
+                found = {}
+            unknown += [] if found.get("deleted") else [name]
+            total = {part: number + found.get(part, 0) for part, number in total.items()}
+        return Forgotten(total["chunks"] + total["notes"], **total, unknown=tuple(unknown))
 
     def get_by_ids(
         self, ids: Sequence[str] | str, *, namespace: str | None = None

@@ -49,6 +49,7 @@ from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
 from crabpath_retrievers.memory.documents import (
+    Forgotten,
     SourcePath,
     find_similar,
     forget_documents,
@@ -518,37 +519,46 @@ class CrabPath(Component):
 
     def forget(
         self,
-        ids: Sequence[str] | str | None = None,
+        ids: Iterable[str | Document] | str | Document | None = None,
         *,
-        source: str | None = None,
+        source: Iterable[str] | str | None = None,
         namespace: str | None = None,
         notes_of: str | None = None,
-    ) -> int:
+        erase: bool = False,
+    ) -> Forgotten:
         """Delete documents, or all that a namespace has learned.
 
-        Give exactly one of ``ids``, ``source`` and ``namespace``.
+        Give one of ``ids``, ``source`` and ``namespace``; or ``erase`` alone, for what was deleted
+        or replaced before. Questions, answers and feedback of namespaces may quote a document: they
+        go with their namespace.
 
         Args:
-            ids: Ids of chunks or notes, or of whole documents that were given ids. Parts that
-                maintenance has split off are deleted with their document.
-            source: Every chunk of this source.
-            namespace: Its learned weights, notes, turns and clock; documents stay.
+            ids: Ids of chunks or notes, or of whole documents that were given ids; or the documents
+                that a query returned, each of which is a chunk.
+            source: Every chunk of one or several sources.
+            namespace: Its learned weights, notes, turns, feedback, snapshots and clock; documents
+                stay.
             notes_of: With ``ids``, the only namespace whose notes are deleted; None for all.
+            erase: Whether no file of the memory may hold it afterwards: the database and an
+                embedded index are written anew, which takes longer the larger they are, and
+                queries wait for it. ``docs/how-to/privacy.md`` says what servers keep.
 
         Returns:
-            How many chunks and notes were deleted; 0 where there is none of them.
+            What was deleted, and what of it was not known; as a number, the chunks and notes.
 
         Raises:
-            InvalidInputError: None or several arguments were given.
+            InvalidInputError: None or several arguments were given, or something that is no id.
+            StoreLockedError: It is deleted, but others used the database for too long for it to be
+                erased: call it again with ``erase`` alone.
 
         Example::
 
-            memory.forget(source="docs/old.md")
+            memory.forget(source="docs/old.md", erase=True)
         """
         services = self._services
         operation = "delete_memory" if namespace is None else "delete_memory_store"
         with trace_operation(operation, services.data_source) as span:
-            count = forget_documents(services, ids, source, namespace, notes_of)
+            count = forget_documents(services, ids, source, namespace, notes_of, erase=erase)
             describe_memory(span, services.data_source, namespace, count_records(count))
             return count
 

@@ -17,6 +17,7 @@ from benchmarks.soak import (
     archives,
     disk,
     filters,
+    forgets,
     fuzz,
     isolation,
     kills,
@@ -58,6 +59,7 @@ CHECKS = {
     "isolation_servers": Check(isolation.check_isolation_servers, 8, 50),
     "orphans": Check(orphans.check_orphans, 2, 10),
     "paths": Check(paths.check_paths, 6, 150),
+    "forget": Check(forgets.check_forget, 8, 10),
 }
 
 

@@ -232,30 +232,41 @@ def _describe_source(section: Section) -> str:
 
 def run_forget(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of chunks or documents.")] = None,
-    source: Annotated[str | None, typer.Option(help="Every chunk of this source.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Every chunk of this source; may be given repeatedly.")
+    ] = None,
     namespace: Annotated[
         str | None, namespace_option(help="All that this namespace learned.")
     ] = None,
+    erase: Annotated[
+        bool,
+        typer.Option(
+            "--erase",
+            help="Write the files anew, so that none holds it; alone: what was deleted before.",
+        ),
+    ] = False,
     yes: Yes = False,
     store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        _require_known(memory.store, ids or (), source, namespace)
-        _confirm_forgetting(ids or [], source, namespace, yes=yes)
-        removed = memory.forget(ids or None, source=source, namespace=namespace)
-    text = f"{removed} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
-    return Output({"removed": removed}, [text])
+        _require_known(memory.store, ids or (), source or (), namespace)
+        _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
+        removed = memory.forget(
+            ids or None, source=source or None, namespace=namespace, erase=erase
+        )
+    text = f"{removed:d} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
+    return Output({"removed": int(removed), **removed.to_dict()}, [text])
 
 
 def _confirm_forgetting(
-    ids: Sequence[str], source: str | None, namespace: str | None, *, yes: bool
+    ids: Sequence[str], sources: Sequence[str], namespace: str | None, *, yes: bool
 ) -> None:
     """Ask before documents, or what a namespace has learned, are deleted for good."""
     named = (
         ", ".join(ids),
-        source and f"all of {source}",
+        f"all of {', '.join(sources)}" if sources else "",
         namespace and f"all that {namespace} learned",
     )
     if what := " and ".join(filter(None, named)):
@@ -263,7 +274,7 @@ def _confirm_forgetting(
 
 
 def _require_known(
-    store: GraphStore, ids: Sequence[str], source: str | None, namespace: str | None
+    store: GraphStore, ids: Sequence[str], sources: Sequence[str], namespace: str | None
 ) -> None:
     """Refuse to forget what the memory does not hold, before anything is deleted.
 
@@ -277,8 +288,8 @@ def _require_known(
     if unknown := [name for name in ids if name not in known]:
         names = ", ".join(map(repr, unknown))
         msg = f"there is no chunk, document or note {names}: crabpath list shows what there is"
-    elif source is not None and not catalog.find_chunks(sources=[source], owners=owners):
-        msg = f"there is no source {source!r}: crabpath list --sources shows what there is"
+    elif none := [one for one in sources if not catalog.find_chunks(sources=[one], owners=owners)]:
+        msg = f"there is no source {none[0]!r}: crabpath list --sources shows what there is"
     elif namespace is not None and not store.walk.get_clock(namespace).key:
         msg = f"there is no namespace {namespace!r}: crabpath info shows what there is"
     else:

@@ -225,6 +225,27 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
     return [text_of(name, value) for value in given]
 
 
+def ids_of(values: object, *, name: str = "ids") -> list[str]:
+    """Ids of one or several documents or nodes; an id may be given for its document.
+
+    Raises:
+        InvalidInputError: One of them is neither, or a document without an id.
+    """
+    single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
+    found = []
+    for value in [values] if single else require_list(name, values, "a list of ids or documents"):
+        known = value if isinstance(value, (str, int, UUID)) else _find_id(value)
+        if known is None or isinstance(known, bool):
+            msg = f"{name} must be ids, or documents that have one, not {format_value(value)}"
+            raise InvalidInputError(msg)
+        found.append(text_of(name, known))
+    return found
+
+
+def _find_id(given: object) -> object:
+    return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), None)
+
+
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:
     """The items of a list, or of anything else that can be gone through, but for texts.
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
@@ -181,10 +182,13 @@ class FeedbackQueue:
             "repeated" if why.reason == "repeated" else "refused"
         )
         self._store.apply([SettleFeedback(stored.sequence, why.note, status)])
-        # Another process may have applied it in the meantime.
-        known = self._store.learned.read_feedback(stored.sequence)
-        reason = why.reason if known.status == status else None
-        return Receipt(stored.feedback.feedback_id, known.status, known.note, reason)
+        name = stored.feedback.feedback_id
+        with suppress(NotFoundError):  # it is kept where somebody can forget it
+            # Another process may have applied it in the meantime.
+            known = self._store.learned.read_feedback(stored.sequence)
+            reason = why.reason if known.status == status else None
+            return Receipt(name, known.status, known.note, reason)
+        return Receipt(name, status, why.note, why.reason)
 
     def _replace(
         self, stored: StoredFeedback, found: CreditAssignment

@@ -25,6 +25,7 @@ from crabpath_retrievers.core.changes.maintenance import (
     ConnectNodes,
     DroppedWeight,
     DropWeights,
+    SweepOrphans,
     UndoMaintenance,
 )
 from crabpath_retrievers.core.changes.notes import RemoveNotes
@@ -284,7 +285,7 @@ class MaintenanceRunner:
             yield [node.key for node in block], [node.vector for node in block]
 
     def _compact(self, run: str) -> StepCounts:
-        """Delete the oldest turn records, episodes and journal rows beyond the limits."""
+        """Delete the oldest turn records, episodes and journal rows, and what has no owner."""
         rules, reads = self.settings.maintenance, self.store.maintenance
         looked = old = forgotten = 0
         for name in reads.namespaces():
@@ -304,5 +305,8 @@ class MaintenanceRunner:
         beyond = max(0, rows - rules.max_journal_rows)
         if run and beyond:
             self.store.apply([CompactJournal(run, rules.max_journal_rows)])
-        detail = {"turns": old, "episodes": forgotten, "journal": beyond}
+        orphans = reads.count_orphans()
+        if run and orphans:
+            self.store.apply([SweepOrphans(run)])
+        detail = {"turns": old, "episodes": forgotten, "journal": beyond, "orphans": orphans}
         return looked + rows, sum(detail.values()), detail

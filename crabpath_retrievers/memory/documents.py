@@ -4,18 +4,22 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from langchain_core.documents import Document
+from typing_extensions import Self
 
-from crabpath_retrievers.core.changes import ForgetNamespace
+from crabpath_retrievers.core.changes import DropAnswers, ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Node, Vector, cosines
 from crabpath_retrievers.core.query import (
+    ids_of,
     namespace_of,
     path_of,
     require_count,
+    require_flags,
     require_list,
     text_of,
     texts_of,
@@ -40,7 +44,7 @@ from crabpath_retrievers.retrieval.search import (
     search_lexical,
     select_query_words,
 )
-from crabpath_retrievers.storage.read.catalog import MetadataTest, StoredChunk
+from crabpath_retrievers.storage.read.catalog import MetadataTest
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
@@ -190,53 +194,127 @@ def refresh_wrapped(services: Services, documents: Iterable[Document] | None) ->
     return report
 
 
+class Forgotten(int):
+    """What :meth:`CrabPath.forget` deleted; as a number, how many chunks and notes.
+
+    Attributes:
+        documents, chunks: Documents, whole or in part, and their chunks.
+        notes: Notes, those of a forgotten namespace included.
+        turns, feedback, episodes, snapshots: Of a forgotten namespace.
+        unknown: Those of the given ids, sources or namespaces that were not there.
+    """
+
+    documents: int = 0
+    chunks: int = 0
+    notes: int = 0
+    turns: int = 0
+    feedback: int = 0
+    episodes: int = 0
+    snapshots: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def __new__(cls, number: int = 0, **parts: Any) -> Self:
+        """Make one of a number and further attributes."""
+        made = super().__new__(cls, number)
+        vars(made).update(parts)
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert it to plain, JSON-safe data."""
+        return {name: getattr(self, name) for name in Forgotten.__annotations__}
+
+    def __repr__(self) -> str:
+        """Show what is not empty."""
+        parts = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items() if value)
+        return f"{type(self).__name__}({parts})"
+
+
 def forget_documents(
     services: Services,
-    ids: Sequence[str] | str | None,
-    source: str | None,
+    ids: object,
+    source: Iterable[str] | str | None,
     namespace: str | None,
     notes_of: str | None,
-) -> int:
+    *,
+    erase: bool,
+) -> Forgotten:
     """Delete documents, or what a namespace has learned; as ``CrabPath.forget``."""
-    if sum(value is not None for value in (ids, source, namespace)) != 1:
+    require_flags(erase=erase)
+    given = sum(value is not None for value in (ids, source, namespace))
+    if given > 1 or not (given or erase):
         msg = "give exactly one of ids, source and namespace to forget"
         raise InvalidInputError(msg)
     if notes_of is not None and ids is None:
         msg = "notes_of says whose notes may be among ids: give ids, or leave it out"
         raise InvalidInputError(msg)
-    catalog = services.store.catalog
     if namespace is not None:
-        _forget_namespace(services, namespace_of(namespace))
-        return 0
-    if source is not None:
-        chunks = catalog.find_chunks(sources=[text_of("source", source)], owners=_ALL_OWNERS)
-        return _remove_chunks(services, chunks)
-    names = texts_of(() if ids is None else ids)
-    chunks = catalog.find_chunks(ids=names, documents=names, owners=_ALL_OWNERS)
-    count = _remove_chunks(services, chunks)
-    return count + _remove_notes(services, names, notes_of)
+        done = _forget_namespace(services, namespace_of(namespace))
+    else:
+        names = [] if ids is None else ids_of(ids)
+        sources = [] if source is None else texts_of(source, name="source")
+        done = _remove(services, names, sources, notes_of)
+    if erase:
+        with services.store.hold_ingest_lock():
+            services.ingest.recover()
+            _drop_stale_answers(services)
+            services.index.erase()
+            services.store.erase()
+    return done
 
 
-def _remove_chunks(services: Services, chunks: Sequence[StoredChunk]) -> int:
+def _drop_stale_answers(services: Services) -> None:
+    """Delete answers that may quote documents that are gone, and notes that were made of them."""
+    store = services.store
+
+    def is_stale(turn: str | None) -> bool:
+        found = None if turn is None else store.turns.find(turn)
+        return found is None or any(one.node not in found.nodes for one in found.turn.returned)
+
+    for block in store.learned.iterate_answers():
+        stale = [number for number, turn in block if is_stale(turn)]
+        store.apply([DropAnswers(tuple(stale))] if stale else [])
+    for note in store.notes.list_automatic():
+        if is_stale(note.turn):
+            _remove_notes(services, [note.id], note.name)
+
+
+def _remove(
+    services: Services, names: Sequence[str], sources: Sequence[str], notes_of: str | None
+) -> Forgotten:
+    chunks = services.store.catalog.find_chunks(
+        ids=names, documents=names, sources=sources, owners=_ALL_OWNERS
+    )
     if chunks:
         services.ingest.remove([chunk.id for chunk in chunks])
-    return len(chunks)
+    notes = _remove_notes(services, names, notes_of)
+    known = {*notes, *chain.from_iterable((c.id, c.document, c.source) for c in chunks)}
+    return Forgotten(
+        len(chunks) + len(notes),
+        documents=len({chunk.document for chunk in chunks}),
+        chunks=len(chunks),
+        notes=len(notes),
+        unknown=tuple(name for name in dict.fromkeys((*names, *sources)) if name not in known),
+    )
 
 
-def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None) -> int:
+def _remove_notes(services: Services, ids: Sequence[str], namespace: str | None) -> list[str]:
     name = None if namespace is None else namespace_of(namespace)
     notes = services.store.notes.get_facts(ids, name)
     for space, owner in {(note.namespace, note.owner) for note in notes}:
         own = tuple(note.id for note in notes if note.owner == owner)
         services.store.apply([RemoveNotes(space, own)])
         services.notes.remove(owner, own)
-    return len(notes)
+    return [note.id for note in notes]
 
 
-def _forget_namespace(services: Services, namespace: str) -> None:
+def _forget_namespace(services: Services, namespace: str) -> Forgotten:
     clock = services.store.walk.get_clock(namespace)
-    services.store.apply([ForgetNamespace(namespace)])
+    (deleted,) = services.store.apply([ForgetNamespace(namespace)])
     services.delete_namespace_vectors(clock)
+    unknown = () if clock.key or any(deleted.values()) else (namespace,)
+    parts = {name: deleted.get(name, 0) for name in ("turns", "episodes", "snapshots")}
+    kept = {"notes": deleted.get("notes", 0), "feedback": deleted["feedback"]}
+    return Forgotten(kept["notes"], **kept, **parts, unknown=unknown)
 
 
 def require_progress(progress: object) -> None:

@@ -454,7 +454,8 @@ class RetrievalPipeline:
             repeats=found.repeats,
         )
         if query.record:
-            self.store.record(turn, found.vector if found.vector.any() else None)
+            vector = found.vector if found.vector.any() else None
+            self.store.record(turn, vector, clock.key)
         message = "turn %s in namespace %r: %d documents, %s ms"
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)

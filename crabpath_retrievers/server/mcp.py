@@ -113,7 +113,7 @@ class NoteReceipt(BaseModel):
     id: str
 
 
-class Forgotten(BaseModel):
+class Deletion(BaseModel):
     """What was deleted."""
 
     deleted: int = Field(description="Number of chunks and notes.")
@@ -396,7 +396,7 @@ class _Tools:
             Field(min_length=1, max_length=100, description="Ids of documents or notes."),
         ],
         context: Context,
-    ) -> Forgotten:
+    ) -> Deletion:
         """Delete documents or notes for good, for all users of the memory.
 
         Only do this when the user asked for it. Nothing is deleted if one of the ids is unknown.
@@ -405,7 +405,7 @@ class _Tools:
         for name in ids:
             await self.find_documents(name, namespace)
         stored = [*(await self.names.find(ids)).values()]
-        return Forgotten(deleted=await self.memory.aio.forget(stored, notes_of=namespace))
+        return Deletion(deleted=await self.memory.aio.forget(stored, notes_of=namespace))
 
     async def explain(self, turn_id: TurnId, context: Context) -> Reasons:
         """Say why a search returned each of its documents: how it was found, and what counted."""

@@ -325,6 +325,9 @@ class Deleted(ApiOutput):
     """How many chunks and notes were deleted."""
 
     deleted: int
+    documents: int = Field(description="Documents of these chunks, whole or in part.")
+    chunks: int
+    notes: int
 
 
 class SourceCounts(ApiOutput):
@@ -401,7 +404,7 @@ async def delete_document(call: Call) -> Deleted:
     deleted = await call.memory.aio.forget([stored[name]], notes_of=call.namespace)
     if not deleted:
         raise _make_unknown(name)
-    return Deleted(deleted=deleted)
+    return Deleted(deleted=deleted, **deleted.to_dict())
 
 
 def _make_unknown(name: str) -> NotFoundError:
@@ -411,7 +414,8 @@ def _make_unknown(name: str) -> NotFoundError:
 async def delete_source(call: Call, given: SourceParameters) -> Deleted:
     """Delete every chunk of a source."""
     source = await call.names.find_one(given.source)
-    return Deleted(deleted=await call.memory.aio.forget(source=source))
+    deleted = await call.memory.aio.forget(source=source)
+    return Deleted(deleted=deleted, **deleted.to_dict())
 
 
 async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:

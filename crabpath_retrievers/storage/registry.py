@@ -91,6 +91,35 @@ def list_node_columns(*tables: str) -> list[sa.Column[int]]:
     ]
 
 
+def list_orphans() -> dict[str, sa.ColumnElement[bool]]:
+    """Conditions on rows, by table, whose namespace, node, turn or feedback is gone.
+
+    Rows of a table refer to those of tables before it. Feedback that waits may be about a turn that
+    is not written yet.
+    """
+
+    def lacks(column: sa.Column[Any], of: sa.Column[Any]) -> sa.ColumnElement[bool]:
+        return ~sa.exists().where(of == column)
+
+    nameless = {t: lacks(t.c.namespace, s.namespaces.c.name) for t in (s.feedback, s.journal)}
+    found: dict[str, sa.ColumnElement[bool]] = {
+        "nodes": (s.nodes.c.owner > 0) & lacks(s.nodes.c.owner, s.namespaces.c.key),
+        "journal": s.journal.c.namespace.is_not(None) & nameless[s.journal],
+        "feedback": (s.feedback.c.status != "waiting") & nameless[s.feedback],
+    }
+    for name, table in TABLES.items():
+        ends = [table.c[column] for column in NODE_COLUMNS.get(name, ())]
+        lost: list[sa.ColumnElement[bool]] = []
+        lost += [(end != 0) & lacks(end, s.nodes.c.key) for end in ends]
+        if table in KEYED_BY_NAMESPACE:
+            lost.append(lacks(table.c.namespace, s.namespaces.c.key))
+        if lost:
+            found[name] = sa.or_(*lost)
+    found["feedback_effects"] |= lacks(s.feedback_effects.c.feedback, s.feedback.c.id)
+    found["consumed_turns"] = lacks(s.consumed_turns.c.turn, s.turns.c.id)
+    return found
+
+
 OWNER_COLUMNS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(NAMESPACE_TABLES, ("namespace", "key")),
     "namespaces": ("key", "key"),

@@ -21,7 +21,6 @@ from sqlalchemy.sql.visitors import replacement_traverse
 
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.storage import schema as s
 
 
 @contextmanager
@@ -287,11 +286,6 @@ def is_one_of(connection: sa.Connection, column: Any, values: Sequence[Any]) -> 
         return column.in_(sa.select(sa.func.json_each(text).table_valued("value").c.value))
     kind = postgresql.ARRAY(column.type)
     return column == sa.func.any(sa.bindparam(None, list(values), type_=kind, unique=True))
-
-
-def find_existing_keys(connection: sa.Connection, keys: Iterable[int]) -> set[int]:
-    """Those of the keys that belong to an existing node."""
-    return {key for (key,) in select_in(connection, sa.select(s.nodes.c.key), s.nodes.c.key, keys)}
 
 
 _STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes

@@ -30,6 +30,7 @@ from crabpath_retrievers.errors import (
     ForkedError,
     SchemaVersionError,
     StoreError,
+    StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
 )
@@ -397,9 +398,9 @@ class GraphStore:
         with translate_database_errors(self._engine), open_connection(self._reader) as connection:
             record_turns(Transaction(connection, self._fulltext), records)
 
-    def record(self, turn: Turn, vector: Vector | None = None) -> None:
-        """Queue a turn record, which is written in the background."""
-        self._recorder.add(RecordTurn(turn, vector))
+    def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
+        """Queue a turn record, as :class:`RecordTurn`, which is written in the background."""
+        self._recorder.add(RecordTurn(turn, vector, owner))
 
     def flush(self) -> None:
         """Wait until all queued turn records are written; within a transaction they cannot be."""
@@ -416,6 +417,29 @@ class GraphStore:
             with translate_database_errors(self._engine), self._reader.connect() as connection:
                 names = connection.exec_driver_sql(_OWN_TABLES).scalars().all()
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
+
+    def erase(self) -> None:
+        """Write the database anew, so that none of its files holds what was deleted.
+
+        Raises:
+            StoreLockedError: Others read or write it for too long.
+        """
+        self.flush()
+        with translate_database_errors(self._engine), self._reader.connect() as connection:
+            if self.dialect == "postgresql":
+                for name in connection.exec_driver_sql(_OWN_TABLES).scalars().all():
+                    connection.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {name}")
+                return
+            self._fulltext.complete(connection)
+            connection.exec_driver_sql("PRAGMA temp_store=FILE")  # of the size of the database
+            connection.exec_driver_sql("VACUUM")
+            connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
+            if connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]:
+                msg = (
+                    f"{self.name} is in use: what was forgotten is deleted, but still in its "
+                    "files; call forget(erase=True) again"
+                )
+                raise StoreLockedError(msg)
 
     @contextmanager
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:

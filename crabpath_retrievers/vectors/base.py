@@ -148,6 +148,9 @@ class VectorIndex(ABC):
     def inspect(self) -> None:  # noqa: B027  as above
         """Read all files, and replace them if one is damaged."""
 
+    def erase(self) -> None:  # noqa: B027  as above
+        """Take what was deleted out of the files of an embedded index."""
+
     def ids(self) -> Iterable[list[str]]:
         """All ids in pages; none of an index that cannot list them."""
         return ()

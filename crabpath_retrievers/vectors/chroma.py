@@ -4,7 +4,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
@@ -190,9 +190,13 @@ class ChromaIndex(VectorIndex):
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
         assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
-        self._run(
-            lambda own: cast("ClientAPI", self._client).delete_collection(own.name), writes=True
-        )
+        from chromadb.errors import NotFoundError
+
+        def delete(own: "Collection") -> None:
+            with suppress(NotFoundError):  # another call has forgotten the same namespace
+                cast("ClientAPI", self._client).delete_collection(own.name)
+
+        self._run(delete, writes=True)
         self._collection = None
 
     @property
@@ -225,6 +229,13 @@ class ChromaIndex(VectorIndex):
             self._generation = generation
             assert self._collection is not None  # noqa: S101
         return self._collection
+
+    @contextmanager
+    def _use_client(self, condition: Any = None) -> Iterator[None]:
+        """Use the client inside, whose errors become CrabPath's."""
+        used = nullcontext() if self._directory is None else self._directory.use()
+        with used, _translate_errors(self._where, condition):
+            yield
 
     def _run(
         self, work: "Callable[[Collection], T]", condition: Any = None, *, writes: bool = False
@@ -266,7 +277,7 @@ class ChromaIndex(VectorIndex):
         while True:
             left -= 1
             try:
-                with _translate_errors(self._where, condition):
+                with self._use_client(condition):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -373,6 +384,12 @@ class ChromaIndex(VectorIndex):
         if self._directory is not None:
             with _translate_errors(self._where):
                 self._directory.inspect()
+
+    def erase(self) -> None:
+        """Take what was deleted out of the files of an embedded index."""
+        if self._directory is not None:
+            with _translate_errors(self._where):
+                self._directory.erase()
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """Number of vectors, and those of the ids that exist, without loading the index."""

@@ -7,7 +7,8 @@ import stat
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
@@ -26,7 +27,9 @@ from crabpath_retrievers.vectors.chroma_files import (
     CATALOGUE_FILE,
     QUARANTINE_PREFIX,
     find_damage,
+    find_unwritten,
     read_collection_names,
+    rewrite_files,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +85,8 @@ class ChromaDirectory:
         self.generation, self.is_refilling = 0, False
         self._users, self.lock = 0, threading.RLock()
         self._client: ClientAPI | None = None
+        self._going, self._closed = 0, False  # operations, and whether none may begin
+        self._changed = threading.Condition()
         self._lock = _acquire_lock(path)
         try:
             self._client = self._open()
@@ -163,6 +168,41 @@ class ChromaDirectory:
             if why := find_damage(self.path, self._name, whole=True):
                 self._renew(why)
 
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Perform an operation inside; waits while the files are written anew."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._going += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._going -= 1
+                self._changed.notify_all()
+
+    def erase(self) -> None:
+        """Take what was deleted out of the files; operations wait meanwhile.
+
+        Raises:
+            StoreError: The files cannot be read, or have a later format.
+        """
+        with self.lock, self._changed:
+            self._closed = True
+            try:
+                self._changed.wait_for(lambda: not self._going)
+                for name in find_unwritten(self.path, self._name):
+                    records = self.client.get_collection(name, embedding_function=None)
+                    # So many writes, of which none changes anything, make Chroma write its files.
+                    many = (records.configuration_json.get("hnsw") or {}).get("sync_threshold")
+                    records.delete(ids=[f"erased-{number}" for number in range(many or 1000)])
+                self.give_up_client()
+                rewrite_files(self.path, self._name)
+                self._delete_set_aside()
+            finally:
+                self._closed = False
+                self._changed.notify_all()
+
     def _renew(self, why: str) -> None:
         self.give_up_client()
         self._set_aside(why)
@@ -204,6 +244,9 @@ class ChromaDirectory:
     def _try_search(self, name: str) -> str | None:
         """Why a search fails; None if it does not."""
         try:
+            held = {collection.name for collection in self.client.list_collections()}
+            if name != self._name and name not in held:
+                return None  # its namespace was just forgotten
             records = self.client.get_collection(name, embedding_function=None)
             sample = records.get(limit=1, include=["embeddings"])["embeddings"]
             if sample is not None and len(sample):
@@ -242,9 +285,7 @@ class ChromaDirectory:
         own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
         if not own:
             return None
-        for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
-            if not self._list_others(former):
-                shutil.rmtree(former, ignore_errors=True)
+        self._delete_set_aside()
         aside = self.path / f"{QUARANTINE_PREFIX}{time.strftime('%Y%m%dT%H%M%S')}"
         aside.mkdir(mode=0o700, exist_ok=True)
         # The catalogue first: without it Chroma does not read the other files.
@@ -252,6 +293,11 @@ class ChromaDirectory:
             entry.rename(aside / entry.name)
         _delete_sparse(aside)
         return aside
+
+    def _delete_set_aside(self) -> None:
+        for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
+            if not self._list_others(former):
+                shutil.rmtree(former, ignore_errors=True)
 
     def _list_others(self, path: Path) -> list[str]:
         """Names of collections that do not belong to the memory."""

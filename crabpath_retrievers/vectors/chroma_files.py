@@ -16,11 +16,11 @@ import pickletools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -86,6 +86,16 @@ WHERE s.scope = 'VECTOR' AND c.name = ?
 _QUEUED_VECTORS = """
 SELECT id, vector FROM embeddings_queue
 WHERE topic LIKE '%/' || :key AND seq_id > :last ORDER BY seq_id
+"""
+# Collections with a queue in which something was replaced or deleted, or after which HNSW files are
+# older than the queue.
+_UNWRITTEN = """
+SELECT c.name FROM embeddings_queue q JOIN collections c ON c.id = substr(q.topic, -36)
+JOIN segments s ON s.collection = c.id AND s.scope = 'VECTOR'
+LEFT JOIN max_seq_id m ON m.segment_id = s.id
+WHERE q.seq_id > COALESCE(m.seq_id, -1) AND (c.name = :name OR c.name LIKE :name || '-%')
+GROUP BY c.name
+HAVING max(q.operation) = 3 OR count(*) > count(DISTINCT q.id) OR max(m.seq_id) IS NOT NULL
 """
 _SEARCHED = """
 SELECT s.id, s.collection, m.seq_id FROM segments s JOIN max_seq_id m ON m.segment_id = s.id
@@ -153,8 +163,8 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
                 queued[one] = np.frombuffer(vector, dtype="<f4")
     directory = path / segment
     if found and (directory / "index_metadata.pickle").is_file():  # else all of them are queued
-        raw = np.frombuffer((directory / "header.bin").read_bytes(), _HEADER, 1)[0].tolist()
-        elements = _map_elements(directory, dict(zip(_HEADER.names or (), raw, strict=True)))
+        header = _read_header(directory)
+        elements = _open_elements(directory, header, "r")[: header["count"]]
         labels = _read_labels(directory)
         rows = {label: row for row, label in enumerate(elements["label"].tolist())}
 
@@ -164,6 +174,64 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
         return {**stored, **{one: queued[one] for one in ids if one in queued}}
 
     return read
+
+
+def find_unwritten(path: Path, name: str) -> set[str]:
+    """Those of a collection and of those that belong to it whose queue holds what is gone.
+
+    Raises:
+        StoreError: The files cannot be read.
+    """
+    with _read_catalogue(path) as connection:
+        return _read_column(connection, _UNWRITTEN, name=name)
+
+
+def rewrite_files(path: Path, name: str) -> None:
+    """Take what was deleted out of the files of a collection and of those that belong to it.
+
+    SQLite keeps it in free pages, and HNSW the vectors of deleted elements, over which searches
+    find their way: each becomes that of its nearest neighbour that is left. Nobody may use the
+    directory meanwhile, and no deletion may wait in the queue.
+
+    Raises:
+        StoreError: The files cannot be read, or have a later format.
+    """
+    try:
+        with _open_writable(path / CATALOGUE_FILE) as connection:
+            connection.execute("VACUUM")
+            segments = connection.execute(_SEARCHED, (name, name)).fetchall()
+    except sqlite3.Error as error:
+        msg = f"the vectors at {path} cannot be written anew ({error}): try again"
+        raise StoreError(msg) from error
+    for segment, *_ in segments:
+        _overwrite_deleted(path / segment)
+
+
+def _overwrite_deleted(directory: Path) -> None:
+    header = _read_header(directory)
+    if header.get("version") != _FORMAT:
+        msg = (
+            f"vectors of deleted documents stay in {directory}, whose format is not known: index "
+            "the memory in an empty directory with `crabpath reindex PATH --vectors DIRECTORY`, "
+            "and delete this one"
+        )
+        raise StoreError(msg)
+    if not (directory / "data_level0.bin").stat().st_size:
+        return
+    every = _open_elements(directory, header, "r+")
+    every[header["count"] :] = 0  # whatever was in the memory of which it is a copy
+    elements = every[: header["count"]]
+    gone = (elements["flags"] & 1).astype(bool)
+    left = np.flatnonzero(~gone)
+    anything = np.eye(1, elements["vector"].shape[1], dtype=np.float32)[0]
+    if len(left):
+        anything = elements["vector"][left[0]]
+    for place in np.flatnonzero(gone):
+        element = elements[place]
+        near = element["near"][: element["many"]]
+        near = near[~gone[near]]
+        elements["vector"][place] = elements["vector"][near[0]] if len(near) else anything
+    every.flush()
 
 
 def _read_column(connection: sqlite3.Connection, query: str, **values: object) -> set[Any]:
@@ -262,11 +330,9 @@ def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> I
         ids: Ids of these vectors; then all elements are read, else a sample.
     """
     yield from (f"{name} is missing" for name in _FILES if not (directory / name).is_file())
-    raw = (directory / "header.bin").read_bytes()
-    if len(raw) < _HEADER.itemsize:
+    if not (header := _read_header(directory)):
         yield "header.bin is cut off"
-    fields = np.frombuffer(raw, _HEADER, 1)[0].tolist()
-    header = dict(zip(_HEADER.names or (), fields, strict=True))
+        return
     if header["version"] != _FORMAT:
         if not 0 <= header["version"] < 100:  # noqa: PLR2004  a later format cannot be checked
             yield "header.bin is damaged"
@@ -281,6 +347,23 @@ def _find_hnsw_damages(directory: Path, applied: int, ids: set[str] | None) -> I
         yield f"index_metadata.pickle {problem}"
 
 
+def _read_header(directory: Path) -> dict[str, int]:
+    """The fields of ``header.bin``; none of a file that is cut off."""
+    raw = (directory / "header.bin").read_bytes()
+    if len(raw) < _HEADER.itemsize:
+        return {}
+    fields = np.frombuffer(raw, _HEADER, 1)[0].tolist()
+    return dict(zip(_HEADER.names or (), fields, strict=True))
+
+
+def _open_elements(directory: Path, header: dict[str, int], mode: Literal["r", "r+"]) -> Any:
+    """The elements of ``data_level0.bin``, a map of the file."""
+    dimension = (header["label"] - header["vector"]) // 4
+    layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", header["links0"])]
+    element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
+    return np.memmap(directory / "data_level0.bin", dtype=element, mode=mode)
+
+
 def _find_contradictions(directory: Path, header: dict[str, int], applied: int) -> Iterator[str]:
     count, rest = header["count"], header["label"] - header["vector"]
     offsets = (header["vector"], header["label"])
@@ -293,9 +376,10 @@ def _find_contradictions(directory: Path, header: dict[str, int], applied: int) 
         yield "header.bin is damaged"
     sizes = {name: (directory / name).stat().st_size for name in _FILES}
     higher = sizes["link_lists.bin"] - 4 * count
+    places = (count, header["most"])  # Chroma also writes places that are not taken yet
     agreements = {
-        "data_level0.bin": sizes["data_level0.bin"] == header["size"] * count,
-        "length.bin": sizes["length.bin"] == 4 * count,
+        "data_level0.bin": sizes["data_level0.bin"] in {header["size"] * n for n in places},
+        "length.bin": sizes["length.bin"] in {4 * n for n in places},
         "link_lists.bin": higher >= 0 and higher % (4 * header["links"] + 4) == 0,
         "index_metadata.pickle": _count_labels(directory) in {None, count},
     }
@@ -309,20 +393,12 @@ def _find_contradictions(directory: Path, header: dict[str, int], applied: int) 
 def _are_elements_valid(directory: Path, header: dict[str, int], *, whole: bool) -> bool:
     """Whether all vectors have length 1, and all labels and neighbours exist."""
     count, links = header["count"], header["links0"]
-    elements = _map_elements(directory, header)
+    elements = _open_elements(directory, header, "r")[:count]
     parts: Iterator[Any] = (elements[at : at + _CHUNK] for at in range(0, count, _CHUNK))
     if not whole:
         sample = np.random.default_rng().integers(0, count, _SAMPLE)
         parts = iter([elements[np.sort(sample)]])
     return all(_are_rows_valid(rows, count, links) for rows in parts)
-
-
-def _map_elements(directory: Path, header: Mapping[str, int]) -> Any:
-    """The elements of an HNSW index, mapped from its file."""
-    dimension = (header["label"] - header["vector"]) // 4
-    layout = [("many", "<u2"), ("flags", "<u2"), ("near", "<u4", header["links0"])]
-    element = np.dtype([*layout, ("vector", "<f4", dimension), ("label", "<u8")])
-    return np.memmap(directory / "data_level0.bin", dtype=element, mode="r")
 
 
 def _are_rows_valid(rows: Any, count: int, links: int) -> bool:

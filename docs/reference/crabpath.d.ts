@@ -643,6 +643,10 @@ export interface components {
          */
         Deleted: {
             deleted: number;
+            /** @description Documents of these chunks, whole or in part. */
+            documents: number;
+            chunks: number;
+            notes: number;
         };
         /**
          * DocumentList

@@ -128,7 +128,7 @@ def test_the_journal_keeps_neither_text_nor_question(memory):
     memory.forget(ids=note)
     entries = read_journal(memory.store)[:3]
     assert [e["change"] for e in entries] == ["remove_notes", "authority", "note"]
-    assert entries[2]["payload"] == {"id": note, "kind": "teaching"}
+    assert entries[2]["payload"] == {"kind": "teaching"}
     assert TEXT not in str(entries)
     assert QUESTION not in str(entries)
 

@@ -119,7 +119,7 @@ def test_documents_under_any_id(memory, serve, name):
         assert read["metadata"]["x"] == [1]
         assert [chunk["id"] for chunk in read["chunks"]] == counts["ids"]
         assert "Second." in read["text"]
-        assert ok(client.delete(path)) == {"deleted": len(counts["ids"])}
+        assert ok(client.delete(path))["deleted"] == len(counts["ids"])
         refused(client.get(path), 404, "NotFoundError")
         refused(client.delete(path), 404, "NotFoundError")
 
@@ -134,7 +134,7 @@ def test_documents_by_words_by_source_and_their_deletion(client):
     (one,) = ok(client.get("/documents", params={"source": "sky.md", "limit": 5}))["documents"]
     assert one["title"] == "Sky"
     assert ok(client.get("/sources"))["sources"]["sky.md"] == 1
-    assert ok(client.delete("/documents", params={"source": "sky.md"})) == {"deleted": 1}
+    assert ok(client.delete("/documents", params={"source": "sky.md"}))["deleted"] == 1
     refused(client.delete("/documents"), 400)
     assert "sky.md" not in ok(client.get("/sources"))["sources"]
 
@@ -243,7 +243,7 @@ def test_a_token_reaches_its_namespaces_alone(as_bearer):
     refused(bob.post("/feedback", json=said), 404, "NotFoundError")
     feedback = ok(ann.post("/feedback", json={**said, "feedback_id": "f1"}))["feedback_id"]
     note = ok(ann.post("/teach", json={"text": "A secret of Ann about the sky."}))["id"]
-    assert [item["status"] for item in ok(bob.get("/feedback"))["feedback"]] == ["refused"]
+    assert ok(bob.get("/feedback")) == {"feedback": []}  # nothing is kept that nobody could delete
     assert ok(bob.get("/notes")) == {"notes": []}
     assert ok(bob.get("/turns")) == {"turns": []}
     refused(bob.post("/undo", json={"feedback_id": feedback}), 404, "NotFoundError")
@@ -281,12 +281,12 @@ def test_a_deleted_document_takes_no_note_of_others_along(as_bearer, memory):
     added = ok(ann.post("/documents", json={"documents": [{"id": "both", "text": text}]}))
     assert len(added["ids"]) > 1
     ok(bob.post("/teach", json={"text": "A note of Bob.", "id": "both"}))
-    assert ok(ann.delete("/documents/both")) == {"deleted": len(added["ids"])}
+    assert ok(ann.delete("/documents/both"))["deleted"] == len(added["ids"])
     assert ok(bob.get("/documents/both"))["text"] == "A note of Bob."
     refused(ann.delete("/documents/both"), 404, "NotFoundError")
     with pytest.raises(InvalidInputError, match="give ids"):
         memory.forget(source="x", notes_of="bob")
-    assert ok(bob.delete("/documents/both")) == {"deleted": 1}
+    assert ok(bob.delete("/documents/both"))["deleted"] == 1
 
 
 @pytest.mark.parametrize(

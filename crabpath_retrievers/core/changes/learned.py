@@ -52,11 +52,14 @@ class RecordTurn(Change):
 
     Attributes:
         vector: Unit query vector, shape ``[d]``, for learning from the turn later.
+        owner: Key of the namespace when it was asked, without which nothing is stored: it was
+            forgotten since. 0 for a new one, which is created.
     """
 
     touches_corpus: ClassVar[bool] = False
     turn: Turn
     vector: Vector | None = None
+    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,14 @@ class SettleFeedback(Change):
     sequence: int
     note: str
     status: Literal["refused", "repeated", "undone"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropAnswers(Change):
+    """Delete the answers of feedback, which is given by sequence numbers."""
+
+    touches_corpus: ClassVar[bool] = False
+    feedback: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

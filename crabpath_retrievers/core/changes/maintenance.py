@@ -88,6 +88,14 @@ class CompactJournal(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class SweepOrphans(Change):
+    """Delete the rows whose namespace, node, turn or feedback is gone."""
+
+    touches_corpus: ClassVar[bool] = False
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
 class UndoMaintenance(Change):
     """Undo the changes of one maintenance run, as far as the journal reaches.
 

@@ -81,6 +81,7 @@ class Diagnosis:
 
 _DAY = 86_400.0
 _READD = "forget these documents and add them again (`crabpath forget`, `crabpath add`)"
+_SWEEP = "run `crabpath maintain`, which deletes them"
 _RERUN = "run the ingest again: it goes on, and links what it published"
 _REOPEN = "open the memory once, for example with `crabpath info`: it finishes the work"
 
@@ -121,11 +122,11 @@ def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Check that no row refers to a missing node."""
+    """Check that the owner of each row is there."""
     for table, count in store.checks.count_dangling_rows().items():
-        yield Finding(
-            "references", "error", f"{count} rows of {table} belong to no document", _READD
-        )
+        fix = _READD if table == "crabpath_nodes" else _SWEEP
+        message = f"{count} rows of {table} belong to nothing that is left"
+        yield Finding("references", "error", message, fix)
 
 
 def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Reads of the learned state of namespaces, and of feedback."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -475,6 +475,13 @@ class LearnedQueries(Queries):
             .limit(limit)
         )
         return [_decode_feedback(row) for row in self._rows(query)]
+
+    def iterate_answers(self) -> Iterator[list[tuple[int, str | None]]]:
+        """Numbers of the feedback with an answer, with the turn that it names, in blocks."""
+        query = sa.select(feedback.c.sequence, feedback.c.payload)
+        query = query.where(feedback.c.payload.contains('"answer": "'))
+        for rows in self._iterate_blocks(query, feedback.c.sequence, 500):
+            yield [(number, json.loads(payload).get("turn_id")) for number, payload in rows]
 
     def count_waiting_feedback(self) -> int:
         """Number of feedback records that wait."""

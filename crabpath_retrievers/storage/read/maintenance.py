@@ -7,6 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.schema import (
     edges,
     episodes,
@@ -208,6 +209,13 @@ class MaintenanceQueries(Queries):
         """Whether the journal has rows of the maintenance run with this id."""
         query = sa.select(journal.c.sequence).where(build_run_condition(run))
         return self._scalar(query.limit(1)) is not None
+
+    def count_orphans(self) -> int:
+        """Number of rows whose namespace, node, turn or feedback is gone."""
+        return sum(
+            self._scalar(sa.select(sa.func.count()).select_from(TABLES[name]).where(lost))
+            for name, lost in list_orphans().items()
+        )
 
     def count_journal_rows(self) -> int:
         """Number of rows of the journal."""

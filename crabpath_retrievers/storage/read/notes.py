@@ -204,6 +204,15 @@ class NoteQueries(Queries):
         query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
         return set(self._scalars(query))
 
+    def list_automatic(self) -> Sequence[Any]:
+        """The automatic notes: id, name of the namespace, and the turn that was answered."""
+        query = (
+            sa.select(nodes.c.id, namespaces.c.name, notes.c.turn)
+            .select_from(_JOINED)
+            .join(namespaces, namespaces.c.key == notes.c.namespace)
+        )
+        return self._rows(query.where(notes.c.kind == "auto"))
+
     def get_facts(self, ids: Iterable[str], namespace: str | None = None) -> list[NoteFacts]:
         """Facts of those of the ids that belong to notes of a namespace, or of any."""
         n = notes.c

@@ -11,9 +11,9 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
     EXPORTED,
     LOCAL_META,
-    NODE_COLUMNS,
     TABLES,
     find_own_rows,
+    list_orphans,
 )
 from crabpath_retrievers.storage.schema import contents, edges, feedback, namespaces, nodes, staging
 from crabpath_retrievers.storage.sql_tools import Queries, select_in
@@ -175,19 +175,14 @@ class Checks(Queries):
             return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
 
     def count_dangling_rows(self) -> dict[str, int]:
-        """Number of rows, by table, that refer to a missing node."""
-        alive = sa.select(nodes.c.key)
-        lost: dict[str, list[sa.ColumnElement[bool]]] = {
-            "nodes": [nodes.c.key.not_in(sa.select(contents.c.node))]
-        }
-        for name, columns in NODE_COLUMNS.items():
-            ends = (TABLES[name].c[column] for column in columns)
-            lost[name] = [end.not_in(alive) & (end != 0) for end in ends]
+        """Number of rows, by table, whose document, namespace, turn or feedback is gone."""
+        lost = list_orphans()
+        lost["nodes"] |= ~sa.exists().where(contents.c.node == nodes.c.key)
         found = {
             TABLES[name].name: self._scalar(
-                sa.select(sa.func.count()).select_from(TABLES[name]).where(sa.or_(*conditions))
+                sa.select(sa.func.count()).select_from(TABLES[name]).where(condition)
             )
-            for name, conditions in lost.items()
+            for name, condition in lost.items()
         }
         return {name: count for name, count in found.items() if count}
 

@@ -102,7 +102,7 @@ def import_namespace(tx: Transaction, change: FillNamespace) -> ImportResult:
     importing = _NamespaceImport(tx, change)
     for table, rows in change.blocks:
         importing.add(table, rows)
-    write_journal(tx, "import_namespace", {"former": change.former}, change.namespace)
+    write_journal(tx, "import_namespace", {}, change.namespace)
     return importing.build_result()
 
 

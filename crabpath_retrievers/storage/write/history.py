@@ -18,7 +18,6 @@ from crabpath_retrievers.storage.registry import (
     SNAPSHOT_TABLES,
     TABLES,
 )
-from crabpath_retrievers.storage.sql_tools import find_existing_keys
 from crabpath_retrievers.storage.write.learned import (
     add_credit,
     read_episode,
@@ -49,7 +48,7 @@ def undo_feedback(tx: Transaction, change: h.UndoFeedback) -> None:
     """
     name, cause = change.namespace, change.feedback_id
     columns = (s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
-    query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update()
+    query = sa.select(*columns).where(s.namespaces.c.name == name).with_for_update(key_share=True)
     space = tx.run(query).one_or_none()
     require_unchanged(space is not None and space.version == change.version, cause)
     assert space is not None  # noqa: S101
@@ -117,7 +116,7 @@ def _subtract_counts(
     rows = [dict(zip(names, count, strict=True)) for count in counts]
     nodes = NODE_COLUMNS[table]
     asked = {row[column] for row in rows for column in nodes}
-    alive = find_existing_keys(tx.connection, asked) | {0}
+    alive = tx.hold_nodes(asked)
     negated = [
         {**row, **{name: -row[name] for name in COUNTERS[table]}}
         for row in rows
@@ -150,7 +149,7 @@ def write_snapshot(tx: Transaction, change: h.TakeSnapshot) -> None:
     """Copy the learned state of a namespace."""
     query = sa.select(s.namespaces.c.key, s.namespaces.c.version)
     own = s.namespaces.c.name == change.namespace
-    space = tx.run(query.where(own).with_for_update()).one_or_none()
+    space = tx.run(query.where(own).with_for_update(key_share=True)).one_or_none()
     require_unchanged(space is not None, change.namespace)
     assert space is not None  # noqa: S101
     last_change = sa.select(sa.func.max(s.weight_changes.c.sequence))
@@ -176,7 +175,8 @@ def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
     """Replace the learned state of a namespace by that of a snapshot."""
     query = sa.select(s.snapshots, s.namespaces.c.name.label("space"))
     query = query.join(s.namespaces, s.namespaces.c.key == s.snapshots.c.namespace)
-    kept = tx.run(query.where(s.snapshots.c.id == change.id)).one_or_none()
+    held = query.where(s.snapshots.c.id == change.id).with_for_update(key_share=True)
+    kept = tx.run(held).one_or_none()
     require_unchanged(kept, change.id)
     assert kept is not None  # noqa: S101
     key, rows = kept.namespace, decode_snapshot(kept.content)
@@ -203,7 +203,7 @@ def _restore_learned(tx: Transaction, namespace: int, name: str, rows: SnapshotR
     asked = NodeCollector()
     for table in learned:
         translate_rows(table, rows[table], asked)
-    keys = {key: key for key in (*find_existing_keys(tx.connection, asked), 0)}
+    keys = {key: key for key in tx.hold_nodes(asked)}
     for table in learned:
         tx.delete(TABLES[table], TABLES[table].c.namespace == namespace)
         insert_rows(tx, table, translate_rows(table, rows[table], keys), namespace, name)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import TABLES
-from crabpath_retrievers.storage.sql_tools import find_existing_keys, split_batches
+from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ def write_journal(
     namespace: str | None = None,
     inverse: object = None,
 ) -> None:
-    """Add a row to the journal. It must never hold texts, which could not be forgotten then.
+    """Add a row to the journal, without texts, names and ids, which could not be forgotten then.
 
     Args:
         tx: The transaction.
@@ -135,9 +135,9 @@ def _filter_writable(
     if not restored:
         return list(images)
     ends = {row[name] for row in restored for name in _ENDS if name in row}
-    existing = find_existing_keys(tx.connection, ends) | {0}
+    existing = tx.hold_nodes(ends)
     spaces = {row["namespace"] for row in restored if "namespace" in row}
-    query = sa.select(s.namespaces.c.key)
+    query = sa.select(s.namespaces.c.key).with_for_update(read=True, key_share=True)
     namespaces = {key for (key,) in tx.select_in(query, s.namespaces.c.key, spaces)}
     undone: set[str] = set()
     if table == "weight_changes":

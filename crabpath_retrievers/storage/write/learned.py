@@ -17,7 +17,7 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.registry import COUNTERS, TABLES
+from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_orphans
 from crabpath_retrievers.storage.schema import compress_text
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
@@ -50,6 +50,7 @@ _NAMESPACE_OF_TURN = sa.func.coalesce(
     .where(sa.or_(s.turns.c.id == _TURN_OR_RUN, s.turns.c.run_id == _TURN_OR_RUN))
     .limit(sa.literal_column("1", sa.Integer))
     .offset(sa.literal_column("0", sa.Integer))
+    .with_for_update(read=True, key_share=True, of=s.namespaces)
     .scalar_subquery(),
 )
 _INSERT_FEEDBACK = CompiledWrite(
@@ -144,11 +145,13 @@ _USAGE, _PAIR_COUNTS, _TRANSITIONS = (
 # All processes lock namespaces in one order.
 _RECORD_TURNS = """
 WITH lazily AS (SELECT set_config('synchronous_commit', 'off', true)),
-given (place, name, id, created, run_id, arm, session, record, embedding) AS (VALUES {rows}),
+asked (place, name, owner, id, created, run_id, arm, session, record, embedding) AS
+    (VALUES {rows}),
 locked AS (
-    SELECT key FROM crabpath_namespaces WHERE name IN (SELECT name FROM given)
-    ORDER BY key FOR UPDATE
+    SELECT key, name FROM crabpath_namespaces WHERE name IN (SELECT name FROM asked)
+    ORDER BY key FOR NO KEY UPDATE
 ),
+given AS (SELECT asked.* FROM asked JOIN locked USING (name) WHERE owner IN (0, key)),
 counted AS (SELECT name, count(*) AS turns FROM given GROUP BY name),
 ticked AS (
     UPDATE crabpath_namespaces n SET turn = turn + turns
@@ -163,12 +166,18 @@ FROM given JOIN ticked USING (name), lazily
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
 _GIVEN_TURN = (
-    "(%s::int, %s::text, %s::text, %s::float, %s::text, %s::text, %s::text, %s::bytea, %s::bytea)"
+    "(%s::int, %s::text, %s::bigint, %s::text, %s::float, %s::text, %s::text, %s::text, "
+    "%s::bytea, %s::bytea)"
 )
 _ADVANCE_CLOCK = CompiledWrite(
     lambda _: (
         s.namespaces.update()
-        .where(s.namespaces.c.name == sa.bindparam("ticking"))
+        .where(
+            s.namespaces.c.name == sa.bindparam("ticking"),
+            sa.bindparam("owner", type_=sa.BigInteger()).in_(
+                (sa.literal_column("0"), s.namespaces.c.key)
+            ),
+        )
         .values(turn=s.namespaces.c.turn + sa.literal_column("1"))
         .returning(s.namespaces.c.key, s.namespaces.c.turn)
     )
@@ -182,9 +191,10 @@ def record_turn(tx: Transaction, change: c.RecordTurn) -> None:
     The clock in the record is what its process expected; the column has the true one.
     """
     name, row = change.turn.namespace, _encode_turn(change)
-    if not _insert_turn(tx, name, row):
+    known = {"ticking": name, "owner": change.owner}
+    if not _insert_turn(tx, known, row) and not change.owner:
         tx.get_namespace(name)
-        _insert_turn(tx, name, row)
+        _insert_turn(tx, known, row)
 
 
 def _encode_turn(change: c.RecordTurn) -> dict[str, Any]:
@@ -201,9 +211,9 @@ def _encode_turn(change: c.RecordTurn) -> dict[str, Any]:
     }
 
 
-def _insert_turn(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> bool:
+def _insert_turn(tx: Transaction, known: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Insert a turn; returns False for a namespace that does not exist."""
-    ticked = _ADVANCE_CLOCK.fetch(tx.connection, {"ticking": namespace})
+    ticked = _ADVANCE_CLOCK.fetch(tx.connection, known)
     if ticked is not None:
         _INSERT_TURN.run(tx.connection, {**row, "namespace": ticked[0], "clock": ticked[1]})
     return ticked is not None
@@ -212,11 +222,11 @@ def _insert_turn(tx: Transaction, namespace: str, row: Mapping[str, Any]) -> boo
 def record_turns(tx: Transaction, changes: Sequence[c.RecordTurn]) -> None:
     """As :func:`record_turn` for several, in one statement of PostgreSQL."""
     rows = [
-        (place, change.turn.namespace, *_encode_turn(change).values())
+        (place, change.turn.namespace, change.owner, *_encode_turn(change).values())
         for place, change in enumerate(changes)
     ]
     known = _insert_turns(tx, rows)
-    missing = [row for row in rows if row[2] not in known]
+    missing = [row for row in rows if not row[2] and row[3] not in known]
     if missing:
         for name in dict.fromkeys(row[1] for row in missing):
             tx.get_namespace(name)
@@ -298,7 +308,22 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
         raise ConflictError(msg)
     key, exponent = found
     tx.keep_lock(name, key, exponent)
+    tx.hold_nodes(_list_nodes(change.changes))  # of all changes, in one statement
     _INSERT_EFFECTS.run(tx.connection, _encode_effects(key, change))
+
+
+def _list_nodes(changes: Iterable[c.Change]) -> Iterable[int]:
+    """Keys of the nodes that learned rows refer to."""
+    for change in changes:
+        match change:
+            case c.AddUsage():
+                yield from (node for node, *_ in change.counts)
+            case c.AddPairCounts():
+                yield from (end for pair in change.pairs for end in pair[:2])
+            case c.AdjustWeights():
+                yield from (end for delta in change.deltas for end in (delta.source, delta.target))
+            case AddTransitions():
+                yield from (step.region for step in change.steps)
 
 
 def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
@@ -313,6 +338,8 @@ def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
         return
     waiting = (own, s.feedback.c.status == "waiting")
     done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
+    if change.status == "refused":
+        tx.delete(s.feedback, own, list_orphans()["feedback"])  # nobody could delete it later
     if change.status == "undone":
         require_unchanged(done == 1, f"feedback number {change.sequence}")
 
@@ -322,6 +349,14 @@ def require_unchanged(condition: object, what: str) -> None:
     if not condition:
         msg = f"{what!r} met another change: read again and repeat it"
         raise ConflictError(msg)
+
+
+def drop_answers(tx: Transaction, change: c.DropAnswers) -> None:
+    """Delete the answers of feedback."""
+    known = sa.select(s.feedback.c.sequence, s.feedback.c.payload)
+    for number, payload in tx.select_in(known, s.feedback.c.sequence, change.feedback):
+        text = json.dumps({**json.loads(payload), "answer": None}, ensure_ascii=False)
+        tx.update(s.feedback, s.feedback.c.sequence == number, payload=text)
 
 
 def add_usage(tx: Transaction, change: c.AddUsage) -> None:
@@ -349,7 +384,9 @@ def _add_counts(
 ) -> None:
     key = tx.get_key(namespace)
     given = [{"namespace": key, **dict(zip(names, row, strict=True))} for row in rows]
-    table.add(tx.connection, given)
+    nodes = [name for name in ("node", "source", "target", "region") if name in names]
+    alive = tx.hold_nodes(row[name] for row in given for name in nodes)
+    table.add(tx.connection, [row for row in given if all(row[name] in alive for name in nodes)])
 
 
 def keep_episode(tx: Transaction, change: c.KeepEpisode) -> None:

@@ -16,6 +16,7 @@ from crabpath_retrievers.storage.read.maintenance import (
     find_old_episodes,
 )
 from crabpath_retrievers.storage.read.turns import build_trial_key
+from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.sql_tools import delete_in, split_batches
 from crabpath_retrievers.storage.write.journal import (
     RowChange,
@@ -34,7 +35,7 @@ _AT_ONCE = 500  # rows of three values in one statement
 
 def drop_weights(tx: Transaction, change: m.DropWeights) -> None:
     """Delete those of the weights, with their history, that did not change since they were read."""
-    key = tx.find_key(change.namespace, lock=True)
+    key = tx.find_key(change.namespace)
     if key is None:  # the namespace was deleted in the meantime
         return
     images: list[RowChange] = []
@@ -96,7 +97,7 @@ def compact_turns(tx: Transaction, change: m.CompactTurns) -> None:
 
 def compact_episodes(tx: Transaction, change: m.CompactEpisodes) -> None:
     """Delete old episodes; a feedback that was read before this meets a new version."""
-    key = tx.find_key(change.namespace, lock=True)
+    key = tx.find_key(change.namespace)
     old = None if key is None else find_old_episodes(tx.connection, key, change.keep)
     if key is None or old is None:
         return
@@ -113,6 +114,12 @@ def compact_journal(tx: Transaction, change: m.CompactJournal) -> None:
     last = tx.scalar(newest.offset(change.keep).limit(1))
     if last is not None:
         tx.delete(s.journal, s.journal.c.sequence <= last)
+
+
+def sweep_orphans(tx: Transaction, change: m.SweepOrphans) -> None:
+    """Delete rows whose owner is gone."""
+    deleted = {name: tx.delete(TABLES[name], lost) for name, lost in list_orphans().items()}
+    write_journal(tx, "sweep", {"run": change.run, **deleted})
 
 
 def undo_maintenance(tx: Transaction, change: m.UndoMaintenance) -> None:
@@ -146,9 +153,9 @@ def set_knobs(tx: Transaction, change: m.SetKnobs) -> None:
     Raises:
         ConflictError: The stored values are not the expected ones.
     """
-    key = tx.get_key(change.namespace)
+    key, _ = tx.get_namespace(change.namespace, lock=True)
     own = s.namespaces.c.key == key
-    query = sa.select(s.namespaces.c.knobs, s.namespaces.c.tuning).where(own).with_for_update()
+    query = sa.select(s.namespaces.c.knobs, s.namespaces.c.tuning).where(own)
     if tuple(tx.run(query).one()) != change.before:
         msg = f"the knobs of {change.namespace!r} met another change: read again and repeat it"
         raise ConflictError(msg)

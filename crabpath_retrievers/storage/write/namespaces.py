@@ -27,19 +27,21 @@ def set_frozen(tx: Transaction, change: c.SetFrozen) -> None:
     tx.update(s.namespaces, s.namespaces.c.key == key, frozen=int(change.frozen))
 
 
-def forget_namespace(tx: Transaction, change: c.ForgetNamespace) -> None:
-    """Delete all rows of a namespace."""
+def forget_namespace(tx: Transaction, change: c.ForgetNamespace) -> dict[str, int]:
+    """Delete all rows of a namespace; returns how many, by table."""
     name = change.namespace
-    tx.delete(s.feedback, s.feedback.c.namespace == name)
-    key = tx.find_key(name)
+    key = tx.find_key(name)  # first: whoever writes to it waits, and finds it gone
+    deleted = {"feedback": tx.delete(s.feedback, s.feedback.c.namespace == name)}
+    tx.delete(s.journal, s.journal.c.namespace == name)
     if key is None:
-        return
-    delete_notes(tx, s.notes.c.namespace == key)
+        return deleted
+    deleted["notes"] = len(delete_notes(tx, s.notes.c.namespace == key))
     turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
     tx.delete(s.consumed_turns, s.consumed_turns.c.turn.in_(turns))
     for table in KEYED_BY_NAMESPACE:
-        tx.delete(table, table.c.namespace == key)
+        deleted.setdefault(table.name.removeprefix("crabpath_"), 0)
+        deleted[table.name.removeprefix("crabpath_")] += tx.delete(table, table.c.namespace == key)
     tx.delete(s.namespaces, s.namespaces.c.key == key)
     tx.forget_key(name)
-    tx.delete(s.journal, s.journal.c.namespace == name)
-    write_journal(tx, "forget_namespace", {"namespace": name})
+    write_journal(tx, "forget_namespace", {"key": key})
+    return deleted

@@ -148,8 +148,11 @@ def remove_nodes(tx: Transaction, ids: Sequence[str]) -> list[str]:
     Returns:
         Ids of their siblings, which must be linked again.
     """
+    held = sa.select(s.nodes.c.key).order_by(s.nodes.c.key).with_for_update()
+    known = sorted(tx.get_node_keys(ids).values())
+    keys = [key for (key,) in tx.select_in(held, s.nodes.c.key, known)]
     siblings = find_siblings(tx, ids)
-    delete_nodes(tx, list(tx.get_node_keys(ids).values()))
+    delete_nodes(tx, keys)
     return siblings
 
 

@@ -47,10 +47,8 @@ _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created w
 
 def keep_note(tx: Transaction, change: n.KeepNote) -> None:
     """Store a note, or replace the note with the same id, with its edges and its episode."""
-    tx.get_key(change.namespace)  # creates the namespace if it is new
-    own = s.namespaces.c.name == change.namespace
-    query = sa.select(s.namespaces.c.key, s.namespaces.c.turn).where(own).with_for_update()
-    namespace, turn = tx.run(query).one()
+    namespace, _ = tx.get_namespace(change.namespace, lock=True)
+    turn = tx.scalar(sa.select(s.namespaces.c.turn).where(s.namespaces.c.key == namespace))
     node = change.node
     payload = {
         # No document has an empty source, so linkers never read a note.
@@ -72,7 +70,7 @@ def keep_note(tx: Transaction, change: n.KeepNote) -> None:
         name = _build_episode_id(key, change.query)
         given = (change.query, change.query_vector, 1.0, 1.0, {node.id: 1.0})
         keep_episode(tx, c.KeepEpisode(change.namespace, name, *given))
-    write_journal(tx, "note", {"id": node.id, "kind": change.kind}, change.namespace)
+    write_journal(tx, "note", {"kind": change.kind}, change.namespace)
     if deltas := tuple(_compute_deltas(tx, change, key, namespace)):
         cause = change.feedback or node.id
         adjust_weights(tx, c.AdjustWeights(change.namespace, deltas, cause))
@@ -152,10 +150,12 @@ def _compute_deltas(
     """Weight changes for the edges; those of the note itself are set to the given weight."""
     own = change.node.id
     ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
-    seen = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.owner.in_((0, namespace)))
+    seen = sa.select(s.nodes.c.owner, s.nodes.c.id, s.nodes.c.key)
+    seen = seen.where(s.nodes.c.owner.in_((0, namespace))).order_by(s.nodes.c.key)
+    held = seen.with_for_update(read=True, key_share=True)
     # A document hides a note with its id.
-    seen = seen.order_by(s.nodes.c.owner.desc())
-    keys = {node: key for node, key in tx.select_in(seen, s.nodes.c.id, ids)} | {own: key}
+    found = sorted(map(tuple, tx.select_in(held, s.nodes.c.id, ids)), reverse=True)
+    keys = {node: number for _, node, number in found} | {own: key}
     for edge in change.edges:
         source, target = keys.get(edge.source or own), keys.get(edge.target or own)
         if source and target and source != target:
@@ -179,7 +179,7 @@ def undo_notes(
     """
     if not (made or used):
         return
-    key = tx.find_key(name, lock=True)
+    key = tx.find_key(name)
     for node, uses in Counter(used).items():
         found = sa.select(s.nodes.c.key).where(s.nodes.c.id == node)
         remaining = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
@@ -214,7 +214,7 @@ def _undo_note(
             write_episode(tx, name, episode, now, after)
     if row.feedback is not None and other is None:
         delete_notes(tx, s.notes.c.node == row.node)
-        write_journal(tx, "remove_notes", {"ids": [node]}, name)
+        write_journal(tx, "remove_notes", {"notes": 1}, name)
     elif row.feedback is not None:
         tx.update(s.notes, s.notes.c.node == row.node, feedback=other)
 
@@ -242,7 +242,7 @@ def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
         remaining = remove_notes_from_snapshot(content, keys)
         tx.update(s.snapshots, s.snapshots.c.id == identity, content=remaining)
-    write_journal(tx, "remove_notes", {"ids": list(change.ids)}, change.namespace)
+    write_journal(tx, "remove_notes", {"notes": len(change.ids)}, change.namespace)
 
 
 def restore_notes(tx: Transaction, namespace: int, rows: SnapshotRows) -> None:

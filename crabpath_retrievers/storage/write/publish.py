@@ -48,7 +48,7 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
     queue_linking(tx, siblings)
     move_nodes(tx, c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
-    write_journal(tx, "publish", ids)
+    write_journal(tx, "publish", {name: len(rows) for name, rows in ids.items()})
 
 
 def _decode_staged(row: Any) -> NewNode:
@@ -71,7 +71,7 @@ def publish_nodes(tx: Transaction, change: c.PublishNodes) -> dict[int, str]:
     siblings = _take_away(tx, change.removed, remove_nodes)
     keys, of_replaced = write_nodes(tx, given)
     siblings += of_replaced
-    write_journal(tx, "publish", {"put": ids, "removed": list(change.removed), "retired": []})
+    write_journal(tx, "publish", {"put": len(ids), "removed": len(change.removed)})
     if not change.queued:
         found = {**keys, **find_visible(tx, siblings)}
         return {key: found_id for found_id, key in sorted(found.items(), key=itemgetter(1))}
@@ -109,4 +109,4 @@ def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
 def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
     """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
     queue_linking(tx, _take_away(tx, change.ids, remove_nodes))
-    write_journal(tx, "remove", {"ids": list(change.ids)})
+    write_journal(tx, "remove", {"nodes": len(change.ids)})

@@ -20,8 +20,10 @@ _SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where
     s.namespaces.c.name == sa.bindparam("name")
 )
 _MANY = 64  # rows
-_NAMESPACE = CompiledSelect(_SELECT_NAMESPACE)
-_NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update())
+# Whoever writes rows of a namespace or a node holds its row, which the one who deletes it takes
+# first: no row comes in between. SQLite has one writer at a time.
+_NAMESPACE = CompiledSelect(_SELECT_NAMESPACE.with_for_update(read=True, key_share=True))
+_NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update(key_share=True))
 
 
 class Transaction:
@@ -40,6 +42,7 @@ class Transaction:
         self._copies = True
         self._keys: dict[str, int] = {}
         self._locked: dict[str, tuple[int, float]] = {}
+        self._held: dict[int, bool] = {0: True}  # whether a node exists, by key
 
     def run(self, statement: Any, rows: Any = None) -> Any:
         """Execute a statement."""
@@ -179,10 +182,8 @@ class Transaction:
         if name in self._locked:
             return self._locked[name]
         select = _NAMESPACE_LOCKED if lock else _NAMESPACE
-        rows = select.rows(self.connection, {"name": name})
-        if not rows:
+        while not (rows := select.rows(self.connection, {"name": name})):  # or just forgotten
             self.add_missing(s.namespaces, [{"name": name, "turn": 0, "exponent": 0.0}])
-            rows = select.rows(self.connection, {"name": name})
         ((key, exponent),) = rows
         return key, exponent
 
@@ -196,10 +197,10 @@ class Transaction:
         """Remember the key and exponent of a namespace that a statement has just updated."""
         self._keys[name], self._locked[name] = key, (key, exponent)
 
-    def find_key(self, name: str, *, lock: bool = False) -> int | None:
-        """Key of a namespace; None for one that does not exist."""
+    def find_key(self, name: str) -> int | None:
+        """Key of a namespace, which nobody else writes to until the end; None without one."""
         query = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == name)
-        found: int | None = self.scalar(query.with_for_update() if lock else query)
+        found: int | None = self.scalar(query.with_for_update())
         return found
 
     def forget_key(self, name: str) -> None:
@@ -211,6 +212,16 @@ class Transaction:
         """Invalidate caches of namespaces, or of all, and make concurrent learning start again."""
         own = [s.namespaces.c.key.in_(keys)] if keys else []
         self.update(s.namespaces, *own, version=s.namespaces.c.version + 1)
+
+    def hold_nodes(self, keys: Iterable[int]) -> set[int]:
+        """Those of the keys that belong to nodes, which nobody deletes before the end; and 0."""
+        wanted = {*keys, 0}
+        if new := sorted(wanted - self._held.keys()):
+            query = sa.select(s.nodes.c.key).order_by(s.nodes.c.key)
+            locked = query.with_for_update(read=True, key_share=True)
+            self._held |= dict.fromkeys(new, False)
+            self._held |= {key: True for (key,) in self.select_in(locked, s.nodes.c.key, new)}
+        return {key for key in wanted if self._held[key]}
 
     def get_node_keys(self, ids: Iterable[str], namespace: int | None = None) -> dict[str, int]:
         """Keys by id of documents, visible or not, or of the notes of a namespace, by its key."""

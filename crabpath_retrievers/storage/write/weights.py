@@ -128,7 +128,9 @@ def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
     """Apply ``weight = clip(decayed(weight) + delta, -1, 1)`` in order; record the changes."""
     # Locks the namespace: an edge without learned weight has no row to lock.
     namespace, exponent = tx.get_namespace(change.namespace, lock=True)
-    edges = list(dict.fromkeys((d.source, d.target, d.kind.value) for d in change.deltas))
+    alive = tx.hold_nodes(end for d in change.deltas for end in (d.source, d.target))
+    deltas = [d for d in change.deltas if d.source in alive and d.target in alive]
+    edges = list(dict.fromkeys((d.source, d.target, d.kind.value) for d in deltas))
     structure, overlay = _read_current(tx, namespace, edges)
     now: dict[EdgeKeys, float] = {}
     for edge in edges:
@@ -137,7 +139,7 @@ def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
         now[edge] = overlay.get(edge, initial).compute_effective(linked.floor, exponent)
     same = {"cause": change.cause, "created": time.time(), "decay_at": exponent}
     moves = []
-    for delta in change.deltas:
+    for delta in deltas:
         edge = (delta.source, delta.target, delta.kind.value)
         new = _clip(now[edge] + delta.delta)
         moves.append({**_get_columns(namespace, edge), **same, "delta": new - now[edge]})
