@@ -21,6 +21,11 @@ CrabPathError
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
 
+_FORKED = (
+    "this process was forked after a memory was opened, which it cannot use: open it in each "
+    "worker and none before the fork, or start workers with spawn"
+)
+
 
 class CrabPathError(Exception):
     """Base of all errors raised by CrabPath."""
@@ -45,12 +50,9 @@ class EmbeddingMismatchError(ConfigurationError):
 class ForkedError(ConfigurationError):
     """A memory was open when this process was forked, and cannot be used in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str = _FORKED) -> None:  # pools send errors to their parent
         """Say what to do."""
-        super().__init__(
-            "this process was forked after a memory was opened, which it cannot use: open it in "
-            "each worker and none before the fork, or start workers with spawn"
-        )
+        super().__init__(message)
 
 
 class SchemaVersionError(ConfigurationError):
