@@ -10,6 +10,7 @@ from crabpath_retrievers.core.changes.archive import ImportResult
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import parse_url
 from crabpath_retrievers.vectors.opening import place_of, require_existing
 
 
@@ -49,7 +50,7 @@ def migrate(
 
 def _is_same_place(place: str, goal: str) -> bool:
     if "://" in place or "://" in goal:
-        return place == goal
+        return "://" in place and "://" in goal and parse_url(place) == parse_url(goal)
     return Path(place).resolve() == Path(goal).resolve()
 
 
