@@ -1,14 +1,13 @@
 """Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL."""
 
 import os
-import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
@@ -28,6 +27,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.storage.conflicts import ABORTED, LOST, find_state
 
 # No memory map: every recorded turn invalidates it, and page faults cost more than reads.
 _PRAGMAS = (
@@ -41,18 +41,8 @@ _FULL, _UNOPENED = "disk is full", "unable to open database file"
 _DAMAGED = ("malformed", "not a database", "decode to UTF-8", "corrupt")
 # SQLSTATE of PostgreSQL; classes 08 and 57 mean that it is unavailable.
 _DISK_FULL, _READ_ONLY, _NO_LOCK, _AWAY = "53100", "25006", "55P03", ("08", "57")
-ABORTED = ("40001", "40P01")
-"""SQLSTATE of work that changes of others ended, a deadlock among them: it is repeated."""
-
-LOST = ("26000", "42P05")
-"""SQLSTATE of a prepared statement that is not on the connection that a pooler chose."""
-
-PAUSES = tuple(0.01 * 2**n for n in range(7))
-"""Seconds to wait at most before work is repeated."""
-
 # Whose exceptions are of the database; psycopg drops the traceback of others.
 _MODULES = ("sqlalchemy", "psycopg", "sqlite3", "builtins", "crabpath_retrievers")
-T = TypeVar("T")
 _LAZY = "crabpath_lazy"
 _TRUSTED_SECONDS = 0.5  # a connection that answered so recently is used without asking again
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
@@ -336,29 +326,8 @@ def build_disk_full_error(name: str) -> StoreFullError:
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
-def find_state(error: BaseException | None) -> str | None:
-    """SQLSTATE of an error of PostgreSQL."""
-    return getattr(error, "sqlstate", None)
-
-
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else "no detail"
-
-
-def repeat_transaction(work: Callable[[], T]) -> T:
-    """The result of ``work``, one transaction, repeated while changes of others end it.
-
-    Raises:
-        StoreLockedError: They did so again and again.
-    """
-    for pause in PAUSES:
-        try:
-            return work()
-        except StoreError as error:
-            if find_state(getattr(error.__cause__, "orig", None)) not in (*ABORTED, *LOST):
-                raise
-        sleep(random.uniform(0, pause))  # noqa: S311
-    return work()
 
 
 # PostgreSQL names advisory locks by numbers; stores in other schemas have their own.

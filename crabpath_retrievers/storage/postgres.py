@@ -16,7 +16,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import ConfigurationError
-from crabpath_retrievers.storage.engine import ABORTED, LOST, PAUSES
+from crabpath_retrievers.storage.conflicts import ABORTED, LOST, PAUSES
 
 T = TypeVar("T")
 _TIMEOUT = "no answer within settings.time_limit"

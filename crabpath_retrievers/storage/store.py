@@ -34,6 +34,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.storage.conflicts import repeat_transaction
 from crabpath_retrievers.storage.engine import (
     MAX_CONNECTIONS,
     ingest_lock,
@@ -41,7 +42,6 @@ from crabpath_retrievers.storage.engine import (
     open_connection,
     open_engine,
     open_snapshot_connection,
-    repeat_transaction,
     translate_database_errors,
 )
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index

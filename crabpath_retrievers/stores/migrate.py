@@ -11,6 +11,7 @@ from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import parse_url
 from crabpath_retrievers.vectors.opening import place_of, require_existing
 
 
@@ -50,7 +51,7 @@ def migrate(
 
 def _is_same_place(place: str, goal: str) -> bool:
     if is_url(place) or is_url(goal):
-        return place == goal
+        return is_url(place) and is_url(goal) and parse_url(place) == parse_url(goal)
     return Path(place).resolve() == Path(goal).resolve()
 
 
