@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
@@ -182,9 +183,12 @@ class FeedbackQueue:
         status: Literal["repeated", "refused"] = (
             "repeated" if why.reason == "repeated" else "refused"
         )
-        self._store.apply([SettleFeedback(stored.sequence, why.note, status)])
-        # Another process may have applied it in the meantime.
+        self._store.apply([SettleFeedback(stored.sequence, why.note, status, stored.created)])
+        # Another process may have applied or revised it in the meantime.
         known = self._store.learned.read_feedback(stored.sequence)
+        if known.status == "waiting":
+            msg = f"feedback {stored.feedback.feedback_id!r} was revised: read it again"
+            raise ConflictError(msg)
         reason = why.reason if known.status == status else None
         return Receipt(stored.feedback.feedback_id, known.status, known.note, reason)
 
@@ -210,6 +214,9 @@ class FeedbackQueue:
         changes, limited = self._learner.learn(
             feedback.feedback_id, assignment, note_changes, feedback.user
         )
+        consumed, *others = changes
+        assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
+        changes = [replace(consumed, created=stored.created), *others]
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         if note is not None:
             changes.append(SettleFeedback(stored.sequence, note))
