@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 64
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
 # Seconds: how long a turn is looked for whose id does not say when it was made, and how often.
-_WAIT_FOR_RUN, _LOOK_AGAIN = 0.2, 0.02
+_WAIT_FOR_RUN, _LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
 
 
 class LearningTally(NamedTuple):
@@ -76,7 +76,13 @@ class FeedbackQueue:
             StoreError: The store failed; the feedback stays in the queue.
         """
         while (receipt := self._try(stored)) is None:
-            time.sleep(_LOOK_AGAIN)
+            about, pause = stored.feedback, _LOOK_AGAIN
+            find = self._store.turns.find
+            while _may_come(stored) and not find(
+                str(about.turn_id), namespace=about.namespace, wait=False
+            ):
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
         return receipt
 
     def _try(self, stored: StoredFeedback) -> Receipt | None:
@@ -156,7 +162,8 @@ class FeedbackQueue:
         with self._store.open_reader():
             found = assign_feedback(self._store, learning, stored)
             if isinstance(found, Refusal):
-                return None if _may_come(found, stored) else self._refuse(stored, found)
+                awaited = found.reason == "unknown_turn" and _may_come(stored)
+                return None if awaited else self._refuse(stored, found)
             changes, note = ([], None) if found.replaced else self._compute_changes(stored, found)
         if found.replaced:
             with self._store.join_changes():
@@ -223,9 +230,7 @@ class FeedbackQueue:
         return changes, note
 
 
-def _may_come(why: Refusal, stored: StoredFeedback) -> bool:
+def _may_come(stored: StoredFeedback) -> bool:
     """Whether another process may still write the turn that a feedback is about."""
-    if why.reason != "unknown_turn":
-        return False
     made_now = is_recent_id(str(stored.feedback.turn_id), WAIT_FOR_TURN)
     return made_now or time.time() - stored.created < _WAIT_FOR_RUN
