@@ -77,9 +77,8 @@ class OutcomePolicy(ValidatedSettings):
     silent_success   0.2     harvested no  the chain answered, without further feedback
     ================ ======= ========= === ====================================================
 
-    Each turn is learned from once. When a run ends, its highest event in this table counts. A
-    higher event that comes later replaces a lower one, which is undone; a lower or equal one is
-    refused.
+    When a run ends, its highest event in this table counts. Later the last word of a person stands;
+    an observed event replaces only a lower one.
     """
 
     correction: Rule = Rule(-1.0, "human")

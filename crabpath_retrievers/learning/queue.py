@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 64
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
 # Seconds: how long a turn is looked for whose id does not say when it was made, and how often.
-_WAIT_FOR_RUN, _LOOK_AGAIN = 0.2, 0.02
+_WAIT_FOR_RUN, _LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
 
 
 class LearningTally(NamedTuple):
@@ -77,7 +78,13 @@ class FeedbackQueue:
             StoreError: The store failed; the feedback stays in the queue.
         """
         while (receipt := self._try(stored)) is None:
-            time.sleep(_LOOK_AGAIN)
+            about, pause = stored.feedback, _LOOK_AGAIN
+            find = self._store.turns.find
+            while _may_come(stored) and not find(
+                str(about.turn_id), namespace=about.namespace, wait=False
+            ):
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
         return receipt
 
     def _try(self, stored: StoredFeedback) -> Receipt | None:
@@ -158,7 +165,8 @@ class FeedbackQueue:
         with self._store.open_reader():
             found = assign_feedback(self._store, learning, stored)
             if isinstance(found, Refusal):
-                return None if _may_come(found, stored) else self._refuse(stored, found)
+                awaited = found.reason == "unknown_turn" and _may_come(stored)
+                return None if awaited else self._refuse(stored, found)
             changes, note = ([], None) if found.replaced else self._compute_changes(stored, found)
         if found.replaced:
             replaced = found
@@ -181,11 +189,14 @@ class FeedbackQueue:
         status: Literal["repeated", "refused"] = (
             "repeated" if why.reason == "repeated" else "refused"
         )
-        self._store.apply([SettleFeedback(stored.sequence, why.note, status)])
+        self._store.apply([SettleFeedback(stored.sequence, why.note, status, stored.created)])
         name = stored.feedback.feedback_id
         with suppress(NotFoundError):  # it is kept where somebody can forget it
-            # Another process may have applied it in the meantime.
+            # Another process may have applied or revised it in the meantime.
             known = self._store.learned.read_feedback(stored.sequence)
+            if known.status == "waiting":
+                msg = f"feedback {name!r} was revised: read it again"
+                raise ConflictError(msg)
             reason = why.reason if known.status == status else None
             return Receipt(name, known.status, known.note, reason)
         return Receipt(name, status, why.note, why.reason)
@@ -228,15 +239,16 @@ class FeedbackQueue:
         changes, limited = self._learner.learn(
             feedback.feedback_id, assignment, note_changes, feedback.user
         )
+        consumed, *others = changes
+        assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
+        changes = [replace(consumed, created=stored.created), *others]
         note = "; ".join(filter(None, (assignment.note, limited, lost))) or None
         if note is not None:
             changes.append(SettleFeedback(stored.sequence, note))
         return changes, note
 
 
-def _may_come(why: Refusal, stored: StoredFeedback) -> bool:
+def _may_come(stored: StoredFeedback) -> bool:
     """Whether another process may still write the turn that a feedback is about."""
-    if why.reason != "unknown_turn":
-        return False
     made_now = is_recent_id(str(stored.feedback.turn_id), WAIT_FOR_TURN)
     return made_now or time.time() - stored.created < _WAIT_FOR_RUN

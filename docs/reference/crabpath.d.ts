@@ -765,7 +765,7 @@ export interface components {
          * @description How a turn went.
          */
         FeedbackBody: {
-            /** @description The turn; null for the last turns of the namespace. */
+            /** @description The turn; null for the last turns of the session or namespace. */
             turn_id: string | null;
             /** @description From -1 (failure) to 1 (success); or true, false, "up" or "down". */
             outcome: number | boolean | string;
@@ -790,12 +790,17 @@ export interface components {
              */
             source: "human" | "self" | "harvested" | "teacher";
             /**
-             * @description Recording the same id again changes nothing.
+             * @description The same id again, with other content, replaces the former.
              * @default null
              */
             feedback_id: string | null;
             /** @default null */
             user: string | null;
+            /**
+             * @description The conversation that it comes from.
+             * @default null
+             */
+            session: string | null;
             /**
              * @description False answers with the receipt of refused feedback.
              * @default true
@@ -809,7 +814,7 @@ export interface components {
         FeedbackEntry: {
             feedback_id: string;
             /** @enum {string} */
-            status: "waiting" | "applied" | "refused" | "undone";
+            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
             note: string | null;
             turn_id: string | null;
             outcome: number;
@@ -829,13 +834,18 @@ export interface components {
         };
         /**
          * FeedbackReceipt
-         * @description Status of recorded feedback.
+         * @description Status of feedback that was just given.
          */
         FeedbackReceipt: {
             feedback_id: string;
             /** @enum {string} */
-            status: "waiting" | "applied" | "refused" | "undone";
+            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
             note: string | null;
+            /**
+             * @description Why it is refused, for programs; or that it repeats what was said.
+             * @default null
+             */
+            reason: ("repeated" | "outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "frozen" | "forgotten") | null;
         };
         /**
          * FoundDocument
@@ -1130,7 +1140,10 @@ export interface components {
             max_tokens: number | null;
             /** @default null */
             task_type: string | null;
-            /** @default null */
+            /**
+             * @description The conversation that asks.
+             * @default null
+             */
             session: string | null;
             /**
              * @description Arm of an A/B trial, as trial:arm.
@@ -2009,7 +2022,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of recorded feedback. */
+            /** @description Status of feedback that was just given. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2048,7 +2061,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of recorded feedback. */
+            /** @description Status of feedback that was just given. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2399,7 +2412,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of recorded feedback. */
+            /** @description Status of feedback that was just given. */
             200: {
                 headers: {
                     [name: string]: unknown;

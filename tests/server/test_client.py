@@ -127,9 +127,11 @@ async def test_outcomes_are_learned_from(served, memory):
     found = served.invoke(QUESTION)
     (receipt,) = served.record(found, outcome=True, used=found[:1])
     assert receipt.status == "applied"
-    with pytest.raises(InvalidInputError, match="consumed"):
-        served.record(found, "down")
-    assert [r.status for r in served.record(found, "down", strict=False)] == ["refused"]
+    (again,) = served.record(found, outcome=True, used=found[:1])
+    assert (again.status, again.repeated) == ("repeated", True)
+    assert [r.status for r in served.record(found, "down")] == ["applied"]
+    (below,) = served.record(found, "up", source="self")
+    assert (below.status, below.reason) == ("refused", "outranked")
     with pytest.raises(NotFoundError):
         served.record("nothing", outcome=True)
     other = await served.ainvoke(QUESTION, namespace="ännchen/1")

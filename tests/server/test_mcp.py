@@ -142,7 +142,7 @@ async def test_tools_say_what_they_may_destroy(local):
     assert {name for name, hints in tools.items() if hints.destructive_hint} == {"forget"}
 
 
-async def test_an_outcome_is_learned_from_once(memory, local):
+async def test_the_users_outcome_takes_the_place_of_the_models(memory, local):
     found = await call(local, "search", query="Which fruit is red?")
     turn = found["results"][0]["turn_id"]
     given = {"turn_id": turn, "used": ["a/b c?#%"]}
@@ -150,9 +150,10 @@ async def test_an_outcome_is_learned_from_once(memory, local):
     assert receipt["status"] == "applied"
     (record,) = memory.learning.feedback(namespace="ann")
     assert (record.turn_id, record.outcome, record.source) == (turn, 0.5, "self")
-    refused = await fail(local, "record_outcome", outcome=-1, source="human", **given)
-    assert "consumed" in refused
-    assert "strict" not in refused
+    receipt = await call(local, "record_outcome", outcome=-1, source="human", **given)
+    assert receipt["status"] == "applied"
+    receipt = await call(local, "record_outcome", outcome=1, **given)
+    assert (receipt["status"], receipt["reason"]) == ("refused", "outranked")
 
 
 async def test_a_note_is_found_and_a_correction_stands_before_what_it_corrects(local):

@@ -127,6 +127,8 @@ class ConsumeFeedback(Change):
         exponent: Decay exponent to add.
         effects: What it changes in the ranking model, for undo.
         changes: The changes that follow from it; what they add is stored for undo.
+        created: When the feedback was given that was read, or ``ConflictError`` is raised; None if
+            it was not read.
     """
 
     touches_corpus: ClassVar[bool] = False
@@ -138,6 +140,7 @@ class ConsumeFeedback(Change):
     exponent: float = 0.0
     effects: ModelEffects = field(default_factory=ModelEffects)
     changes: tuple[Change, ...] = ()
+    created: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +152,14 @@ class SettleFeedback(Change):
         note: The reason, or which parts of applied feedback were ignored.
         status: ``refused`` and ``repeated`` have no effect on feedback that no longer waits;
             ``undone`` raises ``ConflictError`` then. None keeps the status.
+        created: When the feedback was given that is settled; None for whenever.
     """
 
     touches_corpus: ClassVar[bool] = False
     sequence: int
     note: str
     status: Literal["refused", "repeated", "undone"] | None = None
+    created: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

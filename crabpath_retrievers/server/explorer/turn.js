@@ -144,7 +144,7 @@ export class TurnPanel {
       "li", { class: "given" },
       `${record.outcome > 0 ? "✓" : record.outcome < 0 ? "✗" : "·"} ${formatSigned(record.outcome, 1)} ${record.status}, ${record.user ?? record.source ?? "somebody"}, ${formatTime(record.created)}`,
       record.correction && make("q", {}, record.correction), " ",
-      session.may("feedback") && record.status !== "undone" && record.status !== "refused" &&
+      session.may("feedback") && (record.status === "applied" || record.status === "waiting") &&
         make("button", { type: "button", class: "undo", click: undo(record) }, "Undo"),
     ));
     const givers = new Map(feedback.map((record) => [record.feedback_id, record.user ?? record.source]));

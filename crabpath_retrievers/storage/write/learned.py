@@ -40,6 +40,7 @@ class KeptFeedback(NamedTuple):
 
 
 _MOST_DOCUMENTS = 16  # of one episode: those with the most credit
+_MOMENT = 1e-6  # seconds, which times of day tell apart
 _MOST_USERS = 32  # of one episode: those with the most credit
 _TURN_OR_RUN = sa.bindparam("asked", type_=sa.Text())
 # Stored with feedback at once, so that deletion of a namespace finds waiting feedback, too.
@@ -91,6 +92,9 @@ _MARK_APPLIED = CompiledWrite(
                 s.feedback.c.namespace.is_(None),
             ),
             s.feedback.c.status == sa.literal_column("'waiting'"),
+            # It may have been revised since it was read.
+            s.feedback.c.created
+            == sa.func.coalesce(sa.bindparam("given", type_=sa.Float()), s.feedback.c.created),
         )
         .values(
             status=sa.literal_column("'applied'"),
@@ -278,14 +282,16 @@ def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
         ConflictError: It is no longer what was read.
     """
     own = s.feedback.c.sequence == change.sequence
-    query = sa.select(s.feedback.c.payload, s.feedback.c.namespace).where(own)
-    row = tx.run(query.with_for_update()).one_or_none()
-    same = row is not None and Feedback.from_record(row.payload) == change.known
-    require_unchanged(same, change.known.feedback_id)
-    assert row is not None  # noqa: S101
-    tx.update(s.feedback, own, **_encode_feedback(change.new))
-    if (key := tx.find_key(row.namespace)) is not None:
+    # First the namespace, as those do that learn from it.
+    namespace = tx.scalar(sa.select(s.feedback.c.namespace).where(own))
+    if (key := tx.find_key(namespace, lock=True)) is not None:
         tx.increment_versions(key)
+    payload = tx.scalar(sa.select(s.feedback.c.payload).where(own).with_for_update())
+    same = payload is not None and Feedback.from_record(payload) == change.known
+    require_unchanged(same, change.known.feedback_id)
+    # Who has read the former content can no longer mark it as applied.
+    later = s.feedback.c.created + _MOMENT
+    tx.update(s.feedback, own, created=later, **_encode_feedback(change.new))
 
 
 def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
@@ -300,7 +306,8 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
     known = {"space": name, "known_version": change.version}
     new = {"more": change.exponent, "new_model": change.model}
     found = _UPDATE_NAMESPACE.fetch(tx.connection, known | new)
-    done = [_MARK_APPLIED.run(tx.connection, {"feedback": cause, "space": name})]
+    read = {"feedback": cause, "space": name, "given": change.created}
+    done = [_MARK_APPLIED.run(tx.connection, read)]
     rows = ({"turn": turn, "feedback": cause} for turn in change.turns)
     done += [_INSERT_CONSUMED.run(tx.connection, row) for row in rows]
     if found is None or set(done) != {1}:
@@ -336,7 +343,9 @@ def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
     if change.status is None:
         tx.update(s.feedback, own, note=change.note)
         return
-    waiting = (own, s.feedback.c.status == "waiting")
+    waiting = [own, s.feedback.c.status == "waiting"]
+    if change.created is not None:
+        waiting.append(s.feedback.c.created == change.created)
     done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
     if change.status == "refused":
         tx.delete(s.feedback, own, list_orphans()["feedback"])  # nobody could delete it later
