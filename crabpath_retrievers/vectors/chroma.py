@@ -381,7 +381,7 @@ def _parse(given: MetadataFilter) -> Condition:
     """
     if not isinstance(given, Mapping):
         shown = format_value(given)
-        msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {shown}"
+        msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
         raise InvalidInputError(msg)
     return parse_filter(given, "Chroma", OF_LISTS)
 
