@@ -210,11 +210,11 @@ class ChromaIndex(VectorIndex):
             assert self._collection is not None  # noqa: S101
         return self._collection
 
-    def _run(self, work: "Callable[[Collection], T]", condition: Any = None) -> T:
+    def _run(self, work: "Callable[[Collection], T]") -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
         before = self.generation
         try:
-            return self._attempt(work, condition)
+            return self._attempt(work)
         except StoreError as error:
             if self._directory is None or self._collection is None:
                 raise
@@ -228,14 +228,14 @@ class ChromaIndex(VectorIndex):
                 self._main.refill()
             finally:
                 self._directory.is_refilling = False
-        return self._attempt(work, condition)
+        return self._attempt(work)
 
-    def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
+    def _attempt(self, work: "Callable[[Collection], T]") -> T:
         left = _ATTEMPTS
         while True:
             left -= 1
             try:
-                with _translate_errors(self._where, condition):
+                with _translate_errors(self._where):
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -279,8 +279,7 @@ class ChromaIndex(VectorIndex):
                 n_results=k,
                 where=where,
                 include=[],
-            ),
-            filter,
+            )
         )
         return list(found["ids"][0])
 
@@ -412,7 +411,7 @@ def _is_scalar(value: object) -> bool:
 
 
 @contextmanager
-def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
+def _translate_errors(where: str) -> Iterator[None]:
     """Translate Chroma's errors, and count the time within as waiting."""
     try:
         with track_waiting():
@@ -421,7 +420,7 @@ def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
         raise
     except BaseException as error:
         if isinstance(error, Exception) or is_panic(error):
-            raise _to_own_error(where, error, condition) from error
+            raise _to_own_error(where, error) from error
         raise
 
 
@@ -433,7 +432,7 @@ def _is_full(where: str, text: str) -> bool:
     )
 
 
-def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathError:
+def _to_own_error(where: str, error: BaseException) -> CrabPathError:
     text = str(error).strip() or type(error).__name__
     if "embedding with dimension" in text:
         return EmbeddingMismatchError(
@@ -447,7 +446,4 @@ def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathE
         return StoreUnavailableError(
             f"{where} cannot be reached ({text}): is the Chroma server running?"
         )
-    # Chroma checks conditions on the client, with built-in errors.
-    if condition and (isinstance(error, (ValueError, TypeError)) or "where" in text.lower()):
-        return InvalidInputError(f"the filter is not a Chroma condition ({text})")
     return StoreError(f"{where} failed: {text}")
