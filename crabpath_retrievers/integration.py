@@ -23,7 +23,7 @@ from crabpath_retrievers.core.feedback import (
     Receipt,
     RewardSource,
 )
-from crabpath_retrievers.core.filters import DEEPEST, require_bounded
+from crabpath_retrievers.core.filters import DEEPEST, ORDERS, require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.metadata import (
     METADATA_KEY,
@@ -72,6 +72,7 @@ __all__ = [
     "DOCUMENT_FIELDS",
     "METADATA_KEY",
     "MOST_IDS",
+    "ORDERS",
     "OUTCOME_WORDS",
     "Answer",
     "BackgroundWorker",

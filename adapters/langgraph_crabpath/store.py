@@ -28,6 +28,7 @@ from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.integration import (
     METADATA_KEY,
     MOST_IDS,
+    ORDERS,
     Answer,
     FeedbackFields,
     Operations,
@@ -66,13 +67,7 @@ _LARGEST = 2**53  # below it a float holds whole numbers exactly
 _CEILING = 10**308  # beyond it there are no floats
 _PAGE = 1000  # items read at once where namespaces are listed
 _MAX_LISTED = 1_000_000  # documents that a memory lists at once
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": lambda own, wanted: own > wanted,
-    "$gte": lambda own, wanted: own >= wanted,
-    "$lt": lambda own, wanted: own < wanted,
-    "$lte": lambda own, wanted: own <= wanted,
-}
-_OPERATORS = ("$eq", "$ne", *_ORDERS)
+_OPERATORS = ("$eq", "$ne", *ORDERS)
 
 
 class CrabPathSearchItem(SearchItem):
@@ -672,7 +667,7 @@ def _compare(own: Any, operator: str, wanted: Any) -> bool:
     if operator in ("$eq", "$ne"):
         return _is_equal(own, wanted) == (operator == "$eq")
     kinds = [{str: str, int: float, float: float}.get(type(value)) for value in (own, wanted)]
-    return kinds[0] is not None and kinds[0] == kinds[1] and _ORDERS[operator](own, wanted)
+    return kinds[0] is not None and kinds[0] == kinds[1] and ORDERS[operator](own, wanted)
 
 
 def _is_equal(own: Any, wanted: Any) -> bool:

@@ -26,7 +26,7 @@ from crabpath_retrievers import CrabPath, CrabPathError, InvalidInputError
 from langgraph_crabpath import CrabPathStore
 
 _RECORDS = 40
-_SLOW = 1.0  # seconds that no filter may take
+_SLOW, _AGAIN = 1.0, 4  # seconds that no filter may take, at the best of five times
 _PART = 500  # filters that one process is asked
 _KEYS = ("n", "text", "flag", "list", "mixed", "absent", "a key", "qu\"o'te", "päö", "nul\x00")
 _TEXTS = ("", "a", "b", "3", "True", "it's", 'sa"id', "back\\", "nul\x00", "ü€😀", "x" * 300)
@@ -311,12 +311,12 @@ def _try(ask: Ask, wanted: Any, expected: set[str] | None) -> str:
         return f"{type(error).__name__}: {error}"
     if found != expected:
         return f"finds {found and len(found)} and not {expected and len(expected)} records"
-    if time.perf_counter() - started < _SLOW:
-        return ""
-    started = time.perf_counter()  # others may have had the processor
-    with suppress(CrabPathError):
-        ask(wanted)
     taken = time.perf_counter() - started
+    for _ in range(_AGAIN if taken > _SLOW else 0):  # others may have had the processor
+        started = time.perf_counter()
+        with suppress(CrabPathError):
+            ask(wanted)
+        taken = min(taken, time.perf_counter() - started)
     return f"takes {taken:.1f} s" if taken > _SLOW else ""
 
 

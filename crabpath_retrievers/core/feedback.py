@@ -177,7 +177,8 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
 
 
 def _get_id(document: object) -> Any:
-    return next((i for n in ("id", "node_id") if (i := getattr(document, n, None))), None)
+    found = (getattr(document, name, None) for name in ("id", "node_id"))
+    return next((name for name in found if isinstance(name, (str, int, UUID)) and name), None)
 
 
 def validate_user(name: object) -> str:

@@ -204,17 +204,12 @@ def select_use(
     """
     own = turns.get(turn or "", {})
     others = set[str]().union(*turns.values()) - own.keys()
-    given = {name: fields[name] for name in ("used", "unused") if fields.get(name)}
-    chosen = {
-        name: [
-            node
-            for each in name_documents(value, name)
-            if each not in others
-            for node in own.get(each, [each])
-        ]
-        or None
-        for name, value in given.items()
-    }
+    chosen: dict[str, list[str] | None] = {}
+    for field in ("used", "unused"):
+        if (given := fields.get(field)) is not None:
+            names = name_documents(given, field)
+            kept = [node for n in names if n not in others for node in own.get(n, [n])]
+            chosen[field] = kept if kept or not names else None  # not known, and not none
     return {**fields, **chosen}  # type: ignore[typeddict-item]
 
 

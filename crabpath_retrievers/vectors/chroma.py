@@ -231,25 +231,23 @@ class ChromaIndex(VectorIndex):
         return self._collection
 
     @contextmanager
-    def _use_client(self, condition: Any = None) -> Iterator[None]:
+    def _use_client(self) -> Iterator[None]:
         """Use the client inside, whose errors become CrabPath's."""
         used = nullcontext() if self._directory is None else self._directory.use()
-        with used, _translate_errors(self._where, condition):
+        with used, _translate_errors(self._where):
             yield
 
-    def _run(
-        self, work: "Callable[[Collection], T]", condition: Any = None, *, writes: bool = False
-    ) -> T:
+    def _run(self, work: "Callable[[Collection], T]", *, writes: bool = False) -> T:
         """Perform an operation; if damaged files made it fail, replace them and repeat it."""
         directory = self._directory
         if directory is None:
-            return self._attempt(work, condition)
+            return self._attempt(work)
         for is_last in (False, True):
             before = directory.generation
             may_write = writes or self._ready != before
             with directory.lock if may_write else nullcontext():
                 try:
-                    done = self._attempt(work, condition)
+                    done = self._attempt(work)
                 except StoreError as error:
                     if self._collection is None:
                         raise
@@ -272,12 +270,12 @@ class ChromaIndex(VectorIndex):
                     directory.is_refilling = False
         raise AssertionError  # the last attempt returns or raises
 
-    def _attempt(self, work: "Callable[[Collection], T]", condition: Any) -> T:
+    def _attempt(self, work: "Callable[[Collection], T]") -> T:
         left = _ATTEMPTS
         while True:
             left -= 1
             try:
-                with self._use_client(condition):
+                with self._use_client():
                     return work(self._records)
             except StoreError as error:
                 if not left or _NOT_READY not in str(error):
@@ -332,8 +330,7 @@ class ChromaIndex(VectorIndex):
                 n_results=k,
                 where=where,
                 include=[],
-            ),
-            filter,
+            )
         )
         return list(found["ids"][0])
 
@@ -463,7 +460,7 @@ def _parse(given: MetadataFilter) -> Condition:
     """
     if not isinstance(given, Mapping):
         shown = format_value(given)
-        msg = f"the filter must be a condition such as {{'topic': 'it'}}, not {shown}"
+        msg = f"the filter must be a Chroma condition such as {{'topic': 'it'}}, not {shown}"
         raise InvalidInputError(msg)
     return parse_filter(given, "Chroma", OF_LISTS)
 
@@ -494,7 +491,7 @@ def _is_scalar(value: object) -> bool:
 
 
 @contextmanager
-def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
+def _translate_errors(where: str) -> Iterator[None]:
     """Translate Chroma's errors, and count the time within as waiting."""
     known = sys.exc_info()[1]
     try:
@@ -506,7 +503,7 @@ def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
         if found := find_interruption(error, known):
             raise found from None
         if isinstance(error, Exception) or is_panic(error):
-            raise _to_own_error(where, error, condition) from error
+            raise _to_own_error(where, error) from error
         raise
 
 
@@ -519,7 +516,7 @@ def _is_full(where: str, text: str) -> bool:
     return full or any(sign in text for sign in _DISK_FULL)
 
 
-def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathError:
+def _to_own_error(where: str, error: BaseException) -> CrabPathError:
     text = str(error).strip() or type(error).__name__
     if "embedding with dimension" in text:
         return EmbeddingMismatchError(
@@ -535,7 +532,4 @@ def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathE
         return StoreUnavailableError(
             f"{where} cannot be reached ({text}): is the Chroma server running?"
         )
-    # Chroma checks conditions on the client, with built-in errors.
-    if condition and (isinstance(error, (ValueError, TypeError)) or "where" in text.lower()):
-        return InvalidInputError(f"the filter is not a Chroma condition ({text})")
     return StoreError(f"{where} failed: {text}")

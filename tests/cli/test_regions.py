@@ -86,7 +86,7 @@ def test_a_plot_of_odd_titles(show, tmp_path, ending, head):
     ("given", "namespace", "sentence"),
     [
         (("--most", "0"), "ann", "--most must be at least 1"),
-        (("--level", "0"), "ann", "level must be a whole number of at least 1"),
+        (("--level", "0"), "ann", "level must be a whole number from 1"),
         (("--level", "99"), "ann", "level 99 has no hub"),
         (("--task", " "), "ann", "--task must be a text"),
         (("--task", "cook"), "ann", "known are clean, heat"),

@@ -158,7 +158,7 @@ def test_a_query_survives_hubs_that_go_meanwhile(memory):
     ("level", "error", "words"),
     [
         (9, NotFoundError, "level 9 has no hub: use one of 1"),
-        (0, InvalidInputError, "level must be a whole number of at least 1, not 0"),
+        (0, InvalidInputError, "level must be a whole number from 1 to 1000000, not 0"),
         (True, InvalidInputError, "not True"),
         ("1", InvalidInputError, "not '1'"),
     ],

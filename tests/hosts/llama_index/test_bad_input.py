@@ -16,7 +16,7 @@ from llama_index.retrievers.crabpath import CrabPathRetriever
         (QueryBundle("x", embedding=["a"] * 384), {}, InvalidInputError, "finite vector"),
         ("x", {"similarity_top_k": 0}, InvalidInputError, "k must be a whole number"),
         ("x", {"namespace": 7}, InvalidInputError, "namespace must be a non-empty text"),
-        ("x", {"filters": {"$nonsense": 1}}, InvalidInputError, "not a Chroma condition"),
+        ("x", {"filters": {"$nonsense": 1}}, InvalidInputError, "Chroma cannot filter with"),
     ],
 )
 async def test_queries_and_options(shared, bundle, options, error, message):
