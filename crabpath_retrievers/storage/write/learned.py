@@ -284,7 +284,7 @@ def revise_feedback(tx: Transaction, change: c.ReviseFeedback) -> None:
     own = s.feedback.c.sequence == change.sequence
     # First the namespace, as those do that learn from it.
     namespace = tx.scalar(sa.select(s.feedback.c.namespace).where(own))
-    if (key := tx.find_key(namespace, lock=True)) is not None:
+    if (key := tx.find_key(namespace)) is not None:
         tx.increment_versions(key)
     payload = tx.scalar(sa.select(s.feedback.c.payload).where(own).with_for_update())
     same = payload is not None and Feedback.from_record(payload) == change.known
