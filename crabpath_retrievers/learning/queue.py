@@ -187,17 +187,16 @@ class FeedbackQueue:
         return Receipt(stored.feedback.feedback_id, "applied", note)
 
     def _refuse(self, stored: StoredFeedback, why: Refusal) -> Receipt:
-        status: Literal["repeated", "refused"] = (
-            "repeated" if why.reason == "repeated" else "refused"
-        )
+        status: Literal["repeated", "refused"] = "refused" if why.reason else "repeated"
         self._store.apply([SettleFeedback(stored.sequence, why.note, status, stored.created)])
         # Another process may have applied or revised it in the meantime.
         known = self._store.learned.read_feedback(stored.sequence)
         if known.status == "waiting":
             msg = f"feedback {stored.feedback.feedback_id!r} was revised: read it again"
             raise ConflictError(msg)
-        reason = why.reason if known.status == status else None
-        return Receipt(stored.feedback.feedback_id, known.status, known.note, reason)
+        same = known.status == status
+        reason, repeated = why.reason if same else None, same and status == "repeated"
+        return Receipt(stored.feedback.feedback_id, known.status, known.note, reason, repeated)
 
     def _undo_replaced(self, stored: StoredFeedback, found: CreditAssignment) -> list[Reverted]:
         """Undo what a feedback replaces; returns whose vectors are to be deleted afterwards."""
