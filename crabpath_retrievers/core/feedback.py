@@ -30,7 +30,6 @@ FeedbackStatus = Literal["waiting", "applied", "refused", "undone", "repeated"]
 """Status of recorded feedback."""
 
 ReceiptReason = Literal[
-    "repeated",
     "outranked",
     "id_taken",
     "unknown_turn",
@@ -40,7 +39,7 @@ ReceiptReason = Literal[
     "frozen",
     "forgotten",
 ]
-"""Why feedback is refused, or that it repeats what its giver said before."""
+"""Why feedback is refused."""
 
 DEFAULT_NAMESPACE = "default"
 """Namespace of feedback that names neither a turn nor a namespace."""
@@ -254,19 +253,15 @@ class Receipt(NamedTuple):
             learned from it; ``undone`` after an undo, and where its giver has changed their mind;
             ``repeated`` where its giver had said the same under another id.
         note: Why it is refused or still waits, or which part of it was ignored; None otherwise.
-        reason: The same for programs, of feedback that is refused or repeated; None otherwise, and
-            of feedback that was refused earlier.
+        reason: Why it is refused, for programs; None otherwise, and where it was refused earlier.
+        repeated: Whether its giver had said the same before, so that nothing was changed.
     """
 
     feedback_id: str
     status: FeedbackStatus
     note: str | None = None
     reason: ReceiptReason | None = None
-
-    @property
-    def repeated(self) -> bool:
-        """Whether its giver had said the same before, so that nothing was changed."""
-        return self.reason == "repeated"
+    repeated: bool = False
 
 
 class FeedbackFields(TypedDict, total=False):

@@ -88,9 +88,9 @@ _MAX_LISTED = 5
 
 
 class Refusal(NamedTuple):
-    """Why feedback is not learned from, for programs and for people."""
+    """Why feedback is not learned from, for programs and people; no reason where it repeats."""
 
-    reason: ReceiptReason
+    reason: ReceiptReason | None
     note: str
 
 
@@ -309,7 +309,7 @@ def _make_outranked(turn: Turn, other: Feedback) -> Refusal:
 
 
 def _make_repeated(other: Feedback) -> Refusal:
-    return Refusal("repeated", f"feedback {other.feedback_id!r} says the same")
+    return Refusal(None, f"feedback {other.feedback_id!r} says the same")
 
 
 def _find_recent_turns(

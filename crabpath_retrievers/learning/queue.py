@@ -186,9 +186,7 @@ class FeedbackQueue:
         return Receipt(stored.feedback.feedback_id, "applied", note)
 
     def _refuse(self, stored: StoredFeedback, why: Refusal) -> Receipt:
-        status: Literal["repeated", "refused"] = (
-            "repeated" if why.reason == "repeated" else "refused"
-        )
+        status: Literal["repeated", "refused"] = "refused" if why.reason else "repeated"
         self._store.apply([SettleFeedback(stored.sequence, why.note, status, stored.created)])
         name = stored.feedback.feedback_id
         with suppress(NotFoundError):  # it is kept where somebody can forget it
@@ -197,9 +195,10 @@ class FeedbackQueue:
             if known.status == "waiting":
                 msg = f"feedback {name!r} was revised: read it again"
                 raise ConflictError(msg)
-            reason = why.reason if known.status == status else None
-            return Receipt(name, known.status, known.note, reason)
-        return Receipt(name, status, why.note, why.reason)
+            same = known.status == status
+            reason, repeated = why.reason if same else None, same and status == "repeated"
+            return Receipt(name, known.status, known.note, reason, repeated)
+        return Receipt(name, status, why.note, why.reason, status == "repeated")
 
     def _replace(
         self, stored: StoredFeedback, found: CreditAssignment

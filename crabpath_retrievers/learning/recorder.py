@@ -190,7 +190,7 @@ class Recorder:
         if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
             return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
         if says_the_same(new, known) and stored.status != "refused":
-            return stored, Receipt(name, stored.status, stored.note, "repeated")
+            return stored, Receipt(name, stored.status, stored.note, repeated=True)
         if self._store.learned.get_state(str(stored.namespace)).frozen:
             why = make_frozen(str(stored.namespace))
             return stored, Receipt(name, "refused", why.note, why.reason)

@@ -105,6 +105,7 @@ class OutcomeReceipt(BaseModel):
     status: FeedbackStatus
     note: str | None
     reason: ReceiptReason | None
+    repeated: bool
 
 
 class NoteReceipt(BaseModel):

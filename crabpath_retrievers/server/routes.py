@@ -454,7 +454,7 @@ class FeedbackBody(ApiInput):
     )
 
 
-class FeedbackState(ApiOutput):
+class FeedbackFacts(ApiOutput):
     """Status of recorded feedback."""
 
     feedback_id: str
@@ -462,12 +462,11 @@ class FeedbackState(ApiOutput):
     note: str | None
 
 
-class FeedbackReceipt(FeedbackState):
+class FeedbackReceipt(FeedbackFacts):
     """Status of feedback that was just given."""
 
-    reason: ReceiptReason | None = Field(
-        None, description="Why it is refused, for programs; or that it repeats what was said."
-    )
+    reason: ReceiptReason | None = Field(None, description="Why it is refused, for programs.")
+    repeated: bool = Field(default=False, description="Whether its giver had said so before.")
 
 
 class FeedbackParameters(ApiInput):
@@ -477,7 +476,7 @@ class FeedbackParameters(ApiInput):
     limit: Limit = 100
 
 
-class FeedbackEntry(FeedbackState):
+class FeedbackEntry(FeedbackFacts):
     """Recorded feedback."""
 
     turn_id: str | None

@@ -36,9 +36,7 @@ def _read_namespace(archive: Archive, namespace: str) -> Iterator[Block]:
         "key": {key},
         "name": {namespace},
         "note": {row["key"] for row in archive.rows("nodes") if row["owner"] == key},
-        "feedback": {
-            row["id"] for row in archive.rows("feedback") if row["namespace"] == namespace
-        },
+        "turn": {row["id"] for row in archive.rows("turns") if row["namespace"] == key},
     }
     for table, (column, what) in OWNER_COLUMNS.items():
         for _, rows in archive.blocks([table]):

@@ -842,10 +842,15 @@ export interface components {
             status: "waiting" | "applied" | "refused" | "undone" | "repeated";
             note: string | null;
             /**
-             * @description Why it is refused, for programs; or that it repeats what was said.
+             * @description Why it is refused, for programs.
              * @default null
              */
-            reason: ("repeated" | "outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "frozen" | "forgotten") | null;
+            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "frozen" | "forgotten") | null;
+            /**
+             * @description Whether its giver had said so before.
+             * @default false
+             */
+            repeated: boolean;
         };
         /**
          * FoundDocument

@@ -39,6 +39,9 @@ def cli(tmp_path, server):
     return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "memory")])
 
 
+NO_REASON = {"reason": None, "repeated": False}
+
+
 def read(result):
     """The JSON that a command printed."""
     assert result.exit_code == 0, result.stderr
@@ -52,7 +55,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
     fields = "--used a --used b --unused c --answer Both. --source self --id f --namespace ada"
     options = [*fields.split(), "--correction", "a alone", "--json"]
     receipt = read(cli("feedback", turn, "--outcome", "1", *options))
-    assert receipt == {"feedback_id": "f", "status": "applied", "note": None, "reason": None}
+    assert receipt == {"feedback_id": "f", "status": "applied", "note": None, **NO_REASON}
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
     kept = server.store.learned.get_feedback("f").feedback
     said = {"used": ["a", "b"], "unused": ["c"], "answer": "Both.", "correction": "a alone"}
@@ -151,7 +154,7 @@ def test_undo(cli, host, server):
     turn = host.ask()
     server.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
     receipt = read(cli("undo", "f", "--json"))
-    assert receipt == {"feedback_id": "f", "status": "undone", "note": None, "reason": None}
+    assert receipt == {"feedback_id": "f", "status": "undone", "note": None, **NO_REASON}
     assert host.usage() == {}
     server.record(Feedback(turn, 1.0, used=["b"], feedback_id="g"))
     assert cli("undo", "--turn", turn).stdout == "undone\n"

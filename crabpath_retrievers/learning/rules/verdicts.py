@@ -11,7 +11,7 @@ from crabpath_retrievers.learning.events import parse_event_kind
 _RANKS = {"human": 0, "teacher": 1, "self": 2, "harvested": 3}
 
 
-class Decision(NamedTuple):
+class Judgement(NamedTuple):
     """What a verdict does to earlier ones about the same turn.
 
     Attributes:
@@ -27,7 +27,7 @@ class Decision(NamedTuple):
     own: str | None
 
 
-def decide(given: Feedback, earlier: Iterable[Feedback]) -> Decision:
+def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
     """Decide what a verdict does to earlier ones.
 
     A giver is a person by name, or the one person without a name, or whatever is no person. The
@@ -53,7 +53,7 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Decision:
                 continue
         own = known.feedback_id if other == rank else own
         replaces.append(known.feedback_id)
-    return Decision(outranked_by, repeats, tuple(replaces), own)
+    return Judgement(outranked_by, repeats, tuple(replaces), own)
 
 
 def says_the_same(one: Feedback, other: Feedback) -> bool:

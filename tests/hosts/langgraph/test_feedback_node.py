@@ -151,7 +151,7 @@ async def test_learns_once_from_a_checkpoint_that_is_resumed_twice(
     first = await called(built, Command(resume="down"), CONFIG)
     scores = learned()
     again = await called(built, Command(resume="down"), waiting)
-    assert again["feedback"] == {**first["feedback"], "reason": "repeated"}
+    assert again["feedback"] == {**first["feedback"], "repeated": True}
     assert count_feedback(retriever)["applied"] == 1
     assert learned() == scores
 
@@ -165,7 +165,7 @@ async def test_the_last_word_about_a_turn_stands_however_often_the_node_runs(
         (await called(node, {"turn_id": turn, "outcome": outcome}))["feedback"]
         for outcome in (1, 1, -1)
     ]
-    assert again == {**first, "reason": "repeated"}
+    assert again == {**first, "repeated": True}
     assert (other["feedback_id"], other["status"]) == (first["feedback_id"], "applied")
     (kept,) = retriever.memory.learning.feedback(turn_id=turn)
     assert kept.outcome == -1.0
