@@ -7,6 +7,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding as Plain
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import (
@@ -152,6 +154,21 @@ def test_a_database_without_the_extension_is_refused(postgres_url):
     sentence = "the database has no extension vector .*: install pgvector on the server and run"
     with pytest.raises(ConfigurationError, match=sentence):
         CrabPath.open(postgres_url, vectors="pgvector")
+
+
+def test_the_extension_is_found_in_a_schema_of_any_name(pgvector):
+    engine = sa.create_engine(pgvector, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    url = pgvector.replace("/postgres?", "/odd?")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE odd")
+        odd = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        with odd.connect() as inside, inside.connection.cursor() as cursor:
+            cursor.execute('CREATE SCHEMA "a%b ""q"')
+            cursor.execute('CREATE EXTENSION vector SCHEMA "a%b ""q"')
+        with CrabPath.open(url, embeddings=Plain(size=8), vectors="pgvector") as memory:
+            memory.add_documents([Document("Hydra"), Document("Lunch")], progress=None)
+            assert len(memory.retrieve("Where is Hydra?", k=2).documents) == 2
+        connection.exec_driver_sql("DROP DATABASE odd WITH (FORCE)")
 
 
 def test_a_user_who_may_not_create_the_extension_is_told(pgvector):
