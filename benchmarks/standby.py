@@ -59,8 +59,9 @@ class Standby:
     def url_of(self, primary: str, port: int | None = None) -> str:
         """URL of the database of a primary here, with the same options."""
         options = re.search(r"options=[^&]+", primary)
+        database = primary.partition("?")[0].rpartition("/")[2] or "postgres"
         return (
-            f"postgresql+psycopg://postgres@127.0.0.1:{port or self.port}/postgres"
+            f"postgresql+psycopg://postgres@127.0.0.1:{port or self.port}/{database}"
             f"?{options[0] if options else ''}"
         )
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from corpora import make_linked_corpus, read_graph
+from databases import schema_of
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
@@ -149,7 +150,7 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgv
     """Read by its own class, as users have it; the memory's own questions are not in it."""
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(12))
-        schema = pgvector_url.rpartition("%3D")[2]
+        schema = schema_of(pgvector_url)
         engine = PGEngine.from_connection_string(pgvector)
         store = await PGVectorStore.create(
             engine, EMBEDDINGS, "crabpath_vectors", schema_name=schema
@@ -164,7 +165,7 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgv
 
 def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector, pgvector_url):
     """Its vectors stay its own, beside a graph in the same database; what it deletes is gone."""
-    schema = pgvector_url.rpartition("%3D")[2]
+    schema = schema_of(pgvector_url)
     engine = PGEngine.from_connection_string(pgvector)
     text_ids = Column("langchain_id", "TEXT", nullable=False)
     engine.init_vectorstore_table("theirs", 16, schema_name=schema, id_column=text_ids)

@@ -105,13 +105,18 @@ def pgvector_schema(server: str) -> Iterator[str]:
         connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
 
 
+def schema_of(url: str) -> str:
+    """Schema of the tables of a store that has one of these places."""
+    return "public" if POOLED else url.rpartition("%3D")[2]
+
+
 class EmptyStore:
     """A PostgreSQL schema with the tables of a store and nothing in them."""
 
     def __init__(self, url: str) -> None:
         """Create the tables in the schema of a URL."""
         GraphStore(url).close()
-        self.url, self._schema = url, "public" if POOLED else url.rpartition("%3D")[2]
+        self.url, self._schema = url, schema_of(url)
         where = sa.make_url(POSTGRES)
         where = where.set(database=sa.make_url(url).database) if POOLED else where
         self._engine = sa.create_engine(where, poolclass=sa.NullPool)
