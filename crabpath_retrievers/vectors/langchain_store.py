@@ -133,6 +133,10 @@ class VectorStoreIndex(VectorIndex):
         condition = self._kind.parse(filter)
         if condition is None:
             return set(ids) & set(self.search(vector, _FILTER_HITS, filter))
+        if condition == EVERYTHING:
+            return set(ids) if (existing := self.find_existing(ids)) is None else existing
+        if condition == NOTHING:
+            return set()
         try:
             with self._turns:
                 parts = [self._kind.select(part, condition) for part in split_batches(ids, _BATCH)]
