@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -348,9 +349,24 @@ def settle_feedback(tx: Transaction, change: c.SettleFeedback) -> None:
         waiting.append(s.feedback.c.created == change.created)
     done = tx.update(s.feedback, *waiting, status=change.status, note=change.note)
     if change.status == "refused":
-        tx.delete(s.feedback, own, list_orphans()["feedback"])  # nobody could delete it later
+        _drop_forgotten(tx, sa.and_(own, list_orphans()["feedback"]))
     if change.status == "undone":
         require_unchanged(done == 1, f"feedback number {change.sequence}")
+
+
+def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
+    """Delete refused feedback whose turn was forgotten: nobody could delete it later.
+
+    An id that no turn can have had is a mistake, which is kept with the reason.
+    """
+    payload = tx.scalar(sa.select(s.feedback.c.payload).where(own))
+    turn = None if payload is None else json.loads(payload).get("turn_id")
+    try:
+        UUID(turn or "")
+    except ValueError:
+        return
+    known = sa.select(s.turns.c.id).where(sa.or_(s.turns.c.id == turn, s.turns.c.run_id == turn))
+    tx.delete(s.feedback, own, ~known.exists())
 
 
 def require_unchanged(condition: object, what: str) -> None:
