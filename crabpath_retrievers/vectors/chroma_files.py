@@ -168,12 +168,12 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
         labels = _read_labels(directory)
         rows = {label: row for row, label in enumerate(elements["label"].tolist())}
 
-    def read(ids: Sequence[str]) -> dict[str, Vector]:
+    def read_some(ids: Sequence[str]) -> dict[str, Vector]:
         known = {one: rows.get(labels[one]) for one in ids if one in labels}
         stored = {one: elements["vector"][row] for one, row in known.items() if row is not None}
         return {**stored, **{one: queued[one] for one in ids if one in queued}}
 
-    return read
+    return read_some
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
