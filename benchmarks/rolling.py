@@ -151,7 +151,7 @@ def _balance(workers: list[_Worker]) -> Iterator[str]:
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         order = sorted(ready, key=lambda port: (not ready[port], random.random()))  # noqa: S311
         for port in order:
-            with suppress(OSError):
+            with suppress(OSError, asyncio.CancelledError):  # the latter at the end
                 there, back = await asyncio.open_connection("127.0.0.1", port)
                 await asyncio.gather(_copy(reader, back), _copy(there, writer))
                 return

@@ -398,7 +398,7 @@ async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> Ap
 
 
 async def _write_json(data: ApiOutput, names: SourceNames) -> bytes:
-    await names.read()
+    await names.refresh()
     return to_json(names.show(data.model_dump(mode="json")), inf_nan_mode="null")
 
 

@@ -25,7 +25,7 @@ class SourceNames:
         self._memory = memory
         self._root, self._until = "", 0.0
 
-    async def read(self) -> None:
+    async def refresh(self) -> None:
         """Look for the common directory of all sources that are absolute paths."""
         if time.monotonic() < self._until:
             return
@@ -54,7 +54,7 @@ class SourceNames:
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
         """The stored sources and documents of names that were shown; others stay as they are."""
-        await self.read()
+        await self.refresh()
         given = list(dict.fromkeys(names))
         if not self._root or not given or len(given) > _MOST_NAMES:
             return dict(zip(given, given, strict=True))
@@ -66,7 +66,7 @@ class SourceNames:
 
     async def find_start(self, start: str | None) -> str | None:
         """How stored sources begin that are shown to begin with a text."""
-        await self.read()
+        await self.refresh()
         if start is None or not self._root:
             return start
         known = await self._memory.aio.sources(under=start, limit=1)
