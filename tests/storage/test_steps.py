@@ -41,14 +41,15 @@ def test_counts_add_up_and_never_fall_below_nothing(store, changes, left):
     assert (read(store), read(store, "bob")) == ({ONE.place: left} if left else {}, {})
 
 
-def test_only_the_regions_that_are_asked_for_are_read(store):
+def test_only_the_regions_that_are_asked_for_are_read(store, graph, make):
     """Level and region belong together; other namespaces have counts of their own."""
-    steps = tuple(ONE._replace(level=lev, region=key) for lev in (1, 2) for key in (7, 8))
+    one, two, other = graph.publish(make("one"), make("two"), make("other"))
+    steps = tuple(ONE._replace(level=lev, region=key) for lev in (1, 2) for key in (one, two))
     store.apply([AddTransitions("ann", (ONE, *steps)), AddTransitions("bob", steps)])
     ann, transitions = store.walk.get_clock("ann").key, store.regions.get_transitions
-    found = transitions(ann, [(0, 0), (1, 7), (2, 8)])
-    assert {(one.level, one.region) for one in found} == {(0, 0), (1, 7), (2, 8)}
-    assert transitions(ann, [(1, 9)]) == transitions(0, [(1, 7)]) == []
+    found = transitions(ann, [(0, 0), (1, one), (2, two)])
+    assert {(one.level, one.region) for one in found} == {(0, 0), (1, one), (2, two)}
+    assert transitions(ann, [(1, other)]) == transitions(0, [(1, one)]) == []
     assert {one.level for one in store.regions.get_all_transitions("ann", 2)} == {0, 2}
     store.apply([ForgetNamespace("ann")])
     assert (read(store), len(read(store, "bob"))) == ({}, 2)
@@ -56,8 +57,8 @@ def test_only_the_regions_that_are_asked_for_are_read(store):
 
 def test_a_node_takes_the_counts_of_its_region(store, graph, make):
     """Not those of regions that led there; a restored snapshot does not bring them back."""
-    hub, _ = graph.publish(make(HUB), make(PLAIN))
-    at, there = (ONE._replace(level=1, region=hub), ONE._replace(level=1, region=9, next=hub))
+    hub, _, other = graph.publish(make(HUB), make(PLAIN), make("other"))
+    at, there = (ONE._replace(level=1, region=key, next=to) for key, to in ((hub, 0), (other, hub)))
     store.apply([AddTransitions("ann", (ONE, at, there)), TakeSnapshot("ann", "s", None)])
     version = store.regions.version()
     graph.publish(removed=(HUB,))
