@@ -115,7 +115,11 @@ def list_orphans() -> dict[str, sa.ColumnElement[bool]]:
             lost.append(lacks(table.c.namespace, s.namespaces.c.key))
         if lost:
             found[name] = sa.or_(*lost)
-    found["feedback_effects"] |= lacks(s.feedback_effects.c.feedback, s.feedback.c.id)
+    e, of, space = s.feedback_effects.c, s.feedback.c, s.namespaces.c
+    kept = sa.exists().where(
+        of.id == e.feedback, of.namespace == space.name, space.key == e.namespace
+    )
+    found["feedback_effects"] |= ~kept
     found["consumed_turns"] = lacks(s.consumed_turns.c.turn, s.turns.c.id)
     return found
 
