@@ -146,12 +146,12 @@ def test_memories_move_to_pgvector_and_away(pgvector_url, tmp_path):
         assert "notes-1" in memory.index.names_beside()
 
 
-async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgvector):
+async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url):
     """Read by its own class, as users have it; the memory's own questions are not in it."""
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(12))
         schema = schema_of(pgvector_url)
-        engine = PGEngine.from_connection_string(pgvector)
+        engine = PGEngine.from_connection_string(pgvector_url)
         store = await PGVectorStore.create(
             engine, EMBEDDINGS, "crabpath_vectors", schema_name=schema
         )
@@ -163,10 +163,10 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url, pgv
         await engine.close()
 
 
-def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector, pgvector_url):
+def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector_url):
     """Its vectors stay its own, beside a graph in the same database; what it deletes is gone."""
     schema = schema_of(pgvector_url)
-    engine = PGEngine.from_connection_string(pgvector)
+    engine = PGEngine.from_connection_string(pgvector_url)
     text_ids = Column("langchain_id", "TEXT", nullable=False)
     engine.init_vectorstore_table("theirs", 16, schema_name=schema, id_column=text_ids)
     store = PGVectorStore.create_sync(engine, EMBEDDINGS, "theirs", schema_name=schema)
