@@ -45,7 +45,7 @@ class RetrievedTurn:
         return tuple(names[0] for names in self.names)
 
     @property
-    def named(self) -> NamedDocuments:
+    def ids_by_name(self) -> NamedDocuments:
         """Ids of the documents by their names."""
         found: NamedDocuments = {}
         for own in self.names:
@@ -344,7 +344,7 @@ def make_feedback(
     if signal is None:
         return []
     turns = [turn for turn in root.turns.values() if only in {None, turn.turn_id, turn.run_id}]
-    made, known = [], {turn.turn_id: turn.named for turn in turns}
+    made, known = [], {turn.turn_id: turn.ids_by_name for turn in turns}
     for turn in turns:
         used, answer = signal.used, signal.answer
         if signal.explicit or signal.kind == "silent_success":

@@ -88,18 +88,18 @@ class StoreKind:
         """Delete documents; False if the store says that it failed."""
         return self.store.delete(list(ids))
 
-    def read(self, ids: Sequence[str]) -> list[Document]:
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Those of the documents that the store contains, with ids and metadata."""
         return list(self.store.get_by_ids(list(ids)))
 
     def look_up(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that the store contains."""
-        return [str(self.get_id(document)) for document in self.read(ids)]
+        return [str(self.get_id(document)) for document in self.fetch_documents(ids)]
 
     def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
         """Those of the ids whose metadata satisfies a filter."""
         satisfies = make_test(condition)
-        return {str(self.get_id(d)) for d in self.read(ids) if satisfies(d.metadata)}
+        return {str(self.get_id(d)) for d in self.fetch_documents(ids) if satisfies(d.metadata)}
 
     def documents(self) -> Iterator[Document]:
         """All documents, with ids."""
@@ -130,7 +130,7 @@ class ChromaKind(StoreKind):
         # Its get_by_ids fails on documents without metadata.
         return list(self.store.get(ids=list(ids), include=[])["ids"])
 
-    def read(self, ids: Sequence[str]) -> list[Document]:
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Those of the documents that the store contains, without texts."""
         page = self.store.get(ids=list(ids), include=["metadatas"])
         return [
@@ -191,7 +191,7 @@ class FaissKind(StoreKind):
         """The filter, applied to all documents: by default it sees the 20 nearest."""
         return {**super().filter_arguments(condition), "fetch_k": max(1, self.store.index.ntotal)}
 
-    def read(self, ids: Sequence[str]) -> list[Document]:
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Those of the documents that the store contains."""
         found = ((each, self.store.docstore.search(each)) for each in ids)
         return [
@@ -202,7 +202,7 @@ class FaissKind(StoreKind):
 
     def documents(self) -> Iterator[Document]:
         """All documents."""
-        yield from self.read(list(self.store.index_to_docstore_id.values()))
+        yield from self.fetch_documents(list(self.store.index_to_docstore_id.values()))
 
 
 class QdrantKind(StoreKind):
@@ -240,10 +240,10 @@ class QdrantKind(StoreKind):
         """Delete documents; False if the store says that it failed."""
         return self.store.delete([_to_point(node_id) for node_id in ids])
 
-    def read(self, ids: Sequence[str]) -> list[Document]:
+    def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
         """Those of the documents that the store contains."""
         points: Any = [_to_point(node_id) for node_id in ids]
-        return super().read(points)
+        return super().fetch_documents(points)
 
     def documents(self) -> Iterator[Document]:
         """All documents, page by page."""
