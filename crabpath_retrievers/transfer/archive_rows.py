@@ -38,7 +38,7 @@ _ROUNDING = 1e-6
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 # Columns of weights, and of other numbers that may be below 0; all others are at least 0.
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
-_SIGNED_COLUMNS = frozenset({"delta", "owner"})
+_SIGNED_COLUMNS = frozenset({"count", "delta", "owner"})
 # Allowed values of columns of integers, and of texts.
 _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],

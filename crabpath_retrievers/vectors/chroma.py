@@ -362,13 +362,8 @@ class ChromaIndex(VectorIndex):
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
 
     def read_stamp(self) -> str | None:
-        """What :meth:`write_stamp` wrote last; None if nothing."""
-        own = self._run(
-            lambda records: cast("ClientAPI", self._client).get_collection(
-                records.name, embedding_function=None
-            )
-        )
-        return cast("str | None", (own.metadata or {}).get(_STAMP))
+        """What :meth:`write_stamp` wrote last, when this collection was opened; None if nothing."""
+        return cast("str | None", (self._records.metadata or {}).get(_STAMP))
 
     def write_stamp(self, stamp: str) -> None:
         """Keep what tells of which moment the graph store the vectors are."""

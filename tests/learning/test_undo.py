@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -360,6 +361,15 @@ def test_snapshots_are_listed(memory, host):
     assert [kept.id for kept in memory.namespaces.snapshots(None)] == [second]
     memory.namespaces.delete_snapshot(named.name)
     assert memory.namespaces.snapshots() == []
+
+
+def test_snapshots_are_in_order_after_the_clock_was_set_back(memory, host, monkeypatch):
+    give(memory, host, ["a"])
+    made = [memory.namespaces.snapshot()]
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now - 86_400)
+    made += [memory.namespaces.snapshot() for _ in range(2)]
+    assert [kept.id for kept in memory.namespaces.snapshots()] == made[::-1]
 
 
 def test_what_is_not_there(memory, host):

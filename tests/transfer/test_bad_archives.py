@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from crabpath_retrievers import CrabPathError, InvalidInputError, StoreError
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.maintenance.doctor.run import examine
 
 
 def write(path, held, compression=zipfile.ZIP_STORED):
@@ -183,6 +184,16 @@ def test_sound_ones_are_read(sound, open_memory, tmp_path):
     write(tmp_path / "archive", sound["whole"])
     found = open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
     assert found.rows["nodes"] == 41
+
+
+@pytest.mark.parametrize("level", [0, 1, 30])
+def test_levels_of_regions_follow_from_ids(sound, open_memory, tmp_path, level):
+    """Those of an archive do not count: regions would have no hubs, or queries other ones."""
+    spoil = change_row("nodes", lambda row: {**row, "level": level})
+    spoil(tmp_path / "archive", sound["whole"])
+    open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+    findings = examine(tmp_path / "there").findings
+    assert not [one.message for one in findings if one.check == "regions"]
 
 
 def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
