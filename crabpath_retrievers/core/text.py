@@ -36,8 +36,23 @@ _MARKS = _SOFT_HYPHEN + "".join(
 )
 # Scripts without spaces become one token per character; phrases still match.
 # Escaped, since editors normalise U+F900 to U+8C48, which would extend the range to Hangul.
-_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
+# In Korean particles hang on nouns, so each syllable is one, composed or as a run of its letters.
+_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+_SYLLABLE = "[\u1100-\u115f][\u1160-\u11a7]*[\u11a8-\u11ff]*"
+_LETTER = rf"[^\W{_SINGLE}\u1100-\u115f]"
+# Endings by which Korean verbs of any meaning end a sentence ("does", "is done", "is"): no words.
+_ENDINGS = frozenset(
+    unicodedata.normalize(form, ending)
+    for ending in (
+        *("합니다", "합니까", "하나요", "한다", "해요", "됩니다", "됩니까", "되나요", "된다"),
+        *("돼요", "입니다", "입니까", "이다"),
+    )
+    for form in ("NFC", "NFD")
+)
+_WORD = re.compile(
+    rf"(?:{'|'.join(sorted(_ENDINGS))})(?!\w)|[{_SINGLE}]|{_SYLLABLE}"
+    rf"|{_LETTER}(?:{_LETTER}|[{_MARKS}])*"
+)
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # what _WORD finds in ASCII, in a third of the time
 _ASCII_MARKED = re.compile(r"\b[a-z]*[A-Z0-9_]\w*", re.ASCII)
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
@@ -197,6 +212,8 @@ def _tokenise(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=16_384)
 def _split_surface(surface: str) -> tuple[str, ...]:
     """The tokens of a word with accents; one character can make several words (½, ㍿, ﷺ)."""
+    if surface in _ENDINGS:
+        return ()
     return tuple(token[:LONGEST_WORD] for token in _WORD.findall(normalise(surface)))
 
 
