@@ -845,7 +845,7 @@ export interface components {
              * @description Why it is refused, for programs.
              * @default null
              */
-            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "frozen" | "forgotten") | null;
+            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "frozen" | "forgotten") | null;
             /**
              * @description Whether its giver had said so before.
              * @default false
