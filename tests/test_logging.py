@@ -49,15 +49,15 @@ def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, caplog):
 
 
 def test_what_is_not_learned_is_warned_of(memory, caplog):
-    """Whoever ignores the receipt still learns of it; also of the part that is not applied."""
+    """Whoever ignores the receipt still learns of it."""
     receipt = CrabPathRetriever(memory=memory).record("\x1b[2J", 1.0, strict=False)
     turn = memory.retrieve("thing 1?").turn
-    assert memory.record(Feedback(turn.id, 1.0, used=["unheard of"])).status == "applied"
-    refused, partly = messages(caplog, logging.WARNING)
+    assert memory.record(Feedback(turn.id, 1.0, used=["unheard of"])).status == "refused"
+    refused, unknown = messages(caplog, logging.WARNING)
     assert receipt.status == "refused"
     assert repr("\x1b[2J") in refused
     assert receipt.note in refused
-    assert "unheard of" in partly
+    assert "unheard of" in unknown
 
 
 def test_other_libraries_do_not_flood_a_log_at_debug(tmp_path, request, caplog, monkeypatch):

@@ -219,21 +219,32 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
     if isinstance(values, str):
         return [to_storable(values)]
     given = require_list(name, values, "a list of texts")
-    if len(given) > MOST_IDS:
-        msg = f"{name} has {len(given):,} values: give at most {MOST_IDS:,} at a time"
+    return [text_of(name, value) for value in require_few(name, given)]
+
+
+def require_few(name: str, values: list[Any]) -> list[Any]:
+    """A list of at most 10,000 values.
+
+    Raises:
+        InvalidInputError: It has more.
+    """
+    if len(values) > MOST_IDS:
+        msg = f"{name} has {len(values):,} values: give at most {MOST_IDS:,} at a time"
         raise InvalidInputError(msg)
-    return [text_of(name, value) for value in given]
+    return values
 
 
 def ids_of(values: object, *, name: str = "ids") -> list[str]:
     """Ids of one or several documents or nodes; an id may be given for its document.
 
     Raises:
-        InvalidInputError: One of them is neither, or a document without an id.
+        InvalidInputError: One of them is neither, or a document without an id; or there are more
+            than 10,000.
     """
     single = isinstance(values, (str, int, UUID)) or hasattr(values, "page_content")
     found = []
-    for value in [values] if single else require_list(name, values, "a list of ids or documents"):
+    given = [values] if single else require_list(name, values, "a list of ids or documents")
+    for value in require_few(name, given):
         known = value if isinstance(value, (str, int, UUID)) else _find_id(value)
         if known is None or isinstance(known, bool):
             msg = f"{name} must be ids, or documents that have one, not {format_value(value)}"

@@ -417,7 +417,7 @@ class _Tools:
                 id=reason.id,
                 title=self.names.show(lines.document),
                 probability=round(reason.probability, 4),
-                route=lines.route,
+                route=self.names.show(lines.route),
                 features=lines.shares,
             )
             for reason, lines in zip(explanation.documents, explanation.to_lines(), strict=True)

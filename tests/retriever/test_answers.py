@@ -149,7 +149,7 @@ def test_a_budget_of_tokens(forty, embeddings):
     """Four characters a token; a text that says the same as a better one is passed over."""
     found = forty.invoke(QUESTION, k=10, max_tokens=200)
     assert 0 < sum(len(document.page_content) for document in found) <= 200 * 4
-    texts = ["The deploy runs on Friday.", "the deploy runs on friday.", "Lunch is at noon."]
+    texts = ["The deploy runs on Friday.", "the deploy runs on Friday.", "Lunch is at noon."]
     retriever = CrabPathRetriever.from_texts(texts, embeddings)
     with retriever.memory:
         assert len(retriever.invoke("when is the deploy?")) == 2

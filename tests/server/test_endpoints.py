@@ -6,7 +6,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from crabpath_retrievers import InvalidInputError, __version__
+from crabpath_retrievers import InvalidInputError, StoreError, __version__
 from crabpath_retrievers.server import create_app
 from crabpath_retrievers.server.access import RIGHTS
 
@@ -201,9 +201,15 @@ def test_why_a_store_is_away_is_told_to_the_right_admin_alone(memory, as_bearer,
     assert ann.get("/ready", headers={"Authorization": "Bearer wrong"}).status_code == 503
 
 
-def test_errors_of_stores_name_no_places_of_the_server(client, tmp_path, caplog):
-    condition = {"$or": [{"title": str(number)} for number in range(3000)]}
-    failed = client.post("/query", json={"text": "sky", "filter": condition})
+def test_errors_of_stores_name_no_places_of_the_server(
+    memory, client, tmp_path, caplog, monkeypatch
+):
+    def fail(*_arguments):
+        msg = f"Chroma in {tmp_path} failed"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(type(memory.index), "search", fail)
+    failed = client.post("/query", json={"text": "sky"})
     assert failed.status_code == 503
     assert str(tmp_path) not in failed.text
     assert str(tmp_path) in caplog.text

@@ -1,6 +1,6 @@
 """Reads of the region MDP: hubs, nodes for the assignment to regions, transition counts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -78,7 +78,7 @@ class RegionQueries(Queries):
         levels, regions = ({place[part] for place in places} for part in (0, 1))
         rows = self._run(_STEPS, namespace=namespace, levels=list(levels), regions=list(regions))
         known = set(places)
-        return [TransitionCount(*row) for row in rows if (row[0], row[1]) in known]
+        return _decode_counts(row for row in rows if (row[0], row[1]) in known)
 
     def get_all_transitions(self, namespace: str, level: int) -> list[TransitionCount]:
         """Transition counts of a namespace at level 0 and at one other level."""
@@ -87,7 +87,13 @@ class RegionQueries(Queries):
             .join(namespaces, namespaces.c.key == transitions.c.namespace)
             .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
         )
-        return [TransitionCount(*row) for row in self._rows(query)]
+        return _decode_counts(self._rows(query))
+
+
+def _decode_counts(rows: Iterable[Sequence[Any]]) -> list[TransitionCount]:
+    """Counts of at least 0, see ``registry.COUNTERS``; without those that are all 0."""
+    found = (TransitionCount(*row[:5], *(max(0.0, count) for count in row[5:])) for row in rows)
+    return [one for one in found if any(one.counts)]
 
 
 def _decode_nodes(rows: Sequence[Any]) -> list[NodeVector]:
