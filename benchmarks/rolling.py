@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from http import HTTPStatus
 from itertools import pairwise
 from pathlib import Path
@@ -222,29 +222,36 @@ def _restart_under_load(
     return Restarts(restarts, len(times), dict(tally.failed), gap)
 
 
-def _ask(send: Callable[[str], None], tally: _Tally) -> None:
+_Client = AbstractContextManager[Callable[[str], None]]
+
+
+def _ask(client: _Client, tally: _Tally) -> None:
     number = 0
-    while not tally.end.is_set():
-        number += 1
-        try:
-            send(make_question(number, _DOCUMENTS))
-        except Exception as error:
-            tally.failed[f"{type(error).__name__}: {error}"] += 1
-        else:
-            tally.answered.append(time.monotonic())
+    with client as send:
+        while not tally.end.is_set():
+            number += 1
+            try:
+                send(make_question(number, _DOCUMENTS))
+            except Exception as error:
+                tally.failed[f"{type(error).__name__}: {error}"] += 1
+            else:
+                tally.answered.append(time.monotonic())
 
 
-def _ask_as_ours(address: str, token: str) -> Callable[[str], None]:
+@contextmanager
+def _ask_as_ours(address: str, token: str) -> Iterator[Callable[[str], None]]:
     retriever = CrabPathRetriever.connect(address, token=token, timeout=_PATIENCE)
 
     def send(question: str) -> None:
         found = retriever.invoke(question)
         retriever.record(found, "up", used=[str(document.id) for document in found[:1]])
 
-    return send
+    with retriever.memory:
+        yield send
 
 
-def _ask_plainly(address: str, token: str) -> Callable[[str], None]:
+@contextmanager
+def _ask_plainly(address: str, token: str) -> Iterator[Callable[[str], None]]:
     opened = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
@@ -263,4 +270,5 @@ def _ask_plainly(address: str, token: str) -> Callable[[str], None]:
             msg = f"status {response.status}"
             raise RuntimeError(msg)
 
-    return send
+    with closing(opened):
+        yield send

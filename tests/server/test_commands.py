@@ -12,7 +12,6 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
@@ -60,8 +59,9 @@ def start(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_with_tokens_from_start_to_end(memory, cli, start, until_ready):
-    memory.close()
+def test_a_server_with_tokens_from_start_to_end(cli, start, until_ready, tmp_path):
+    (tmp_path / "sky.md").write_text("# Sky\n\nThe sky is blue.", encoding="utf-8")
+    assert cli("add", "sky.md").exit_code == 0
     made = cli("token", "--file", "t.json", "-n", "ann", "--rights", "read,feedback", "--json")
     token = json.loads(made.stdout)["token"]
     process, url, said = start("memory", "--tokens", "t.json", "--host", "127.0.0.1")
@@ -91,8 +91,7 @@ def test_a_server_says_no_password(postgres_url, start, until_ready, tmp_path):
     url = sa.make_url(postgres_url)
     url = url.set(password=url.password or "hunter2")
     place, vectors = url.render_as_string(hide_password=False), str(tmp_path / "vectors")
-    embeddings = DeterministicFakeEmbedding(size=16)
-    with CrabPath.open(place, vectors=vectors, embeddings=embeddings) as memory:
+    with CrabPath.open(place, vectors=vectors) as memory:
         memory.add_documents([Document("The sky is blue.", id="sky")])
     process, address, said = start(place, "--vectors", vectors)
     assert str(url.password) not in said
