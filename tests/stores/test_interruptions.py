@@ -12,6 +12,7 @@ from crabpath_retrievers import CrabPath, Feedback, StoreError, StoreUnavailable
 from crabpath_retrievers.storage import GraphStore
 
 PLAIN = DeterministicFakeEmbedding(size=16)
+_LOCKS = ("sqlalchemy/util/queue.py", "threading.py")
 
 
 class SoftLimit(Exception):  # noqa: N818  as task queues name theirs
@@ -22,7 +23,13 @@ class SoftLimit(Exception):  # noqa: N818  as task queues name theirs
 def limited():
     """Call something within a time, after which the handler raises; whether it ended before."""
 
-    def interrupt(*_):
+    def interrupt(_number, frame):
+        while frame is not None:
+            # An exception amid a lock leaves it taken: no library survives that.
+            if frame.f_code.co_filename.endswith(_LOCKS):
+                signal.setitimer(signal.ITIMER_REAL, 0.001)
+                return
+            frame = frame.f_back
         raise SoftLimit
 
     def call(work, seconds):
