@@ -13,6 +13,7 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.query import (
+    find_id,
     label_of,
     namespace_of,
     require_list,
@@ -168,16 +169,11 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
     Raises:
         InvalidInputError: It is neither one of these nor a list of some.
     """
-    many = isinstance(given, str) or (_get_id(given) is None and not isinstance(given, UUID))
+    many = isinstance(given, str) or (find_id(given) is None and not isinstance(given, UUID))
     names = given if many else [given]
     if not isinstance(names, str):
-        names = [_get_id(item) or item for item in require_list(field, names, "a list of texts")]
+        names = [find_id(item) or item for item in require_list(field, names, "a list of texts")]
     return texts_of(names, name=field)
-
-
-def _get_id(document: object) -> Any:
-    found = (getattr(document, name, None) for name in ("id", "node_id"))
-    return next((name for name in found if isinstance(name, (str, int, UUID)) and name), None)
 
 
 def validate_user(name: object) -> str:

@@ -245,7 +245,7 @@ def ids_of(values: object, *, name: str = "ids") -> list[str]:
     found = []
     given = [values] if single else require_list(name, values, "a list of ids or documents")
     for value in require_few(name, given):
-        known = value if isinstance(value, (str, int, UUID)) else _find_id(value)
+        known = value if isinstance(value, (str, int, UUID)) else find_id(value)
         if known is None or isinstance(known, bool):
             msg = f"{name} must be ids, or documents that have one, not {format_value(value)}"
             raise InvalidInputError(msg)
@@ -253,8 +253,10 @@ def ids_of(values: object, *, name: str = "ids") -> list[str]:
     return found
 
 
-def _find_id(given: object) -> object:
-    return next((i for n in ("id", "node_id") if (i := getattr(given, n, None))), None)
+def find_id(given: object) -> str | int | UUID | None:
+    """The id of a document or node; None of anything else."""
+    found = (getattr(given, name, None) for name in ("id", "node_id"))
+    return next((name for name in found if isinstance(name, (str, int, UUID)) and name), None)
 
 
 def require_list(name: str, values: object, what: str = "a list") -> list[Any]:

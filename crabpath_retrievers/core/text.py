@@ -130,7 +130,7 @@ def is_blank(text: object) -> bool:
     """Whether a text or a name is None, or nothing but white space and invisible characters."""
     if not isinstance(text, str):
         return text is None
-    return not any(not c.isspace() and unicodedata.category(c) not in _INVISIBLE for c in text)
+    return all(c.isspace() or unicodedata.category(c) in _INVISIBLE for c in text)
 
 
 def format_value(value: object) -> str:

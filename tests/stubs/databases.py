@@ -43,16 +43,24 @@ def empty_database(server: str = POSTGRES) -> Iterator[str]:
         stack = ExitStack()
         _poolers[server] = stack.enter_context(serve_pooler(server))
         atexit.register(stack.close)
-    engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     name = f"crabpath_{uuid.uuid4().hex[:12]}"
+    with _create(server, f"DATABASE {name}", f"DATABASE {name} WITH (FORCE)"):
+        yield _poolers[server].set(database=name).render_as_string()
+
+
+@contextmanager
+def _create(server: str, what: str, gone: str) -> Iterator[None]:
+    """Create something on a server, and drop it afterwards; skips without the server."""
+    engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
-            connection.execute(sa.text(f"CREATE DATABASE {name}"))
+            connection.execute(sa.text(f"CREATE {what}"))
     except sa.exc.OperationalError:
         pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
-    yield _poolers[server].set(database=name).render_as_string()
+    yield
     with engine.connect() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+        connection.execute(sa.text(f"DROP {gone}"))
+    engine.dispose()
 
 
 @contextmanager
@@ -62,17 +70,9 @@ def empty_schema() -> Iterator[str]:
         with empty_database() as url:
             yield url
         return
-    engine = sa.create_engine(POSTGRES, poolclass=sa.NullPool)
     schema = f"crabpath_{uuid.uuid4().hex[:12]}"
-    try:
-        with engine.begin() as connection:
-            connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
-    except sa.exc.OperationalError:
-        pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
-    yield f"{POSTGRES}?options=-csearch_path%3D{schema}"
-    with engine.begin() as connection:
-        connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
-    engine.dispose()
+    with _create(POSTGRES, f'SCHEMA "{schema}"', f'SCHEMA "{schema}" CASCADE'):
+        yield f"{POSTGRES}?options=-csearch_path%3D{schema}"
 
 
 @contextmanager
