@@ -15,7 +15,7 @@ from crabpath_retrievers.config.base import (
     complete_mapping,
     complete_ranges,
 )
-from crabpath_retrievers.core.text import format_value, to_plain
+from crabpath_retrievers.core.text import format_value, is_number, to_plain
 from crabpath_retrievers.errors import InvalidInputError
 
 PAPER: Mapping[str, Range] = MappingProxyType(
@@ -123,8 +123,7 @@ class AutotuneSettings(ValidatedSettings):
         checked: dict[str, Any] = {}
         for name, value in zip(knobs, map(to_plain, knobs.values()), strict=True):
             (low, high), whole = self.rails[name], name == "promotion_threshold"
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not low <= value <= high or (whole and value != int(value)):
+            if not is_number(value) or not low <= value <= high or (whole and value != int(value)):
                 kind = "whole number" if whole else "number"
                 msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {format_value(value)}"
                 raise InvalidInputError(msg)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, TypeAlias
 
-from crabpath_retrievers.core.text import format_value, to_plain, to_storable
+from crabpath_retrievers.core.text import format_value, is_number, to_plain, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
 MOST_CONDITIONS, MOST_VALUES, DEEPEST = 256, 10_000, 16
@@ -189,7 +189,7 @@ def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:
     key, operator, value = condition
     if operator in ORDERS:
         compare = ORDERS[operator]
-        return lambda metadata: _is_number(own := metadata.get(key)) and compare(own, value)
+        return lambda metadata: is_number(own := metadata.get(key)) and compare(own, value)
     if operator in OF_LISTS:
         wanted, is_positive = _identify(value), operator == "$contains"
         return lambda metadata: (
@@ -199,10 +199,6 @@ def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:
     allowed = frozenset(map(_identify, value if operator in LISTS else [value]))
     is_positive = operator in ("$eq", "$in")
     return lambda metadata: (_identify(metadata.get(key)) in allowed) == is_positive
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _identify(value: object) -> tuple[bool, object]:

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict, Unpack
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.text import format_value, is_blank, to_plain, to_storable
+from crabpath_retrievers.core.text import format_value, is_blank, is_number, to_plain, to_storable
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
@@ -438,8 +438,7 @@ def require_number(
         InvalidInputError: It is something else.
     """
     number = to_plain(value)
-    known = isinstance(number, (int, float)) and not isinstance(number, bool)
-    if not known or not least <= number <= most:
+    if not is_number(number) or not least <= number <= most:
         kind = "finite number" if least == -_MAX_FLOAT else f"number from {least:g} to {most:g}"
         msg = f"{name} must be a {kind}, not {format_value(value)}"
         raise InvalidInputError(msg)

@@ -25,9 +25,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+_SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
 # Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
 # expressions do not count them as word characters.
-_SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
 _MARKS = _SOFT_HYPHEN + "".join(
     chr(code)
     for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
@@ -107,6 +107,11 @@ def to_plain(value: Any) -> Any:
         return float(value) if isinstance(value, (Real, Decimal)) else value
     except Exception:  # whatever an object of a caller raises
         return value
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number of Python; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def to_printable(text: str) -> str:

@@ -36,7 +36,7 @@ _TAGS = {
 def clean_text(text: str) -> str:
     """The text without soft hyphens and ``data:`` URIs; the name of a picture stays."""
     text = remove_soft_hyphens(text)
-    if "data:" not in text and "data:" not in text.lower():
+    if "data:" not in text.lower():
         return text
     text = _MARKDOWN_LINK.sub(r"\1", text)
     text = _REFERENCE.sub("", text)

@@ -33,13 +33,12 @@ class ChunkEmbedder(NamedTuple):
         Raises:
             InvalidInputError: The embedder answers wrongly; the message names the document.
         """
-        bare = [(make_embedding_text(node), node) for node in nodes if node.vector is None]
+        texts = [make_embedding_text(node) if node.vector is None else None for node in nodes]
+        bare = [(text, node) for text, node in zip(texts, nodes, strict=True) if text is not None]
         vectors = self.embed_texts(bare)
         embedded = [
-            node
-            if node.vector is not None
-            else replace(node, vector=vectors.get(make_embedding_text(node)))
-            for node in nodes
+            node if text is None else replace(node, vector=vectors.get(text))
+            for text, node in zip(texts, nodes, strict=True)
         ]
         left_out = [node for text, node in bare if text not in vectors]
         return [node for node in embedded if node.vector is not None], left_out
