@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from corpora import make_linked_corpus, read_graph
-from databases import schema_of
+from databases import schema_of, with_all_schemas
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_postgres import Column, PGEngine, PGVectorStore
@@ -151,7 +151,7 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url):
     with CrabPath.open(pgvector_url, embeddings=EMBEDDINGS, vectors="pgvector") as memory:
         memory.add_documents(pages(12))
         schema = schema_of(pgvector_url)
-        engine = PGEngine.from_connection_string(pgvector_url)
+        engine = PGEngine.from_connection_string(with_all_schemas(pgvector_url))
         store = await PGVectorStore.create(
             engine, EMBEDDINGS, "crabpath_vectors", schema_name=schema
         )
@@ -166,7 +166,7 @@ async def test_the_table_of_documents_opens_as_a_pgvectorstore(pgvector_url):
 def test_a_pgvectorstore_of_somebody_else_is_wrapped(pgvector_url):
     """Its vectors stay its own, beside a graph in the same database; what it deletes is gone."""
     schema = schema_of(pgvector_url)
-    engine = PGEngine.from_connection_string(pgvector_url)
+    engine = PGEngine.from_connection_string(with_all_schemas(pgvector_url))
     text_ids = Column("langchain_id", "TEXT", nullable=False)
     engine.init_vectorstore_table("theirs", 16, schema_name=schema, id_column=text_ids)
     store = PGVectorStore.create_sync(engine, EMBEDDINGS, "theirs", schema_name=schema)

@@ -105,6 +105,11 @@ def pgvector_schema(server: str) -> Iterator[str]:
         connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
 
 
+def with_all_schemas(url: str) -> str:
+    """The database of a store as other programs open it, which find pgvector on the usual path."""
+    return url if POOLED else url.partition("&options=")[0]
+
+
 def schema_of(url: str) -> str:
     """Schema of the tables of a store that has one of these places."""
     return "public" if POOLED else url.rpartition("%3D")[2]
