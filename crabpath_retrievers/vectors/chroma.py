@@ -223,7 +223,8 @@ class ChromaIndex(VectorIndex):
             raise StoreError(msg)
         if self._generation != self.generation:
             assert self._directory is not None  # noqa: S101
-            generation, client = self._directory.generation, self._directory.client
+            with _translate_errors(self._where):  # a client that was given up is made anew
+                generation, client = self._directory.generation, self._directory.client
             again = ChromaIndex.from_client(client, self._collection.name, where=self._where)
             self._client, self._collection = client, again._collection  # noqa: SLF001
             self._generation = generation

@@ -148,6 +148,24 @@ def test_a_failure_at_the_start(tmp_path, monkeypatch, failure):
     assert tmp_path.resolve() not in ChromaDirectory._known
 
 
+def test_a_client_that_is_given_up_fails_in_words_of_ours(tmp_path, monkeypatch):
+    """The next call of any kind makes a new one, for which the disk may be too full."""
+    index = ChromaIndex.open_directory(tmp_path)
+    index.upsert(["a"], [X], [""], [{}])
+
+    def fail(*_given, **_named):
+        raise InternalError(FULL)
+
+    with monkeypatch.context() as full:
+        full.setattr(index._records, "upsert", fail)
+        full.setattr(chromadb_rust_bindings, "Bindings", fail)
+        for call in (lambda: index.upsert(["b"], [X], [""], [{}]), index.names_beside, index.count):
+            with pytest.raises(StoreError, match="is full: make room"):
+                call()
+    assert (index.count(), index.names_beside()) == (1, [])
+    index.close()
+
+
 def test_collections_of_others_stay_where_they_are(tmp_path):
     """A directory that is shared with them is not set aside, but refused."""
     others = chromadb.PersistentClient(str(tmp_path / "v"))
