@@ -1,5 +1,6 @@
 """Outcomes as people state them: about documents, a response, a turn or a run."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 from uuid import UUID
@@ -21,10 +22,13 @@ from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
 from crabpath_retrievers.storage import GraphStore
 
 Outcome: TypeAlias = float | bool | str
-"""A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1."""
+"""A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1.
 
-OUTCOME_WORDS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
-"""Words that state an outcome."""
+A word counts in any case and skin colour, and as "thumbs up" and "thumbs_down".
+"""
+
+_WORDS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
+_VARIANTS = re.compile("^thumbs?[ _-]?(?=up$|down$)|[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 
 # Parts of responses of LangChain and LlamaIndex that hold documents.
 _PARTS = (
@@ -55,14 +59,14 @@ def parse_outcome(outcome: Outcome) -> float:
     if isinstance(said, bool):
         return 1.0 if said else -1.0
     if isinstance(said, str):
-        word = said.strip().lower()
-        if word not in OUTCOME_WORDS:
+        word = _VARIANTS.sub("", said.strip().lower())
+        if word not in _WORDS:
             msg = (
-                "outcome must be True, False, 'up', 'down' or a number from -1 to 1, "
-                f"not {format_value(outcome)}: give the text of a correction as correction="
+                "outcome must be 'up', 'down', a boolean or a number from -1 to 1, "
+                f"not {format_value(outcome)}: what would have been right goes into correction"
             )
             raise InvalidInputError(msg)
-        return OUTCOME_WORDS[word]
+        return _WORDS[word]
     return validate_outcome(outcome)
 
 

@@ -247,7 +247,7 @@ def test_what_cannot_be_meant_is_refused(retriever):
     for about, outcome, sentence in (
         ([], True, "no document that CrabPath returned"),
         ([Document("x")], True, "no document that CrabPath returned"),
-        (documents, "great", "give the text of a correction as correction="),
+        (documents, "great", "what would have been right goes into correction"),
         (documents, 2, "outcome must be a number from -1"),
         (documents, None, "record needs an outcome"),
         (Feedback("t", 1.0), True, "has its outcome and fields itself"),
