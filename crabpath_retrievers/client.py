@@ -55,7 +55,7 @@ from crabpath_retrievers.ingest.pipeline import (
     Progress,
     show_progress,
 )
-from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback, require_any
+from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.memory.documents import Forgotten, require_progress
 from crabpath_retrievers.memory.notes import NoteFields
@@ -434,20 +434,7 @@ class ServedMemory(CrabPath):
         Feedback on a turn that this object asked goes to the namespace of that turn. For other
         turns it goes to ``namespace``, by default that of this object.
         """
-        if isinstance(about, Feedback):
-            if outcome is not None or fields:
-                message = "a Feedback has its outcome and fields itself: record(feedback)"
-                raise InvalidInputError(message)
-            return self._record_one(about)
-        if outcome is None:
-            message = "record needs an outcome: record(documents, True), or False, or a number"
-            raise InvalidInputError(message)
-        given = make_outcome_feedback(about, outcome, **fields)
-        receipts = [self._record_one(feedback) for feedback in given]
-        if strict:
-            require_any(receipts)
-        one = about is None or isinstance(about, (str, UUID, Document))
-        return receipts[0] if one else receipts
+        return record_said(self._record_one, about, outcome, strict=strict, **fields)
 
     def _record_one(self, feedback: Feedback) -> Receipt:
         body = feedback.to_dict()

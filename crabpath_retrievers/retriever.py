@@ -535,7 +535,7 @@ class CrabPathRetriever(BaseRetriever):
     @overload
     def record(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,
@@ -570,7 +570,8 @@ class CrabPathRetriever(BaseRetriever):
                 ``used``: the documents that helped, or their ids.
 
         Returns:
-            One receipt for an id or one document; else a list with one for each turn.
+            One receipt for an id, a document, an ``Answer`` or None; for anything else, which may
+            hold several turns, a list with one for each, also where there is only one.
 
         Raises:
             InvalidInputError: An argument cannot be used, or nothing can be learned from it.
@@ -587,7 +588,7 @@ class CrabPathRetriever(BaseRetriever):
     @overload
     async def arecord(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,
