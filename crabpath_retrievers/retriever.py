@@ -161,9 +161,9 @@ class CrabPathRetriever(BaseRetriever):
 
     Every document carries ``metadata["crabpath"]``: turn id, id, score (probability of relevance,
     in [0, 1]), origin, path, tier and feature values. Id and score stand in ``metadata["id"]`` and
-    ``["score"]`` as well, unless the document itself has such keys. A value of its own under
-    ``crabpath`` is in ``metadata["crabpath"]["original"]``. Returned documents can be added again:
-    the metadata that retrieval added to them is then left out.
+    ``["score"]`` as well, unless the document itself has such keys; all else is as it was added. A
+    document with a ``crabpath`` of its own is refused when it is added. Returned documents can be
+    added again: the metadata that retrieval added to them is then left out.
 
     A note carries ``source`` (such as ``crabpath:correction``), ``title``, and every metadata key
     that all documents have, as an empty text, so that prompt templates work with it. Documents of
