@@ -8,7 +8,9 @@ from typing import Any
 
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.dispatcher import (  # type: ignore[attr-defined]  # no other way
+    active_instrument_tags,
+)
 from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.node_parser import NodeParser
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle
