@@ -55,7 +55,7 @@ from crabpath_retrievers.ingest.pipeline import (
     Progress,
     show_progress,
 )
-from crabpath_retrievers.learning.outcomes import Outcome, make_outcome_feedback, require_any
+from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.memory.documents import Forgotten, require_progress
 from crabpath_retrievers.memory.notes import NoteFields
@@ -106,6 +106,12 @@ _STATUSES: dict[int, type[CrabPathError]] = {
 
 class _NotServedError(InvalidInputError, AttributeError):
     """Something that a memory has and its server does not offer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server does not offer this: open the memory itself, where it is, with "
+            "CrabPath.open(path)"
+        )
 
 
 class _BusyError(Exception):
@@ -209,7 +215,7 @@ class ServedMemory(CrabPath):
             InvalidInputError: For parts of a memory; AttributeError for any other name.
         """
         if name in _UNSERVED or name in {"_services", "_all_services"}:
-            raise _NotServedError(_explain_absence())
+            raise _NotServedError
         message = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(message)
 
@@ -305,7 +311,7 @@ class ServedMemory(CrabPath):
             InvalidInputError: As there; or ``namespace`` or ``erase`` is given.
         """
         if namespace is not None or erase:
-            raise _NotServedError(_explain_absence())
+            raise _NotServedError
         if (ids is None) == (source is None):
             message = "give exactly one of ids and source to forget"
             raise InvalidInputError(message)
@@ -348,7 +354,7 @@ class ServedMemory(CrabPath):
     ) -> list[Document]:
         """As :meth:`CrabPath.documents`, without ``filter``; at most 1,000."""
         if filter is not None:
-            raise _NotServedError(_explain_absence())
+            raise _NotServedError
         found = self._get("/documents", None, source=source, under=under, q=words, limit=limit)
         return [_to_document(chunk) for chunk in found["documents"]]
 
@@ -434,20 +440,7 @@ class ServedMemory(CrabPath):
         Feedback on a turn that this object asked goes to the namespace of that turn. For other
         turns it goes to ``namespace``, by default that of this object.
         """
-        if isinstance(about, Feedback):
-            if outcome is not None or fields:
-                message = "a Feedback has its outcome and fields itself: record(feedback)"
-                raise InvalidInputError(message)
-            return self._record_one(about)
-        if outcome is None:
-            message = "record needs an outcome: record(documents, True), or False, or a number"
-            raise InvalidInputError(message)
-        given = make_outcome_feedback(about, outcome, **fields)
-        receipts = [self._record_one(feedback) for feedback in given]
-        if strict:
-            require_any(receipts)
-        one = about is None or isinstance(about, (str, UUID, Document))
-        return receipts[0] if one else receipts
+        return record_said(self._record_one, about, outcome, strict=strict, **fields)
 
     def _record_one(self, feedback: Feedback) -> Receipt:
         body = feedback.to_dict()
@@ -623,7 +616,7 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     def __getattr__(self, name: str) -> NoReturn:
         """As of :class:`ServedMemory`."""
         getattr(self._blocking, name)
-        raise _NotServedError(_explain_absence())
+        raise _NotServedError
 
 
 class CrabPathRetriever(EmbeddedRetriever):
@@ -684,13 +677,6 @@ class CrabPathRetriever(EmbeddedRetriever):
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         """Facts about this retriever for LangSmith."""
         return BaseRetriever._get_ls_params(self, **kwargs)  # noqa: SLF001  past the embedded one
-
-
-def _explain_absence() -> str:
-    return (
-        "the server does not offer this: open the memory itself, where it is, with "
-        "CrabPath.open(path)"
-    )
 
 
 def _read_error(response: httpx.Response) -> Exception:

@@ -44,7 +44,7 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
-from crabpath_retrievers.learning.outcomes import Outcome, record_outcome
+from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
 from crabpath_retrievers.maintenance.readiness import Readiness, check_open_memory
 from crabpath_retrievers.memory.bulk import BulkReport, ingest_dataset, ingest_files
@@ -767,7 +767,7 @@ class CrabPath(Component):
     @overload
     def record(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,
@@ -811,10 +811,11 @@ class CrabPath(Component):
             fields: Other fields of :class:`Feedback`, such as ``used`` and ``correction``.
 
         Returns:
-            One receipt for an id, a document or a ``Feedback``; else a list with one for each turn.
-            ``applied``; ``waiting`` until it is learned from; ``repeated`` where its giver had said
-            so; ``refused`` with the reason in ``note`` and ``reason``, when there is no such turn
-            in that namespace or conversation, a better giver has judged it, or its namespace is
+            One receipt for an id, a document, an :class:`Answer`, a ``Feedback`` or None; for
+            anything else, which may hold several turns, a list with one for each. ``applied``;
+            ``waiting`` until it is learned from; ``repeated`` where its giver had said so;
+            ``refused`` with the reason in ``note`` and ``reason``, when there is no such turn in
+            that namespace or conversation, a better giver has judged it, or its namespace is
             frozen; or ``undone``, see :meth:`undo`.
 
         Raises:
@@ -828,22 +829,10 @@ class CrabPath(Component):
             answer = memory.retrieve("how do I deploy?")
             memory.record(answer, True, used=[answer.documents[0].node.id])
         """
-        services = self._services
         require_flags(strict=strict)
-        if not isinstance(about, Feedback):
-            if outcome is None:
-                msg = "record needs an outcome: record(documents, True), or False, or a number"
-                raise InvalidInputError(msg)
-            services.warn_if_temporary()
-            record = services.recorder.record
-            receipts = record_outcome(record, about, outcome, strict=strict, **fields)
-            one = about is None or isinstance(about, (str, UUID, Document))
-            return receipts[0] if one else receipts
-        if outcome is not None or fields:
-            msg = "a Feedback has its outcome and fields itself: record(feedback)"
-            raise InvalidInputError(msg)
-        services.warn_if_temporary()
-        return services.recorder.record(about)
+        self._services.warn_if_temporary()
+        record = self._services.recorder.record
+        return record_said(record, about, outcome, strict=strict, **fields)
 
     @apply_time_limit
     @trace_memory("create_memory", name_record)
@@ -1031,7 +1020,7 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     @overload
     async def record(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,

@@ -49,7 +49,6 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
 from crabpath_retrievers.learning.events import make_event_feedback
 from crabpath_retrievers.learning.outcomes import (
-    OUTCOME_WORDS,
     Outcome,
     find_turn_ids,
     make_outcome_feedback,
@@ -73,7 +72,6 @@ __all__ = [
     "METADATA_KEY",
     "MOST_IDS",
     "ORDERS",
-    "OUTCOME_WORDS",
     "Answer",
     "BackgroundWorker",
     "CallOptions",

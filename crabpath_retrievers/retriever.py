@@ -161,9 +161,9 @@ class CrabPathRetriever(BaseRetriever):
 
     Every document carries ``metadata["crabpath"]``: turn id, id, score (probability of relevance,
     in [0, 1]), origin, path, tier and feature values. Id and score stand in ``metadata["id"]`` and
-    ``["score"]`` as well, unless the document itself has such keys. A value of its own under
-    ``crabpath`` is in ``metadata["crabpath"]["original"]``. Returned documents can be added again:
-    the metadata that retrieval added to them is then left out.
+    ``["score"]`` as well, unless the document itself has such keys; all else is as it was added. A
+    document with a ``crabpath`` of its own is refused when it is added. Returned documents can be
+    added again: the metadata that retrieval added to them is then left out.
 
     A note carries ``source`` (such as ``crabpath:correction``), ``title``, and every metadata key
     that all documents have, as an empty text, so that prompt templates work with it. Documents of
@@ -535,7 +535,7 @@ class CrabPathRetriever(BaseRetriever):
     @overload
     def record(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,
@@ -570,7 +570,8 @@ class CrabPathRetriever(BaseRetriever):
                 ``used``: the documents that helped, or their ids.
 
         Returns:
-            One receipt for an id or one document; else a list with one for each turn.
+            One receipt for an id, a document, an ``Answer`` or None; for anything else, which may
+            hold several turns, a list with one for each, also where there is only one.
 
         Raises:
             InvalidInputError: An argument cannot be used, or nothing can be learned from it.
@@ -587,7 +588,7 @@ class CrabPathRetriever(BaseRetriever):
     @overload
     async def arecord(  # type: ignore[overload-overlap]
         self,
-        about: str | UUID | Document | None,
+        about: str | UUID | Document | Answer | None,
         outcome: Outcome,
         *,
         strict: bool = True,

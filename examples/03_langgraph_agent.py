@@ -46,7 +46,9 @@ def main() -> None:
 
     def ask(user: str, thread: str, question: str, feedback: str | None = None) -> None:
         """One message of a user, with what the user says about the answer before."""
-        said: Any = {"messages": [("user", question)], "crabpath_feedback": feedback}
+        said: Any = {"messages": [("user", question)]}
+        if feedback is not None:
+            said["crabpath_feedback"] = {"correction": feedback}
         result = agent.invoke(said, {"configurable": {"thread_id": thread, "user_id": user}})
         print(f"{user}: {question}" + (f"  [correction: {feedback}]" if feedback else ""))
         print(f"  read: {' | '.join(d.page_content for d in result['crabpath_documents'])}")

@@ -11,12 +11,10 @@ from typing import Any
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
 from crabpath_retrievers.integration import (
     DOCUMENT_FIELDS,
-    OUTCOME_WORDS,
     Operations,
     Receipt,
     parse_outcome,
     perform,
-    to_plain,
 )
 
 FEEDBACK_FIELDS = ("outcome", *DOCUMENT_FIELDS, "answer", "correction")
@@ -29,15 +27,14 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     """Parse feedback into the fields of a ``Feedback``.
 
     Args:
-        said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
-            other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
-            ``unused``, ``relevant``, ``irrelevant``, ``answer`` and ``correction``.
+        said: An outcome, as for ``CrabPathRetriever.record``; or a mapping with any of ``outcome``,
+            ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer`` and ``correction``.
         wrong: Outcome of a correction without an outcome, in [-1, 1].
 
     Raises:
         InvalidInputError: ``said`` is none of these.
     """
-    given = _to_mapping(said)
+    given = said if isinstance(said, Mapping) else {"outcome": said}
     unknown = sorted(map(str, set(given) - set(FEEDBACK_FIELDS)))
     if unknown:
         msg = f"unknown fields {unknown} in the feedback: use {', '.join(FEEDBACK_FIELDS)}"
@@ -73,20 +70,6 @@ def build_feedback(said: Any, turn_id: str, **fields: Any) -> Feedback:
     """
     given = {**fields, **parse_feedback(said)}
     return Feedback(turn_id, given.pop("outcome"), **given)
-
-
-def _to_mapping(said: Any) -> Mapping[str, Any]:
-    if isinstance(said, Mapping):
-        return said
-    if isinstance(to_plain(said), (bool, int, float)):
-        return {"outcome": said}
-    if isinstance(said, str) and said.strip():
-        return {"outcome" if said.strip() in OUTCOME_WORDS else "correction": said.strip()}
-    msg = (
-        f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
-        f"the text of a correction, or a dict of {', '.join(FEEDBACK_FIELDS)}; not {said!r}"
-    )
-    raise InvalidInputError(msg)
 
 
 _log = logging.getLogger(__name__)

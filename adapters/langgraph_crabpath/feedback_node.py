@@ -144,10 +144,9 @@ def crabpath_feedback(
     Args:
         retriever: The retriever of the turn, or another one over the same memory.
         ask: Ask a person with ``interrupt()``, showing question, answer and documents. Resume with
-            ``Command(resume=...)``: a number in [-1, 1], True or False, ``"up"`` or ``"down"``,
-            the text of a correction, or a dict of outcome, used, unused, relevant, irrelevant,
-            answer, correction. After an invalid answer the person is asked again, with the reason
-            under ``error``.
+            ``Command(resume=...)``: a number in [-1, 1], True or False, ``"up"`` or ``"down"``, or
+            a dict of outcome, used, unused, relevant, irrelevant, answer, correction. After any
+            other answer the person is asked again, with the reason under ``error``.
         namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
         source: Reward source: ``human``, ``self``, ``harvested`` or ``teacher``.
         keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.

@@ -67,7 +67,9 @@ _LARGEST = 2**53  # below it a float holds whole numbers exactly
 _CEILING = 10**308  # beyond it there are no floats
 _PAGE = 1000  # items read at once where namespaces are listed
 _MAX_LISTED = 1_000_000  # documents that a memory lists at once
-_OPERATORS = ("$eq", "$ne", *ORDERS)
+_LISTS = ("$in", "$nin")
+_OPERATORS = ("$eq", "$ne", *ORDERS, *_LISTS)
+_GROUPS = {"$and": all, "$or": any}
 
 
 class CrabPathSearchItem(SearchItem):
@@ -496,14 +498,26 @@ def _require_value(value: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if isinstance(value, Mapping):
             plain: dict[str, Any] = json.loads(
-                json.dumps(dict(value), allow_nan=False, default=to_plain)
+                json.dumps(dict(value), allow_nan=False, default=_require_plain)
             )
             return plain
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"the value of an item must be JSON ({error}): convert it before you put it"
+        msg = (
+            f"the value of an item must be JSON, and {error}: put texts, numbers, booleans, None, "
+            "lists and dicts of these, and a date as its isoformat()"
+        )
         raise InvalidInputError(msg) from error
     msg = f"the value of an item must be a dict, not a {type(value).__name__}"
     raise InvalidInputError(msg)
+
+
+def _require_plain(part: object) -> Any:
+    """A number of numpy as one of Python, for what JSON does not know."""
+    plain = to_plain(part)
+    if plain is part:
+        msg = f"{part!r:.80} is none"
+        raise TypeError(msg)
+    return plain
 
 
 def _require_fields(fields: Sequence[str]) -> tuple[str, ...]:
@@ -595,7 +609,20 @@ def _read_filter(wanted: object) -> dict[str, Any]:
     if not isinstance(wanted, Mapping):
         msg = f"a store filters by a mapping of fields to values, not by a {type(wanted).__name__}"
         raise InvalidInputError(msg)
-    return {name: _read_condition(given) for name, given in wanted.items()}
+    return {
+        name: _read_group(name, given) if str(name).startswith("$") else _read_condition(given)
+        for name, given in wanted.items()
+    }
+
+
+def _read_group(name: str, given: object) -> list[dict[str, Any]]:
+    if name not in _GROUPS or not isinstance(given, (list, tuple)) or not given:
+        msg = (
+            f"a store cannot filter with {name}: {given!r:.80}: name a field first, as in "
+            "{'age': {'$gt': 5}}, or give $and or $or a list of such filters"
+        )
+        raise InvalidInputError(msg)
+    return [_read_filter(part) for part in given]
 
 
 def _read_condition(given: Any) -> Any:
@@ -608,6 +635,10 @@ def _read_condition(given: Any) -> Any:
     if unknown := [key for key in value if has_operators and key not in _OPERATORS]:
         msg = f"a store cannot filter with {unknown[0]}: use one of {', '.join(_OPERATORS)}"
         raise InvalidInputError(msg)
+    for key in _LISTS:
+        if key in value and not isinstance(value[key], (list, tuple)):
+            msg = f"{key} in the filter of a store needs a list of values, not {value[key]!r:.80}"
+            raise InvalidInputError(msg)
     return {key: _read_condition(part) for key, part in value.items()}
 
 
@@ -629,6 +660,11 @@ def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The part of a filter that a vector index applies; and whether that is all of it."""
     condition: dict[str, Any] = {}
     for name, value in wanted.items():
+        if name in _GROUPS:
+            parts = [_translate_filter(part) for part in value]
+            if all(part and complete for part, complete in parts):
+                condition[name] = [part for part, _ in parts]
+            continue
         given = value if isinstance(value, Mapping) else {"$eq": value}
         if name.isidentifier() and given and all(map(_is_known, given, given.values())):
             condition[f"value_{name}"] = dict(given)
@@ -637,6 +673,8 @@ def _translate_filter(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
 
 def _is_known(operator: str, value: Any) -> bool:
     """Whether vector indexes compare so: texts and flags by equality, numbers in every way."""
+    if operator in _LISTS:
+        return isinstance(value, list) and all(_is_known("$eq", part) for part in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return operator in _OPERATORS and abs(value) < _LARGEST
     return operator in ("$eq", "$ne") and _to_filterable(value) is not None
@@ -644,7 +682,12 @@ def _is_known(operator: str, value: Any) -> bool:
 
 def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the value of an item passes a filter."""
-    return all(_satisfies(value.get(name), given) for name, given in wanted.items())
+    return all(
+        _GROUPS[name](_passes(value, part) for part in given)
+        if name in _GROUPS
+        else _satisfies(value.get(name), given)
+        for name, given in wanted.items()
+    )
 
 
 def _satisfies(own: Any, wanted: Any) -> bool:
@@ -664,8 +707,10 @@ def _satisfies(own: Any, wanted: Any) -> bool:
 
 def _compare(own: Any, operator: str, wanted: Any) -> bool:
     """Apply an operator; numbers are compared with numbers, and texts with texts."""
-    if operator in ("$eq", "$ne"):
-        return _is_equal(own, wanted) == (operator == "$eq")
+    if operator not in ORDERS:
+        allowed = [wanted] if operator in ("$eq", "$ne") else wanted
+        found = any(_is_equal(own, part) for part in allowed)
+        return found == (operator in ("$eq", "$in"))
     kinds = [{str: str, int: float, float: float}.get(type(value)) for value in (own, wanted)]
     return kinds[0] is not None and kinds[0] == kinds[1] and ORDERS[operator](own, wanted)
 

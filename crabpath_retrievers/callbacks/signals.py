@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
-from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource, validate_outcome
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.events import make_event_id
+from crabpath_retrievers.learning.outcomes import parse_outcome
 
 FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
@@ -96,7 +97,7 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
 
 def _parse_outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
     if data.get("outcome") is not None:
-        return validate_outcome(data["outcome"])
+        return parse_outcome(data["outcome"])
     if data.get("score") is not None:
         return policy.score.convert_score(data["score"])
     return policy.correction.outcome

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-METADATA_KEY = "crabpath"
-"""Key of the block that describes how a document was found."""
+from crabpath_retrievers.core.text import format_value
+from crabpath_retrievers.errors import InvalidInputError
 
-ORIGINAL_KEY = "original"
-"""Key within the block of the document's own value under ``crabpath``, if any."""
+METADATA_KEY = "crabpath"
+"""Key of the block that describes how a document was found; documents have none of their own."""
 
 _ADDED = "added"
 _SHORTCUTS = ("id", "score")
@@ -18,19 +18,16 @@ _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earl
 def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of a returned document.
 
-    The document's own metadata stays as it is, except for ``crabpath``: that key has the block,
-    with the document's own value, if any, under ``original``. The block's id and score are also
-    added at the top level unless the document has such keys.
+    The document's own metadata stays as it is. The block is added under ``crabpath``, and its id
+    and score also at the top level unless the document has such keys.
 
     Args:
         own: Metadata with which the document was added.
         block: How it was found; has ``id`` and ``score``.
     """
     added = [name for name in _SHORTCUTS if name not in own]
-    full = {**block, _ADDED: added}
-    if METADATA_KEY in own:
-        full[ORIGINAL_KEY] = own[METADATA_KEY]
-    return {**{name: block[name] for name in added}, **own, METADATA_KEY: full}
+    shortcuts = {name: block[name] for name in added}
+    return {**shortcuts, **own, METADATA_KEY: {**block, _ADDED: added}}
 
 
 def read_answer_block(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -40,14 +37,22 @@ def read_answer_block(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without the additions of an answer, so that returned documents can be added."""
+    """Metadata without the additions of an answer, so that returned documents can be added.
+
+    Raises:
+        InvalidInputError: Something else is under the key of the answer's block.
+    """
     block = read_answer_block(metadata)
-    if block is None:
-        return dict(metadata)
-    added = block.get(_ADDED)
-    removed = [METADATA_KEY, *(added if isinstance(added, (list, tuple)) else ())]
-    own = {key: value for key, value in metadata.items() if key not in removed}
-    return {**own, METADATA_KEY: block[ORIGINAL_KEY]} if ORIGINAL_KEY in block else own
+    if block is None and METADATA_KEY in metadata:
+        msg = (
+            f"a document has {format_value(metadata[METADATA_KEY])} under {METADATA_KEY!r} in its "
+            "metadata, where answers say how they found it: give that key another name"
+        )
+        raise InvalidInputError(msg)
+    block = block or {}
+    added = [name for name in _SHORTCUTS if name in (block.get(_ADDED) or ())]
+    ours = {METADATA_KEY, *(name for name in added if metadata.get(name) == block.get(name))}
+    return {key: value for key, value in metadata.items() if key not in ours}
 
 
 def complete_note_metadata(

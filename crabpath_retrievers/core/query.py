@@ -178,7 +178,7 @@ class Query:
         )
         if not isinstance(self.explore, int) or self.explore < 0:
             shown = format_value(self.explore)
-            msg = f"explore must be True, False or a seed of at least 0, not {shown}"
+            msg = f"explore must be a boolean or a seed of at least 0, not {shown}"
             raise InvalidInputError(msg)
         require_bounded(self.filter)
         try:

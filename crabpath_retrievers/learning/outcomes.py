@@ -1,5 +1,6 @@
 """Outcomes as people state them: about documents, a response, a turn or a run."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 from uuid import UUID
@@ -21,10 +22,13 @@ from crabpath_retrievers.learning.attribution.chain_outputs import parse_output
 from crabpath_retrievers.storage import GraphStore
 
 Outcome: TypeAlias = float | bool | str
-"""A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1."""
+"""A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1.
 
-OUTCOME_WORDS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
-"""Words that state an outcome."""
+A word counts in any case and skin colour, and as "thumbs up" and "thumbs_down".
+"""
+
+_WORDS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
+_VARIANTS = re.compile("^thumbs?[ _-]?(?=up$|down$)|[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 
 # Parts of responses of LangChain and LlamaIndex that hold documents.
 _PARTS = (
@@ -55,14 +59,14 @@ def parse_outcome(outcome: Outcome) -> float:
     if isinstance(said, bool):
         return 1.0 if said else -1.0
     if isinstance(said, str):
-        word = said.strip().lower()
-        if word not in OUTCOME_WORDS:
+        word = _VARIANTS.sub("", said.strip().lower())
+        if word not in _WORDS:
             msg = (
-                "outcome must be True, False, 'up', 'down' or a number from -1 to 1, "
-                f"not {format_value(outcome)}: give the text of a correction as correction="
+                "outcome must be 'up', 'down', a boolean or a number from -1 to 1, "
+                f"not {format_value(outcome)}: what would have been right goes into correction"
             )
             raise InvalidInputError(msg)
-        return OUTCOME_WORDS[word]
+        return _WORDS[word]
     return validate_outcome(outcome)
 
 
@@ -142,22 +146,37 @@ def record_outcome(
         StoreError: It could not be stored.
     """
     receipts = [record(feedback) for feedback in make_outcome_feedback(about, outcome, **fields)]
-    if strict:
-        require_any(receipts)
+    if strict and all(receipt.status == "refused" for receipt in receipts):
+        for receipt in receipts:
+            if receipt.reason != "outranked":  # a better giver spoke, which is no fault
+                raise _make_refusal(receipt)
     return receipts
 
 
-def require_any(receipts: Sequence[Receipt]) -> None:
-    """Raise where all feedback was refused, but for that of a worse giver than an earlier one.
+def record_said(
+    record: Callable[[Feedback], Receipt],
+    about: object,
+    outcome: Outcome | None,
+    *,
+    strict: bool,
+    **fields: Unpack[FeedbackFields],
+) -> Receipt | list[Receipt]:
+    """Record a whole feedback, or as :func:`record_outcome`.
 
-    Raises:
-        InvalidInputError: Nothing can be learned from it.
-        NotFoundError: There is no such turn.
+    Returns:
+        One receipt where ``about`` is of one turn by its type; else one for each turn in a list.
     """
-    if all(receipt.status == "refused" for receipt in receipts):
-        for receipt in receipts:
-            if receipt.reason != "outranked":
-                raise _make_refusal(receipt)
+    if isinstance(about, Feedback):
+        if outcome is not None or fields:
+            msg = "a Feedback has its outcome and fields itself: record(feedback)"
+            raise InvalidInputError(msg)
+        return record(about)
+    if outcome is None:
+        msg = "record needs an outcome: record(documents, True), or False, or a number"
+        raise InvalidInputError(msg)
+    receipts = record_outcome(record, about, outcome, strict=strict, **fields)
+    single = about is None or isinstance(about, (str, UUID)) or hasattr(about, "page_content")
+    return receipts[0] if single or hasattr(about, "turn") else receipts
 
 
 def _set_feedback_id(
@@ -173,10 +192,10 @@ def _make_refusal(receipt: Receipt) -> CrabPathError:
     missing = receipt.reason == "unknown_turn"
     kind = NotFoundError if missing else InvalidInputError
     hint = (
-        "; of chains, agents and retrievers such as MultiQueryRetriever no run id is known here: "
-        "give their output or documents, or use a CrabPathCallbackHandler"
+        "; give the turn_id of an answer, or the run id of the retrieval itself: only a callback "
+        "handler knows the runs around it, such as those of chains and agents"
         if missing
-        else "; strict=False returns this as a receipt"
+        else "; with strict off this comes back as a receipt"
     )
     return kind(f"{receipt.note}{hint}")
 

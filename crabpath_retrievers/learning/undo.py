@@ -197,7 +197,7 @@ class LearningHistory:
             ):
                 return stored
         where = "here" if scope is None else f"of namespace {scope!r}"
-        msg = f"no snapshot {snapshot!r} {where}: crabpath history list shows them"
+        msg = f"no snapshot {snapshot!r} {where}: choose one that its list of snapshots has"
         raise NotFoundError(msg)
 
 

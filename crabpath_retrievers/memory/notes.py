@@ -205,7 +205,7 @@ def _check_text(name: str, value: object, longest: int) -> str:
         raise InvalidInputError(msg)
     text = to_storable(value).strip()
     if not 1 <= len(text) <= longest:
-        advice = "" if name != "text" else "; what is longer is a document: use add_documents"
+        advice = "" if name != "text" else "; what is longer is a document: add it as one"
         msg = f"the {name} must have 1 to {longest} characters, not {len(text)}{advice}"
         raise InvalidInputError(msg)
     return text

@@ -12,6 +12,7 @@ from pydantic import Field
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ForbiddenError, NotFoundError
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS
+from crabpath_retrievers.maintenance.runner import StepReport
 from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
 from crabpath_retrievers.server.routes import FeedbackEntry, FeedbackReceipt
 from crabpath_retrievers.storage.read.history import FeedbackRecord, WeightMove
@@ -164,10 +165,11 @@ async def list_neighbors(call: Call, given: NeighborParameters) -> EdgeListPage:
 
 
 class ChangeParameters(ApiInput):
-    """Changes of which edges; at least one end."""
+    """Changes of which edges; at least one end, or a feedback."""
 
     source: str | None = None
     target: str | None = None
+    feedback_id: str | None = None
     kind: str | None = None
     limit: Limit = 100
 
@@ -183,6 +185,7 @@ async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
     found = await call.memory.aio.graph.changes(
         source=given.source,
         target=given.target,
+        feedback_id=given.feedback_id,
         edge_type=given.kind,
         limit=given.limit,
         namespace=call.namespace,
@@ -331,22 +334,12 @@ def _add_tiers(edges: Any) -> dict[TierName, int]:
     return total
 
 
-class StepEntry(ApiOutput):
-    """What one step of maintenance did, or would do."""
-
-    step: str
-    looked: int
-    changed: int
-    seconds: float
-    detail: dict[str, int]
-
-
 class MaintenanceResult(ApiOutput):
     """What a run of maintenance did, or would do."""
 
     run: str = Field(description="Id of the run; empty for a dry run.")
     dry_run: bool
-    steps: list[StepEntry]
+    steps: list[StepReport]
 
 
 class MaintenanceBody(ApiInput):

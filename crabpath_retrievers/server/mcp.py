@@ -71,6 +71,10 @@ FindCaller = Callable[[Request | None], Caller]
 """Finds the caller of a request of HTTP; of None where there is only one, over stdio."""
 
 TurnId = Annotated[str, Field(description="The turn_id that search returned with the results.")]
+Session = Annotated[
+    str | None,
+    Field(description="Name of this conversation; the same at search and at record_outcome."),
+]
 
 
 class SearchResult(BaseModel):
@@ -263,11 +267,16 @@ class _Tools:
     ) -> None:
         self.memory, self.find_caller, self.k, self.names = memory, find_caller, k, names
 
-    def authorise(self, context: Context, right: Right) -> str:
+    async def authorise(self, context: Context, right: Right) -> str:
         """The namespace of a caller who has a right."""
         caller = self.find_caller(context.request_context.request)
         caller.grant.require(right)
+        await self.names.refresh()
         return caller.namespace
+
+    async def find_names(self, shown: list[str] | None) -> list[str] | None:
+        """Documents as they are stored."""
+        return None if shown is None else [*(await self.names.find(shown)).values()]
 
     async def search(
         self,
@@ -276,19 +285,22 @@ class _Tools:
             Field(max_length=MOST_CHARACTERS, description="The whole question, in your words."),
         ],
         context: Context,
+        session: Session = None,
     ) -> SearchResults:
         """Search the memory for documents that answer a question.
 
         Returns titles; read the documents that you need with fetch. When you know whether the
         answer was good, call record_outcome with the turn_id of these results.
         """
-        namespace = self.authorise(context, "read")
-        answer = await self.memory.aio.retrieve(query, namespace=namespace, k=self.k)
+        namespace = await self.authorise(context, "read")
+        answer = await self.memory.aio.retrieve(
+            query, namespace=namespace, k=self.k, session=session or None
+        )
         results = [
             SearchResult(
-                id=item.node.id,
+                id=self.names.show(item.node.id),
                 title=item.node.title or find_first_line(item.node.content),
-                url=_find_url(item.node.id, item.node.metadata),
+                url=_find_url(self.names.show(item.node.id), item.node.metadata),
                 turn_id=answer.turn.id,
             )
             for item in answer.documents
@@ -301,7 +313,7 @@ class _Tools:
         context: Context,
     ) -> FetchedDocument:
         """Read a whole document by the id that search returned."""
-        found = await self.find_documents(id, self.authorise(context, "read"))
+        found = await self.find_documents(id, await self.authorise(context, "read"))
         text = "\n\n".join(document.page_content for document in found)
         metadata = found[0].metadata
         return FetchedDocument(
@@ -314,8 +326,8 @@ class _Tools:
 
     async def find_documents(self, name: str, namespace: str) -> list[Document]:
         """The chunks of a document, or one chunk or note that the namespace sees."""
-        stored = await self.names.find([name])
-        found = await self.memory.aio.get_by_ids([stored[name]], namespace=namespace)
+        stored = await self.names.find_one(name)
+        found = await self.memory.aio.get_by_ids([stored], namespace=namespace)
         if not found:
             msg = f"there is no document {name!r}: use an id that search returned"
             raise NotFoundError(msg)
@@ -323,28 +335,41 @@ class _Tools:
 
     async def record_outcome(
         self,
-        turn_id: TurnId,
         outcome: Annotated[
             float, Field(ge=-1, le=1, description="From -1 (failure) over 0 to 1 (success).")
         ],
         context: Context,
+        turn_id: Annotated[
+            str | None,
+            Field(description="As search returned it; without one: the last searches."),
+        ] = None,
         used: Annotated[
             list[str] | None,
-            Field(description="Ids of the results that the answer rests on; leave out if unsure."),
+            Field(
+                description="Ids or sources of the results that the answer rests on; leave out if "
+                "unsure."
+            ),
         ] = None,
         source: Annotated[
             Literal["human", "self"],
             Field(description="human: the user said so. self: you judge your own answer."),
         ] = "self",
+        session: Session = None,
     ) -> OutcomeReceipt:
         """Say how well the answer went that was based on a search, so that the memory learns.
 
         Call it when the user said how the answer was, or a test passed or failed. The last outcome
         of a search counts, and what the user said before your own judgement.
         """
-        namespace = self.authorise(context, "feedback")
+        namespace = await self.authorise(context, "feedback")
         receipt = await self.memory.aio.record(
-            turn_id, outcome, strict=False, namespace=namespace, used=used, source=source
+            turn_id,
+            outcome,
+            strict=False,
+            namespace=namespace,
+            used=await self.find_names(used),
+            source=source,
+            session=session or None,
         )
         if receipt.status == "refused" and receipt.reason != "outranked":
             raise ToolError(receipt.note)
@@ -364,7 +389,7 @@ class _Tools:
         Use it when the user tells you a fact, rule or preference to remember. The same text again
         changes nothing.
         """
-        namespace = self.authorise(context, "write")
+        namespace = await self.authorise(context, "write")
         note = await self.memory.aio.teach(text, query=query, title=title, namespace=namespace)
         return NoteReceipt(id=note)
 
@@ -384,9 +409,9 @@ class _Tools:
 
         The correction stands before the wrong documents from now on. Nothing is deleted.
         """
-        namespace = self.authorise(context, "feedback")
+        namespace = await self.authorise(context, "feedback")
         note = await self.memory.aio.correct(
-            text, turn_id=turn_id, wrong=wrong, namespace=namespace
+            text, turn_id=turn_id, wrong=await self.find_names(wrong), namespace=namespace
         )
         return NoteReceipt(id=note)
 
@@ -402,7 +427,7 @@ class _Tools:
 
         Only do this when the user asked for it. Nothing is deleted if one of the ids is unknown.
         """
-        namespace = self.authorise(context, "write")
+        namespace = await self.authorise(context, "write")
         for name in ids:
             await self.find_documents(name, namespace)
         stored = [*(await self.names.find(ids)).values()]
@@ -410,11 +435,11 @@ class _Tools:
 
     async def explain(self, turn_id: TurnId, context: Context) -> Reasons:
         """Say why a search returned each of its documents: how it was found, and what counted."""
-        namespace = self.authorise(context, "read")
+        namespace = await self.authorise(context, "read")
         explanation = await self.memory.aio.explain(turn_id, namespace=namespace)
         documents = [
             Reason(
-                id=reason.id,
+                id=self.names.show(reason.id),
                 title=self.names.show(lines.document),
                 probability=round(reason.probability, 4),
                 route=self.names.show(lines.route),
@@ -426,7 +451,7 @@ class _Tools:
 
     async def read_text(self, id: str, context: Context) -> str:  # noqa: A002
         """The text of a document, by its id."""
-        found = await self.find_documents(id, self.authorise(context, "read"))
+        found = await self.find_documents(id, await self.authorise(context, "read"))
         return "\n\n".join(document.page_content for document in found)
 
     async def hide_forbidden(
@@ -482,7 +507,7 @@ class _MemoryServer(MCPServer):
             subscriptions=False,
             middleware=[tools.hide_forbidden],
         )
-        self._memory = tools.memory
+        self._memory, self._names = tools.memory, tools.names
         for name, (_, title, annotations) in _TOOLS.items():
             tool = getattr(tools, name)
             self.add_tool(tool, title=title, description=getdoc(tool), annotations=annotations)
@@ -502,7 +527,7 @@ class _MemoryServer(MCPServer):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if (message := _explain(error)) is None:
+            if (message := self._explain(error)) is None:
                 raise
             raise ToolError(message) from error.__cause__
 
@@ -513,7 +538,7 @@ class _MemoryServer(MCPServer):
         try:
             return await super().read_resource(uri, context)
         except ResourceError as error:
-            if (message := _explain(error)) is None:
+            if (message := self._explain(error)) is None:
                 raise
             missing = isinstance(error.__cause__, NotFoundError)
             kind = ResourceNotFoundError if missing else ResourceError
@@ -522,25 +547,26 @@ class _MemoryServer(MCPServer):
     async def list_resources(self) -> list[ListedResource]:
         """The first chunks; the others are found by searching, and read by their ids."""
         found = await self._memory.aio.documents(limit=_LISTED)
+        await self._names.refresh()
         return [
             ListedResource(
-                uri=_make_uri(str(document.id)),
-                name=str(document.id),
+                uri=_make_uri(name),
+                name=name,
                 title=str(document.metadata.get("title") or find_first_line(document.page_content)),
                 mime_type="text/plain",
             )
             for document in found
+            for name in [self._names.show(document.id)]
         ]
 
-
-def _explain(error: Exception) -> str | None:
-    """Our sentence about what failed; None if it is no error of ours or of the arguments."""
-    cause = error.__cause__
-    if isinstance(cause, CrabPathError):
-        return describe_error(cause)
-    if isinstance(cause, ToolError):
-        return str(cause)
-    return explain_first_error(cause) if isinstance(cause, ValidationError) else None
+    def _explain(self, error: Exception) -> str | None:
+        """Our sentence about what failed; None if it is no error of ours or of the arguments."""
+        cause = error.__cause__
+        if isinstance(cause, CrabPathError):
+            return self._names.hide(describe_error(cause))
+        if isinstance(cause, ToolError):
+            return self._names.hide(str(cause))
+        return explain_first_error(cause) if isinstance(cause, ValidationError) else None
 
 
 def _find_url(name: str, metadata: Any) -> str:

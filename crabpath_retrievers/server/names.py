@@ -6,7 +6,7 @@ Where documents lie on the machine of a server is nobody's business; what is sho
 import asyncio
 import posixpath
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crabpath_retrievers.crabpath import CrabPath
@@ -60,9 +60,9 @@ class SourceNames:
             return dict(zip(given, given, strict=True))
         return await asyncio.to_thread(self._find, given)
 
-    async def find_one(self, name: str | None) -> str | None:
-        """As :meth:`find`, of one name or none."""
-        return None if name is None else (await self.find([name]))[name]
+    async def find_one(self, name: str) -> str:
+        """As :meth:`find`, of one name."""
+        return (await self.find([name]))[name]
 
     async def find_start(self, start: str | None) -> str | None:
         """How stored sources begin that are shown to begin with a text."""
@@ -74,9 +74,10 @@ class SourceNames:
 
     async def find_in_filter(self, condition: Any) -> Any:
         """A filter in which the values of ``source`` are the stored ones."""
-        names = list(_list_sources(condition))
-        known = await self.find(names) if names else {}
-        return _replace_sources(condition, known)
+        names: dict[str, str] = {}
+        _replace_sources(condition, lambda name: names.setdefault(name, name))
+        known = await self.find(names)
+        return _replace_sources(condition, lambda name: known[name])
 
     def _find(self, names: list[str]) -> dict[str, str]:
         whole = {name: self._root + name for name in names}
@@ -89,25 +90,14 @@ class SourceNames:
         }
 
 
-def _list_sources(condition: Any, *, inside: bool = False) -> Iterable[str]:
-    if isinstance(condition, str) and inside:
-        yield condition
-    elif isinstance(condition, Mapping):
-        for key, value in condition.items():
-            yield from _list_sources(value, inside=inside or key == "source")
-    elif isinstance(condition, list):
-        for value in condition:
-            yield from _list_sources(value, inside=inside)
-
-
-def _replace_sources(condition: Any, known: Mapping[str, str], *, inside: bool = False) -> Any:
+def _replace_sources(condition: Any, find: Callable[[str], str], *, inside: bool = False) -> Any:
     if isinstance(condition, str):
-        return known.get(condition, condition) if inside else condition
+        return find(condition) if inside else condition
     if isinstance(condition, Mapping):
         return {
-            key: _replace_sources(value, known, inside=inside or key == "source")
+            key: _replace_sources(value, find, inside=inside or key == "source")
             for key, value in condition.items()
         }
     if isinstance(condition, list):
-        return [_replace_sources(value, known, inside=inside) for value in condition]
+        return [_replace_sources(value, find, inside=inside) for value in condition]
     return condition

@@ -82,10 +82,10 @@ def _name_error(status: int) -> str:
 
 
 def _drop_titles(model: dict[str, Any]) -> dict[str, Any]:
-    """A model without the titles of its fields, which repeat their names."""
-    fields = model.get("properties", {})
+    """A model without the titles of its fields, which repeat their names; one line describes it."""
+    fields, summary = model.get("properties", {}), model.get("description", "").split("\n")[0]
     plain = {n: {k: v for k, v in field.items() if k != "title"} for n, field in fields.items()}
-    return {**model, "properties": plain} if fields else model
+    return {**model, "description": summary, "properties": plain} if fields else model
 
 
 def _describe(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:

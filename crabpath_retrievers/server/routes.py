@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 from pydantic import Field
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.core.feedback import FeedbackStatus, ReceiptReason
-from crabpath_retrievers.core.turn import Hop
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, FeedbackStatus, ReceiptReason
+from crabpath_retrievers.core.turn import Hop, PathEdge
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.server.endpoints import (
@@ -22,6 +22,9 @@ from crabpath_retrievers.server.endpoints import (
     Limit,
     ShortText,
 )
+
+# Fields that name documents, which senders know by names without the directory of the server.
+_DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
 
 
 class Health(ApiOutput):
@@ -101,17 +104,6 @@ class QueryBody(ApiInput):
     record: bool = Field(default=True, description="Whether feedback can refer to the turn.")
 
 
-class PathStep(ApiOutput):
-    """An edge on the way to a document."""
-
-    source: str
-    target: str
-    kind: str
-    weight: float
-    tier: str
-    probability: float
-
-
 class FoundDocument(ApiOutput):
     """A document of an answer."""
 
@@ -122,7 +114,7 @@ class FoundDocument(ApiOutput):
     score: float = Field(description="Probability of relevance, from 0 to 1.")
     origin: Literal["seed", "walk"]
     tier: str | None = Field(description="Tier of the strongest edge to it; null without one.")
-    path: list[PathStep] = Field(description="The way of the walk to it; empty for a search hit.")
+    path: list[PathEdge] = Field(description="The way of the walk to it; empty for a search hit.")
     source: str = Field("", description="Where its text comes from.")
     features: dict[str, float] = Field({}, description="Inputs of the ranker by name.")
 
@@ -141,12 +133,8 @@ class HopEvent(ApiOutput):
 
     number: int
     frontier: list[str]
-    followed: list[PathStep]
+    followed: list[PathEdge]
     decided_by: str
-
-
-def _to_path(edges: Any) -> list[PathStep]:
-    return [PathStep.model_validate(edge) for edge in edges]
 
 
 def _to_found(item: RetrievedDocument) -> FoundDocument:
@@ -159,7 +147,7 @@ def _to_found(item: RetrievedDocument) -> FoundDocument:
         score=item.score,
         origin=returned.origin,
         tier=None if returned.support is None else returned.support.tier,
-        path=_to_path(returned.path),
+        path=list(returned.path),
         source=node.source,
         features=returned.features,
     )
@@ -174,8 +162,17 @@ def _to_answer(answer: Answer) -> QueryAnswer:
     )
 
 
+async def _to_fields(call: Call, body: ApiInput, *but: str) -> dict[str, Any]:
+    """The fields that were sent, with documents as they are stored, without those in ``but``."""
+    fields = body.to_options(*but)
+    for name in _DOCUMENTS & fields.keys():
+        if fields[name]:
+            fields[name] = [*(await call.names.find(fields[name])).values()]
+    return fields
+
+
 async def _to_query_options(call: Call, body: QueryBody) -> dict[str, Any]:
-    options: dict[str, Any] = body.to_options("text")
+    options = await _to_fields(call, body, "text")
     if body.filter:
         options["filter"] = await call.names.find_in_filter(body.filter)
     return options
@@ -202,15 +199,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
     asked.add_done_callback(lambda _: pass_on(None))
     try:
         while (hop := await hops.get()) is not None:
-            yield (
-                "hop",
-                HopEvent(
-                    number=hop.number,
-                    frontier=list(hop.frontier),
-                    followed=_to_path(hop.followed),
-                    decided_by=hop.decided_by,
-                ),
-            )
+            yield "hop", HopEvent.model_validate(hop)
         yield "answer", _to_answer(await asked)
     finally:
         asked.cancel()
@@ -349,7 +338,7 @@ def _to_stored(document: Document) -> StoredDocument:
 async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     """List the chunks that queries find, the oldest first."""
     found = await call.memory.aio.documents(
-        source=await call.names.find_one(given.source),
+        source=given.source and await call.names.find_one(given.source),
         under=await call.names.find_start(given.under),
         words=given.q,
         limit=given.limit,
@@ -383,8 +372,8 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
 async def read_document(call: Call) -> WholeDocument:
     """Read a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
-    stored = await call.names.find([name])
-    found = await call.memory.aio.get_by_ids([stored[name]], namespace=call.namespace)
+    stored = await call.names.find_one(name)
+    found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
         raise _make_unknown(name)
     chunks = [_to_stored(document) for document in found]
@@ -400,8 +389,8 @@ async def read_document(call: Call) -> WholeDocument:
 async def delete_document(call: Call) -> Deleted:
     """Delete a document with all its chunks, or one chunk or note."""
     name = call.path["id"]
-    stored = await call.names.find([name])
-    deleted = await call.memory.aio.forget([stored[name]], notes_of=call.namespace)
+    stored = await call.names.find_one(name)
+    deleted = await call.memory.aio.forget([stored], notes_of=call.namespace)
     if not deleted:
         raise _make_unknown(name)
     return Deleted(deleted=deleted, **deleted.to_dict())
@@ -422,7 +411,7 @@ async def list_sources(call: Call, given: SourcesParameters) -> SourceCounts:
     """List the sources."""
     found = await call.memory.aio.sources(
         under=await call.names.find_start(given.under),
-        after=await call.names.find_one(given.after),
+        after=given.after and await call.names.find_one(given.after),
         limit=given.limit,
     )
     return SourceCounts(sources=found)
@@ -432,7 +421,7 @@ class FeedbackBody(ApiInput):
     """How a turn went."""
 
     turn_id: str | None = Field(
-        description="The turn; null for the last turns of the session or namespace."
+        None, description="The turn; without one, the last turns of the session or namespace."
     )
     outcome: float | bool | str = Field(
         description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
@@ -503,10 +492,7 @@ class UndoBody(ApiInput):
 
 async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     """Learn from the outcome of a turn."""
-    fields: dict[str, Any] = body.to_options("turn_id", "outcome")
-    for name in ("used", "unused", "relevant", "irrelevant"):
-        if fields.get(name):
-            fields[name] = [*(await call.names.find(fields[name])).values()]
+    fields = await _to_fields(call, body, "turn_id", "outcome")
     receipt = await call.memory.aio.record(
         body.turn_id, body.outcome, namespace=call.namespace, **fields
     )
@@ -581,13 +567,13 @@ class NoteList(ApiOutput):
 
 async def teach(call: Call, body: TeachBody) -> NoteId:
     """Add a note to the namespace."""
-    fields: dict[str, Any] = body.to_options("text")
+    fields = await _to_fields(call, body, "text")
     return NoteId(id=await call.memory.aio.teach(body.text, namespace=call.namespace, **fields))
 
 
 async def correct(call: Call, body: CorrectBody) -> NoteId:
     """Add a note that says what would have been right, and lowers what was wrong."""
-    fields: dict[str, Any] = body.to_options("text")
+    fields = await _to_fields(call, body, "text")
     return NoteId(id=await call.memory.aio.correct(body.text, namespace=call.namespace, **fields))
 
 

@@ -765,7 +765,10 @@ export interface components {
          * @description How a turn went.
          */
         FeedbackBody: {
-            /** @description The turn; null for the last turns of the session or namespace. */
+            /**
+             * @description The turn; without one, the last turns of the session or namespace.
+             * @default null
+             */
             turn_id: string | null;
             /** @description From -1 (failure) to 1 (success); or true, false, "up" or "down". */
             outcome: number | boolean | string;
@@ -870,7 +873,7 @@ export interface components {
             /** @description Tier of the strongest edge to it; null without one. */
             tier: string | null;
             /** @description The way of the walk to it; empty for a search hit. */
-            path: components["schemas"]["PathStep"][];
+            path: components["schemas"]["PathEdge"][];
             /**
              * @description Where its text comes from.
              * @default
@@ -953,7 +956,7 @@ export interface components {
         HopEvent: {
             number: number;
             frontier: string[];
-            followed: components["schemas"]["PathStep"][];
+            followed: components["schemas"]["PathEdge"][];
             decided_by: string;
         };
         /**
@@ -1008,7 +1011,7 @@ export interface components {
             /** @description Id of the run; empty for a dry run. */
             run: string;
             dry_run: boolean;
-            steps: components["schemas"]["StepEntry"][];
+            steps: components["schemas"]["StepReport"][];
         };
         /**
          * NamespaceEntry
@@ -1074,10 +1077,10 @@ export interface components {
             notes: components["schemas"]["Note"][];
         };
         /**
-         * PathStep
-         * @description An edge on the way to a document.
+         * PathEdge
+         * @description One edge of the route to a document.
          */
-        PathStep: {
+        PathEdge: {
             source: string;
             target: string;
             kind: string;
@@ -1288,15 +1291,15 @@ export interface components {
             };
         };
         /**
-         * StepEntry
-         * @description What one step of maintenance did, or would do.
+         * StepReport
+         * @description Result of one maintenance step.
          */
-        StepEntry: {
+        StepReport: {
             step: string;
             looked: number;
             changed: number;
             seconds: number;
-            detail: {
+            detail?: {
                 [key: string]: number;
             };
         };
@@ -2366,6 +2369,7 @@ export interface operations {
             query?: {
                 source?: string;
                 target?: string;
+                feedback_id?: string;
                 kind?: string;
                 limit?: number;
             };

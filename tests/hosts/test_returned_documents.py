@@ -16,8 +16,10 @@ from langchain_core.load import dumpd, dumps, loads
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from llama_index.core.schema import TextNode
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever, InvalidInputError
+from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaRetriever
 
 QUESTION = "Who owns the cluster?"
 RIGHT = "Petra Schmidt owns the cluster."
@@ -30,7 +32,7 @@ PAGES = [
     )
     for number in range(4)
 ]
-OWN = {"id": "mine", "score": 42, "crabpath": "also mine", "source": "x.md"}
+OWN = {"id": "mine", "score": 42, "original": [1], "source": "x.md"}
 PROMPT = PromptTemplate.from_template("[{source}|{title}|{page}] {page_content}")
 
 
@@ -103,11 +105,10 @@ def test_metadata_of_its_own_survives():
     retriever = over([*PAGES, odd, same])
     found = retriever.invoke(QUESTION, k=9)
     odd, page = (next(d.metadata for d in found if d.id == name) for name in ("o", "p0"))
-    assert {**odd, "crabpath": OWN["crabpath"]}.items() >= OWN.items()
-    assert (odd["crabpath"]["original"], odd["crabpath"]["id"]) == ("also mine", "o")
+    assert {key: value for key, value in odd.items() if key != "crabpath"} == OWN
+    assert odd["crabpath"]["id"] == "o"
     assert 0 <= odd["crabpath"]["score"] <= 1
     assert (page["id"], page["score"]) == ("p0", page["crabpath"]["score"])
-    assert "original" not in page["crabpath"]
     assert retriever.record(odd["crabpath"]["turn_id"], 1.0, used=["o"]).status == "applied"
     written = [Document(**json.loads(item.model_dump_json())) for item in found]
     report = retriever.memory.add_documents(written, split=False, cleanup=None)
@@ -116,8 +117,32 @@ def test_metadata_of_its_own_survives():
     other = over(found)
     again = other.invoke(QUESTION, k=9)
     assert len(again) == len(found)
-    assert all("path" not in item.metadata["crabpath"].get("original", {}) for item in again)
     other.memory.close()
+
+
+def test_a_key_that_is_ours_is_refused_and_others_may_be_set(retriever):
+    """Through every door; what a host puts in the place of what was added is its own."""
+    memory, taken = retriever.memory, {"crabpath": {"mine": 1}}
+    llama = LlamaRetriever(memory)
+    for add in (
+        lambda: memory.add_documents([Document(id="o", page_content="Odd.", metadata=taken)]),
+        lambda: memory.teach("Odd.", metadata=taken),
+        lambda: llama.add_nodes([TextNode(id_="o", text="Odd.", metadata=taken)]),
+        lambda: llama.add_nodes([TextNode(id_="o", text="Odd.", metadata={"llama_index": 1})]),
+    ):
+        with pytest.raises(InvalidInputError, match=r"(?s)(crabpath|llama_index)' in its metadata"):
+            add()
+    assert memory.get_by_ids(["o"]) == []
+    found = retriever.invoke(QUESTION, k=1)[0]
+    found.metadata |= {"id": "mine"}
+    memory.add_documents([found], split=False)
+    own = {"id": "mine", "llama_index": "theirs"}
+    memory.add_documents([Document(id="o", page_content="Odd.", metadata=own)], split=False)
+    (again,) = memory.get_by_ids([found.id])
+    assert again.metadata["id"] == "mine"
+    assert "score" not in again.metadata
+    (odd,) = (item for item in llama.retrieve("Odd.") if item.node_id == "o")
+    assert odd.metadata.items() >= own.items()
 
 
 def test_a_prompt_with_metadata_takes_a_correction(retriever):

@@ -149,7 +149,7 @@ def test_a_whole_document_can_be_related_and_anchored(memory, host):
     ("text", "options", "message"),
     [
         (" \x00\n", {}, "text must have 1 to 20000"),
-        ("x" * 20_001, {}, "use add_documents"),
+        ("x" * 20_001, {}, "add it as one"),
         (None, {}, "text must be a text, not NoneType"),
         ("t", {"metadata": 7}, "metadata must be a mapping"),
         ("t", {"title": "x" * 601}, "title must have 1 to 600"),

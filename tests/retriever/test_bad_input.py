@@ -49,7 +49,7 @@ ODD += [Mute(), [Mute()], np.array([1.0, 2.0]), object()]
         ({"seed_ids": 5}, "must be"),
         ({"boost_tags": 5}, "must be"),
         ({"candidate_ids": 3}, "candidate_ids must be a list of texts"),
-        *[({"explore": e}, "explore must be True, False or a seed") for e in (-1, "three", 1.5)],
+        *[({"explore": e}, "explore must be a boolean or a seed") for e in (-1, "three", 1.5)],
         ({"namespace": "n" * 513}, "namespace must have at most 512 characters"),
         *[({"filter": f}, "filter") for f in ("sky", {"a": {"$nope": 1}})],
         *[({"filter": f}, "filter") for f in ([1], {"a": None}, {"a": {"$in": [None]}})],

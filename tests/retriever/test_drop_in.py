@@ -27,6 +27,7 @@ from crabpath_retrievers import (
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
+    Receipt,
 )
 from crabpath_retrievers.vectors.embedder import find_packaged_weights
 
@@ -185,7 +186,7 @@ async def test_a_run_id_in_the_config_is_that_of_the_turn(retriever):
         run = uuid4()
         await asyncio.to_thread(answer, "topic1", {"run_id": run})
         assert retriever.record(run, outcome=True).status == "applied"
-    with pytest.raises(NotFoundError, match="CrabPathCallbackHandler"):
+    with pytest.raises(NotFoundError, match="only a callback handler knows"):
         retriever.record(uuid4(), outcome=True)
 
 
@@ -219,7 +220,7 @@ ABOUT = {
     "JSON": (lambda r: {"documents": [d.model_dump() for d in r.invoke("topic1")]}, 1),
     "agent": (lambda r: ask_agent(r, "topic1"), 1),
     "second question of an agent": (lambda r: ask_agent(r, "topic1", "topic2"), 1),
-    "answer": (lambda r: r.memory.retrieve("topic1"), 1),
+    "answers": (lambda r: [r.memory.retrieve("topic1")], 1),
     "ids": (lambda r: name_turns(r.invoke("topic1")), 1),
 }
 
@@ -242,12 +243,25 @@ async def test_record_takes_what_people_have(retriever, name):
     assert {said.outcome for said in memory.learning.feedback()} == {1.0, -1.0, 0.5}
 
 
+def test_the_type_of_what_it_is_about_says_how_many_receipts_come(retriever):
+    """One for what is of one turn by its type; a list for what may hold several, also of one."""
+    documents, memory = retriever.invoke("topic1"), retriever.memory
+    answer = memory.retrieve("topic1")
+    for record in (retriever.record, memory.record):
+        for about in (documents[0], answer, answer.turn.id, None):
+            assert isinstance(record(about, outcome=True), Receipt), about
+        for about in (documents, documents[:1], {"documents": documents}, [answer.turn.id]):
+            (receipt,) = record(about, outcome=True)
+            assert isinstance(receipt, Receipt)
+    assert isinstance(memory.record(Feedback(answer.turn.id, 1.0)), Receipt)
+
+
 def test_what_cannot_be_meant_is_refused(retriever):
     documents = retriever.invoke("topic1")
     for about, outcome, sentence in (
         ([], True, "no document that CrabPath returned"),
         ([Document("x")], True, "no document that CrabPath returned"),
-        (documents, "great", "give the text of a correction as correction="),
+        (documents, "great", "what would have been right goes into correction"),
         (documents, 2, "outcome must be a number from -1"),
         (documents, None, "record needs an outcome"),
         (Feedback("t", 1.0), True, "has its outcome and fields itself"),

@@ -49,6 +49,72 @@ def test_a_question_its_outcome_and_the_undo(client, memory):
     assert ok(client.post("/undo", json={"feedback_id": "f1"}))["status"] == "undone"
 
 
+def test_feedback_without_a_turn_is_about_the_last_answer(client):
+    """Of the conversation, or of the namespace."""
+    turns = {
+        session: ok(client.post("/query", json={"text": "sky", "session": session}))["turn_id"]
+        for session in ("A", "B")
+    }
+    ok(client.post("/feedback", json={"outcome": "up", "session": "A"}))
+    assert {turn["id"] for turn in ok(client.get("/turns"))["turns"] if turn["feedback_id"]} == {
+        turns["A"]
+    }
+    ok(client.post("/feedback", json={"outcome": "down"}))
+    assert all(turn["feedback_id"] for turn in ok(client.get("/turns"))["turns"])
+
+
+def test_metadata_come_back_as_they_were_added(client, memory):
+    """What is the caller's keeps its name; the key of answers is refused."""
+    own = {"id": "x", "score": 3, "title": "T", "tags": ["a"], "deep": {"a": None}}
+    page = {"id": "own", "text": "A page of its own.", "metadata": own}
+    ok(client.post("/documents", json={"documents": [page]}))
+    for found in (
+        ok(client.post("/query", json={"text": "own page", "k": 4}))["documents"],
+        ok(client.post("/search", json={"text": "own page", "k": 4}))["documents"],
+        ok(client.get("/documents"))["documents"],
+        [ok(client.get("/documents/own"))],
+    ):
+        assert [one["metadata"] for one in found if one["id"] == "own"] == [own]
+    taken = {"documents": [{"text": "x", "metadata": {"crabpath": 1}}]}
+    assert "'crabpath' in its metadata" in refused(client.post("/documents", json=taken), 400)
+    assert ok(client.post("/teach", json={"text": "x", "metadata": own}))["id"]
+    assert memory.get_by_ids(["x"]) == []
+
+
+def test_sentences_name_what_there_is_over_http(client):
+    """No keywords, constants, classes or commands of Python and the shell."""
+    turn = ok(client.post("/query", json={"text": "sky", "k": 1}))["turn_id"]
+    said = {"turn_id": turn, "outcome": 1}
+    for path, body in (
+        ("/query", {"text": "x", "explore": -1}),
+        ("/query", {"text": "x", "k": 0}),
+        ("/query", {"text": "x", "filter": {"a": {"$near": 1}}}),
+        ("/query", {"text": "x", "filter": {"a": []}}),
+        ("/query", {"text": "x", "session": ""}),
+        ("/search", {"text": ""}),
+        ("/feedback", {"turn_id": "none", "outcome": 1}),
+        ("/feedback", {**said, "outcome": "great"}),
+        ("/feedback", {**said, "used": ["none"]}),
+        ("/feedback", {**said, "relevant": ["a"], "irrelevant": ["a"]}),
+        ("/feedback", {"outcome": 1, "session": "never"}),
+        ("/undo", {}),
+        ("/teach", {"text": "x " * 20_000}),
+        ("/correct", {"text": "x", "wrong": ["none"]}),
+        ("/graph/edges", {"source": "sky", "target": "deploy", "weight": 1, "kind": "none"}),
+        ("/snapshots/restore", {"snapshot": "none"}),
+        ("/maintenance", {"steps": ["none"]}),
+        ("/documents", {"documents": [{"text": "x", "metadata": {"crabpath": 1}}]}),
+    ):
+        answer = client.post(path, json=body)
+        message = answer.json()["error"]["message"]
+        assert answer.status_code in (400, 404), message
+        assert not re.search(r"\w=|\bTrue\b|\bFalse\b|CrabPath|LangChain|\w\(|`", message), message
+        assert not re.search(r"crabpath [a-z]+ |add_documents|memory\.", message), message
+    assert "feedback_id" in refused(client.get("/graph/changes"), 400)
+    feedback = ok(client.post("/feedback", json=said))["feedback_id"]
+    assert "changes" in ok(client.get("/graph/changes", params={"feedback_id": feedback}))
+
+
 def test_feedback_that_cannot_be_learned_from(client):
     turn = ok(client.post("/query", json={"text": "sky"}))["turn_id"]
     ok(client.post("/feedback", json={"turn_id": turn, "outcome": True}))

@@ -119,7 +119,7 @@ async def list_tools(opening):
 async def test_search_and_fetch_have_the_shapes_that_chatgpt_wants(local):
     tools = await list_tools(local)
     assert tools["search"].input_schema["required"] == ["query"]
-    assert list(tools["search"].input_schema["properties"]) == ["query"]
+    assert list(tools["search"].input_schema["properties"]) == ["query", "session"]
     assert list(tools["fetch"].input_schema["properties"]) == ["id"]
     found = await call(local, "search", query="Which fruit is red?")
     assert list(found) == ["results"]
@@ -196,6 +196,20 @@ async def test_what_a_sync_has_replaced_is_deleted_with_its_document(memory, loc
     assert memory.store.catalog.statistics()["retired"] > 0
     await call(local, "forget", ids=["page"])
     assert memory.store.catalog.statistics()["retired"] == 0
+
+
+async def test_an_outcome_without_a_turn_is_that_of_its_conversation(memory, local):
+    asked = {
+        session: (await call(local, "search", query="Which fruit?", session=session))["results"]
+        for session in ("A", "B")
+    }
+    receipt = await call(local, "record_outcome", outcome=1, session="A", source="human")
+    assert receipt["status"] == "applied"
+    turns = [results[0]["turn_id"] for results in asked.values()]
+    assert dict(memory.store.turns.get_verdicts(turns)).keys() == {turns[0]}
+    assert "turns" in await fail(local, "record_outcome", outcome=1, session="C")
+    await call(local, "record_outcome", outcome=-1)  # the last search of all
+    assert dict(memory.store.turns.get_verdicts(turns)).keys() == set(turns)
 
 
 async def test_documents_are_resources_whatever_their_ids(local):

@@ -86,6 +86,29 @@ def test_what_is_shown_finds_filters_and_deletes(client):
     assert client.get("/sources").json()["sources"] == {}
 
 
+def test_what_is_shown_can_be_judged_corrected_and_related(memory, client, tmp_path):
+    """By its source, or by an id that is a path, through every door."""
+    place = str(tmp_path / "secret place" / "docs" / "river")
+    river = Document("Rivers flow.", id=place, metadata={"source": f"{place}.md"})
+    memory.add_documents([river], split=False, progress=None)
+    found = call_tool(client, "search", {"query": "rivers"})["structuredContent"]["results"]
+    assert "secret place" not in json.dumps(found)
+    assert "river" in [result["id"] for result in found]
+    for used in (["river"], [SKY], ["river.md", GUIDE]):
+        given = {"turn_id": found[0]["turn_id"], "outcome": 1, "used": used, "source": "human"}
+        assert not call_tool(client, "record_outcome", given)["isError"], used
+    for name, body in (
+        ("correct", {"text": "Rivers run.", "wrong": ["river"]}),
+        ("teach", {"text": "Rivers are wet.", "related": ["river"]}),
+        ("query", {"text": "rivers", "candidate_ids": ["river"]}),
+    ):
+        assert client.post(f"/{name}", json=body).status_code == 200, name
+    assert not call_tool(client, "correct", {"text": "They run.", "wrong": ["river"]})["isError"]
+    failed = call_tool(client, "fetch", {"id": f"{place}s"})
+    assert failed["isError"]
+    assert "secret place" not in json.dumps(failed)
+
+
 def test_what_a_client_sends_back_replaces_what_it_read(memory, serve):
     with CrabPathRetriever.connect(serve(create_app(memory))) as retriever:
         served = retriever.memory

@@ -58,6 +58,8 @@ async def answers(retriever: CrabPathRetriever) -> None:
     assert_type(documents, list[Document])
     assert_type(retriever.record(documents, True, used=["a"]), list[Receipt])  # noqa: FBT003
     assert_type(await retriever.arecord(documents[0], "down", strict=False), Receipt)
+    assert_type(retriever.record(None, 0.5), Receipt)
+    assert_type(retriever.memory.record(retriever.memory.retrieve("question"), "up"), Receipt)
     assert_type(await retriever.ainvoke("question", filter={"a": 1}), list[Document])
     assert_type(await retriever.aadd_documents([Document("a")]), list[str])
     assert_type(retriever.memory, CrabPath)

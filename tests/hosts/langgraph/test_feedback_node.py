@@ -84,7 +84,7 @@ async def test_outcome_and_correction_none_record_nothing(retriever, called, sta
         ({"outcome": 1, "documents": [Document("x")]}, {}, "run crabpath_retrieve before"),
         ({"turn_id": "t"}, {}, "neither 'outcome' nor 'correction'.*ask=True"),
         ({"turn_id": "t", "outcome": 3}, {}, "outcome must be a number from -1 .* not 3"),
-        ({"turn_id": "t", "outcome": "great"}, {}, "outcome must be True, .* not 'great'"),
+        ({"turn_id": "t", "outcome": "great"}, {}, "outcome must be 'up', .* not 'great'"),
         ({"turn_id": "t", "outcome": 1, "used": 5}, {}, "used must be a list of texts, not 5"),
         ({"turn_id": "t", "outcome": 1}, {"source": "boss"}, "unknown source 'boss': use one of"),
     ],
@@ -106,6 +106,7 @@ async def test_a_person_is_asked_until_an_answer_fits(retriever, question, calle
     for said, reason in [
         (7, "not 7"),
         ([], "not []"),
+        (CORRECTION, "what would have been right goes into correction"),
         ({"outcome": 1, "namespace": "ann"}, "unknown fields ['namespace']"),
         ({"used": ["h1"]}, "neither outcome nor correction"),
     ]:
@@ -113,7 +114,7 @@ async def test_a_person_is_asked_until_an_answer_fits(retriever, question, calle
         assert reason in waiting["__interrupt__"][0].value["error"]
         assert sum(count_feedback(retriever).values()) == 0
     assert CORRECTION not in texts(retriever.invoke(question))
-    result = await called(built, Command(resume=CORRECTION), CONFIG)
+    result = await called(built, Command(resume={"correction": CORRECTION}), CONFIG)
     assert result["feedback"]["status"] == "applied"
     assert CORRECTION in texts(retriever.invoke(question))
 
@@ -126,13 +127,15 @@ async def test_a_person_is_asked_until_an_answer_fits(retriever, question, calle
         (False, -1.0),
         ("up", 1.0),
         ("👎", -1.0),
-        ("It was 1966.", -1.0),
+        ("👍🏽", 1.0),
+        ("Thumbs up", 1.0),
+        ("thumbs_down ", -1.0),
         ({"outcome": "up", "correction": "It was 1966."}, 1.0),
         ({"correction": "It was 1966."}, -1.0),
     ],
 )
 def test_a_person_may_answer_in_many_ways(retriever, question, build, said, outcome):
-    """Each comes to an outcome; text that is no thumb is a correction."""
+    """Each comes to an outcome."""
     built = build(ask=True)
     built.invoke({"question": question}, CONFIG)
     result = built.invoke(Command(resume=said), CONFIG)

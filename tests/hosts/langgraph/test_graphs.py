@@ -70,7 +70,7 @@ async def test_the_agent_remembers_and_learns(retriever, question, chat_server, 
     asked = {"messages": [{"role": "user", "content": question}]}
     first = await graph.ainvoke(asked, CONFIG, context=ANN)
     assert len(first["crabpath_turns"]) == 2
-    said = {**asked, "crabpath_feedback": CORRECTION}
+    said = {**asked, "crabpath_feedback": {"correction": CORRECTION}}
     second = await graph.ainvoke(said, CONFIG, context=ANN)
     assert CORRECTION in texts(second["crabpath_documents"])
 

@@ -141,16 +141,31 @@ async def test_rules_for_what_a_user_says(make, outcomes, retriever):
     agent = make(policy=OutcomePolicy(correction=Rule(-0.5, "self")))
     await agent()
     receipts = []
-    for words in (CORRECTION, {"outcome": 0.1, "correction": CORRECTION}):
+    for words in ({"correction": CORRECTION}, {"outcome": 0.1, "correction": CORRECTION}):
         receipts += (await agent(crabpath_feedback=words))["crabpath_receipts"]
     assert outcomes(receipts) == [(-0.5, "self"), (0.1, "self")]
     off = make(policy=OFF)
     await off()
-    for words, kind in ((CORRECTION, "correction"), ("up", "score")):
+    for words, kind in (({"correction": CORRECTION}, "correction"), ("up", "score")):
         (receipt,) = (await off("Thanks", crabpath_feedback=words))["crabpath_receipts"]
         assert receipt["status"] == "refused"
         assert f"this is a {kind}, which the policy does not count" in receipt["note"]
     assert sum(count_feedback(retriever).values()) == 2
+
+
+async def test_words_that_are_no_verdict_teach_nothing(make, outcomes, retriever):
+    """A remark is no failure and no correction; a thumb is one however it is written."""
+    agent = make()
+    await agent()
+    for words in ("It was 1966.", "", "thumbs"):
+        (receipt,) = (await agent("Go on", crabpath_feedback=words))["crabpath_receipts"]
+        assert receipt["status"] == "refused"
+        assert "what would have been right goes into correction" in receipt["note"]
+    assert sum(count_feedback(retriever).values()) == 0
+    for words, outcome in (("Thumbs up", 1.0), ("👎🏿", -1.0)):
+        receipts = (await agent(crabpath_feedback=words))["crabpath_receipts"]
+        assert outcomes(receipts) == [(outcome, "human")]
+    assert retriever.memory.notes() == []
 
 
 class Said(BaseModel):
@@ -195,7 +210,7 @@ async def test_a_correction_with_the_next_message_changes_its_retrieval(
     )
     first = await agent(config=ann)
     assert CORRECTION not in texts(first["crabpath_documents"])
-    result = await agent(config=ann, crabpath_feedback=CORRECTION)
+    result = await agent(config=ann, crabpath_feedback={"correction": CORRECTION})
     (receipt,) = result["crabpath_receipts"]
     assert (receipt["status"], receipt["turn_id"]) == ("applied", first["crabpath_turns"][0])
     assert read_feedback(retriever, receipt["feedback_id"]).answer == "ok"

@@ -56,6 +56,30 @@ def test_numbers_are_compared_as_python_does(make_store):
     assert find(store, {"n": {"$gt": True}}) == set()
 
 
+def test_groups_and_lists_hold_as_in_the_filters_of_a_memory(make_store):
+    """Nested too, and where no vector index knows a part of them."""
+    colours = ["red", "red", "blue", "green"]
+    values = [
+        {"text": f"note {n}", "n": n, "colour": name, "size": {"cm": n}}
+        for n, name in enumerate(colours)
+    ]
+    store = make_store([*values, {"text": "note"}])
+    red, large, deep = {"colour": "red"}, {"n": {"$gt": 2}}, {"size": {"cm": 2}}
+    for wanted, found in (
+        ({"$or": [red, large]}, {"k0", "k1", "k3"}),
+        ({"$and": [red, {"n": 1}]}, {"k1"}),
+        ({"$or": [{"$and": [red, {"n": 1}]}, large]}, {"k1", "k3"}),
+        ({"$or": [red, large], "n": {"$lt": 3}}, {"k0", "k1"}),
+        ({"$or": [red, deep]}, {"k0", "k1", "k2"}),
+        ({"$or": [red, {}]}, {"k0", "k1", "k2", "k3", "k4"}),
+        ({"colour": {"$in": ["blue", "green"]}}, {"k2", "k3"}),
+        ({"colour": {"$nin": ["blue", "green"]}}, {"k0", "k1", "k4"}),
+        ({"size": {"cm": {"$in": [0, 3]}}}, {"k0", "k3"}),
+        ({"n": {"$in": []}}, set()),
+    ):
+        assert find(store, wanted) == found, wanted
+
+
 def test_values_of_numpy_are_kept_as_numbers(make_store):
     store = make_store([{"text": "note", "n": np.int64(3), "many": np.array([1, 2])}])
     assert store.get(PLACE, "k0").value == {"text": "note", "n": 3, "many": [1, 2]}
@@ -87,6 +111,12 @@ def test_operators_take_no_longer_than_twice_a_search_without(make_store):
         ({"a": {"b": {"$near": 1}}}, r"cannot filter with \$near"),
         ({"n": {"$gt": 1, "x": 2}}, "cannot filter with x"),
         (["n"], "by a mapping"),
+        ({"$not": {"n": 1}}, r"cannot filter with \$not"),
+        ({"$gt": 1}, "name a field first"),
+        ({"$or": {"n": 1}}, "a list of such filters"),
+        ({"$or": []}, "a list of such filters"),
+        ({"$or": ["n"]}, "by a mapping"),
+        ({"n": {"$in": 1}}, r"\$in .* needs a list"),
     ],
 )
 def test_what_is_no_filter_is_refused(make_store, wanted, sentence):

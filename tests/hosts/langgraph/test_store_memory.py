@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import warnings
+from datetime import date
 
 import pytest
 from langchain.agents import create_agent
@@ -243,7 +244,9 @@ def test_a_value_comes_back_as_it_was(store):
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
-        (lambda store: store.put(ANN, "1", {"at": object()}), "must be JSON"),
+        (lambda store: store.put(ANN, "1", {"at": object()}), "must be JSON, and <object"),
+        (lambda store: store.put(ANN, "1", {"at": date(2026, 1, 2)}), r"date\(2026, .*isoformat"),
+        (lambda store: store.put(ANN, "1", {"at": {"a"}}), r"\{'a'\} is none"),
         (lambda store: store.put(ANN, "1", {"at": float("nan")}), "must be JSON"),
         (lambda store: store.put(ANN, "1", ["a"]), "must be a dict"),
         (lambda store: store.put(ANN, "k" * 600, {"a": 1}), "at most 500"),

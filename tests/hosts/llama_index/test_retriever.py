@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
-from host_answers import ids, texts
+from host_answers import ids, texts, turn_of
 from llama_index.core import Document, Settings, SimpleDirectoryReader
+from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -201,6 +202,23 @@ def test_documents_and_nodes_are_added_later(embed_model, closing):
     assert set(ids(made.retrieve("colours"))) == {"a", "b", "c"}
     made.similarity_top_k = 1
     assert ids(made.retrieve("What is blue?")) == ["b"]
+
+
+async def test_tags_name_the_conversation_of_a_call(retriever, question):
+    """Of every retrieval within them, in threads and on the event loop, and of feedback."""
+    engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
+    turns = {}
+    for session in ("A", "B"):
+        with instrument_tags({"session_id": session, "query_id": "q"}):
+            turns[session] = [turn_of(engine.query(question).source_nodes)]
+            turns[session].append(turn_of((await engine.aquery(question)).source_nodes))
+    judged = retriever.memory.store.turns.get_verdicts
+    with instrument_tags({"session_id": "A"}):
+        (receipt,) = retriever.record(None, outcome=True)
+    assert receipt.status == "applied"
+    assert dict(judged([*turns["A"], *turns["B"]])).keys() == {*turns["A"]}
+    (receipt,) = await retriever.arecord(None, "down", session="B")
+    assert dict(judged(turns["B"])).keys() == {*turns["B"]}
 
 
 async def test_nothing_blocks_the_event_loop(retriever, question):

@@ -161,6 +161,9 @@ def _make_document(
 ) -> Document:
     # A node retrieved from CrabPath carries its turn, which is not part of the document.
     metadata = remove_answer_metadata(node.metadata)
+    if BLOCK in metadata:
+        msg = f"node {node.node_id} has {BLOCK!r} in its metadata, which is ours: rename that key"
+        raise InvalidInputError(msg)
     source = next((str(metadata[key]) for key in _SOURCES if metadata.get(key)), source)
     if source and "source" not in metadata:
         metadata["source"] = source

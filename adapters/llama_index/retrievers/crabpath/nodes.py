@@ -106,7 +106,8 @@ def hide_block(keys: list[str]) -> list[str]:
 
 def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> BaseNode:
     metadata = dict(item.node.metadata)
-    fields = dict(metadata.pop(BLOCK, None) or {})
+    # What another host's documents have under this key is theirs.
+    fields = dict(metadata.pop(BLOCK)) if isinstance(metadata.get(BLOCK), dict) else {}
     for key in fields.pop("added", ()):
         metadata.pop(key, None)
     blank: list[str] = []

@@ -8,6 +8,9 @@ from typing import Any
 
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.instrumentation.dispatcher import (  # type: ignore[attr-defined]  # no other way
+    active_instrument_tags,
+)
 from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.node_parser import NodeParser
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle
@@ -25,6 +28,7 @@ from crabpath_retrievers.integration import (
     RetrieverOptions,
     arun,
     explain_unknown,
+    find_session,
     is_blank,
     perform_slow,
     run,
@@ -63,6 +67,9 @@ class CrabPathRetriever(BaseRetriever):
 
     Every node carries ``metadata["crabpath"]`` (turn id, origin, path, tier, feature values),
     which is hidden from models, and a score in (0, 1]: the probability that it is relevant.
+
+    The conversation of a call is the ``thread_id``, ``session_id`` or ``conversation_id`` of
+    LlamaIndex's ``instrument_tags`` around it.
     """
 
     def __init__(self, memory: CrabPath, **options: Unpack[LlamaIndexOptions]) -> None:
@@ -310,7 +317,9 @@ class CrabPathRetriever(BaseRetriever):
         """Record feedback for a response, now or a week later.
 
         Args:
-            response: What a query engine, chat engine or agent returned, or nodes, or a turn id.
+            response: What a query engine, chat engine or agent returned, or nodes, or a turn id;
+                None for the last turns of the namespace, or of the conversation of ``session`` or
+                of the tags.
             outcome: True or ``"up"``, False or ``"down"``, a number from -1 (failure) to 1, or
                 LlamaIndex's ``EvaluationResult``.
             strict: False returns the receipts also where all feedback was refused, which is raised
@@ -333,6 +342,8 @@ class CrabPathRetriever(BaseRetriever):
             retriever.record(engine.query("how do I deploy?"), True)
         """
         fields.setdefault("namespace", self.namespace)
+        if response is None:
+            fields.setdefault("session", find_session(active_instrument_tags.get()))
         return record(self.memory, response, outcome, strict=strict, **fields)
 
     async def arecord(
@@ -362,5 +373,6 @@ class CrabPathRetriever(BaseRetriever):
             "namespace": self.namespace,
             "task_type": self.task_type,
             "run_id": active_span_id.get(),
+            "session": find_session(active_instrument_tags.get()),
             "existing_ids": None if self.origin is None else self.origin.filter_held,
         }
