@@ -29,6 +29,7 @@ from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaRetriever
 
 QUESTION = "Which fruit is red?"
 UP, DOWN, WORDS = (1.0, None), (-1.0, None), (-1.0, "Cherries are red.")
+OTHERS = (-1.0, "Plums are red.")
 
 
 class Said(NamedTuple):
@@ -48,6 +49,9 @@ SEQUENCES: dict[str, tuple[list[Said], list[int]]] = {
     "up down up": ([Said(UP), Said(DOWN), Said(UP)], [2]),
     "up words": ([Said(UP), Said(WORDS)], [1]),
     "words up": ([Said(WORDS), Said(UP)], [1]),
+    "words down": ([Said(WORDS), Said(DOWN)], [0]),
+    "down words down": ([Said(DOWN), Said(WORDS), Said(DOWN)], [1]),
+    "words, others": ([Said(WORDS), Said(OTHERS), Said(DOWN)], [1]),
     "event down": ([EVENT, Said(DOWN)], [1]),
     "down event": ([Said(DOWN), EVENT], [0]),
     "model down": ([SELF_UP, Said(DOWN)], [1]),
