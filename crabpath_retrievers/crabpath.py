@@ -804,7 +804,8 @@ class CrabPath(Component):
                 document or several; an :class:`Answer`; or what holds such documents: the output of
                 a chain, the state of an agent, a response of LlamaIndex. None for the last turn of
                 the conversation ``session``, or of the namespace, and for those before it that
-                nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a whole :class:`Feedback`, without outcome.
+                nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a whole
+                :class:`Feedback`, without outcome.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
             strict: False returns the receipt of refused feedback, which is raised otherwise. With
                 a :class:`Feedback` it is always returned.

@@ -178,16 +178,14 @@ class Recorder:
         return receipt
 
     def _is_forgotten(self, feedback: Feedback) -> bool:
-        """Whether the turn of new feedback is gone: not even a log of the database may hold it."""
-        turn, namespace = feedback.turn_id or "", feedback.namespace
+        """Whether turn and namespace of feedback are gone: then no log may hold it either."""
+        turn, space = feedback.turn_id or "", feedback.namespace
         if not may_name_turn(turn) or is_recent_id(turn, WAIT_FOR_TURN):
             return False
+        if space is not None and self._store.walk.get_clock(space).key:
+            return False  # it can be forgotten with its namespace
         until = time.monotonic() + WAIT_FOR_RUN
-        while self._store.turns.find(turn, namespace=namespace, wait=False) is None:
-            if namespace is not None and self._store.history.get_feedback_state(
-                feedback.feedback_id, namespace
-            ):
-                return False
+        while self._store.turns.find(turn, wait=False) is None:
             if time.monotonic() > until:
                 return True
             time.sleep(LOOK_AGAIN)
