@@ -622,7 +622,7 @@ class CrabPathRetriever(BaseRetriever):
         return await self.memory.aio.record(about, outcome, strict=strict, **own)
 
     def _add_own(self, about: object, fields: FeedbackFields) -> FeedbackFields:
-        """The fields, with namespace and session of this retriever's run for its last turns."""
+        """The fields, with namespace and session of this retriever's run for its last turn."""
         if about is not None:
             return fields
         session = find_session(var_child_runnable_config.get())

@@ -48,7 +48,7 @@ NoteId = Annotated[str | None, typer.Option("--id", help="Its id; the same one r
 def run_feedback(  # noqa: PLR0913  each is an option of the command
     turn: Annotated[
         str | None,
-        typer.Argument(help="Turn id or run id; without one, the last turns of the namespace."),
+        typer.Argument(help="Turn id or run id; without one, the last turn of the namespace."),
     ] = None,
     *,
     outcome: Annotated[float, typer.Option(help="From -1 (failure) to 1 (success).")],

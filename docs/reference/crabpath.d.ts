@@ -204,7 +204,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo all that was learned from one feedback.
+         * Undo all that was learned from one feedback, or from all feedback about one turn.
          * @description Right: feedback.
          */
         post: operations["retract_feedback"];
@@ -765,7 +765,7 @@ export interface components {
          * @description How a turn went.
          */
         FeedbackBody: {
-            /** @description The turn; null for the last turns of the session or namespace. */
+            /** @description The turn; null for the last turn of the session or namespace. */
             turn_id: string | null;
             /** @description From -1 (failure) to 1 (success); or true, false, "up" or "down". */
             outcome: number | boolean | string;
@@ -845,12 +845,17 @@ export interface components {
              * @description Why it is refused, for programs.
              * @default null
              */
-            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "frozen" | "forgotten") | null;
+            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "both_sides" | "frozen" | "forgotten") | null;
             /**
              * @description Whether its giver had said so before.
              * @default false
              */
             repeated: boolean;
+            /**
+             * @description The turn that was judged, the last of several.
+             * @default null
+             */
+            turn_id: string | null;
         };
         /**
          * FoundDocument

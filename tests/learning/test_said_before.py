@@ -147,10 +147,10 @@ def test_names_of_one_document_on_both_sides_are_refused(memory):
     """Also where only the memory knows that they name the same."""
     memory.add_documents([Document("Cherries are red.", id="d", metadata={"source": "book"})])
     turn = memory.retrieve("Cherries are red.", k=4).turn.id
-    for one, other in (("used", "unused"), ("relevant", "irrelevant")):
-        given = {one: ["d"], other: ["book"]}
-        receipt = memory.record(turn, outcome=False, strict=False, **given)
-        assert (receipt.status, receipt.reason) == ("refused", "both_sides")
+    with pytest.raises(InvalidInputError, match="name each document on one side only"):
+        memory.record(turn, outcome=False, relevant=["d"], irrelevant=["book"])
+    receipt = memory.record(turn, outcome=False, used=["d"], unused=["book"], strict=False)
+    assert (receipt.status, receipt.reason) == ("refused", "both_sides")
 
 
 @pytest.mark.parametrize("given", [True, 5.5, {"a": 1}, b"x", [object()]])
