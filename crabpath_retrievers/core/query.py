@@ -209,11 +209,22 @@ def text_of(name: str, value: object) -> str:
     Raises:
         InvalidInputError: It is something else.
     """
-    plain = to_plain(value)
-    if isinstance(plain, bool) or not isinstance(plain, (str, int, UUID, os.PathLike)):
+    text = _spell(value)
+    if text is None:
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
-    return to_storable(str(plain))
+    return to_storable(text)
+
+
+def _spell(value: object) -> str | None:
+    """The text of a text, whole number, UUID or path; None of anything else."""
+    plain = to_plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, (str, int, UUID, os.PathLike)):
+        return None
+    try:
+        return str(plain)
+    except ValueError:  # a number of too many digits
+        return None
 
 
 def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
@@ -415,9 +426,7 @@ def session_of(session: object) -> str:
     Raises:
         InvalidInputError: It is no text, whole number or UUID, or blank.
     """
-    plain = to_plain(session)
-    known = isinstance(plain, (str, int, UUID)) and not isinstance(plain, bool)
-    text = to_name(str(plain)) if known else ""
+    text = to_name(_spell(session) or "")
     if is_blank(text):
         msg = f"session must be a non-empty text, a number or a UUID, not {format_value(session)}"
         raise InvalidInputError(msg)
