@@ -802,9 +802,10 @@ class CrabPath(Component):
         Args:
             about: What it is about: a turn id, or the run id of the call that retrieved; a returned
                 document or several; an :class:`Answer`; or what holds such documents: the output of
-                a chain, the state of an agent, a response of LlamaIndex. None for the last turns
-                of the conversation ``session``, or of the last one of the namespace, later ones
-                more. Or a whole :class:`Feedback`, without outcome.
+                a chain, the state of an agent, a response of LlamaIndex. None for the last turn of
+                the conversation ``session``, or of the namespace, and for those before it that
+                nobody has judged, as far as ``settings.learning.window_turns`` goes. Or a whole
+                :class:`Feedback`, without outcome.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
             strict: False returns the receipt of refused feedback, which is raised otherwise. With
                 a :class:`Feedback` it is always returned.
@@ -945,7 +946,9 @@ class CrabPath(Component):
         turn_id: str | None = None,
         namespace: str | None = None,
     ) -> Receipt:
-        """Undo all that was learned from one feedback; its turns may get other feedback then.
+        """Undo all that was learned from one feedback, or from all feedback about one turn.
+
+        Its turns may get other feedback then.
 
         Right after the feedback was learned, undoing it restores the namespace exactly. What was
         learned in between stays: what decay has left of its weight changes is subtracted, and the
@@ -956,14 +959,15 @@ class CrabPath(Component):
 
         Args:
             feedback_id: The feedback.
-            turn_id: Instead: a turn, or the host's run, that it was about. Feedback about several
-                turns is undone as a whole.
+            turn_id: Instead: a turn, or the host's run; all that was learned from it is undone,
+                whoever said it. Feedback about several turns is undone as a whole.
             namespace: Look only among feedback of this namespace; None looks in all.
 
         Returns:
-            ``undone``; waiting feedback is then never learned from. Otherwise nothing was changed,
-            and ``note`` says why: it was undone before, it was refused, or its effects are not
-            known any more (``applied``).
+            ``undone``; waiting feedback is then never learned from. Of several about a turn, that
+            of the latest, whose ``note`` names the others. Otherwise it was not changed, and
+            ``note`` says why: it was undone before, it was refused, or its effects are not known
+            any more (``applied``).
 
         Raises:
             NotFoundError: There is no such feedback or turn, or nothing was learned from it.

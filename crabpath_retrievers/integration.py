@@ -40,7 +40,8 @@ from crabpath_retrievers.core.query import (
     explain_unknown,
     find_namespace,
     find_session,
-    label_session,
+    namespace_of,
+    session_of,
 )
 from crabpath_retrievers.core.text import is_blank, to_plain
 from crabpath_retrievers.core.time_limit import arun_with_timeout
@@ -100,11 +101,11 @@ __all__ = [
     "find_turn_ids",
     "find_turns_in_state",
     "is_blank",
-    "label_session",
     "load_default_embeddings",
     "make_event_feedback",
     "make_lock",
     "make_outcome_feedback",
+    "namespace_of",
     "parse_outcome",
     "parse_output",
     "perform",
@@ -116,6 +117,7 @@ __all__ = [
     "require_bounded",
     "resolve_embeddings",
     "run",
+    "session_of",
     "to_documents",
     "to_plain",
 ]

@@ -466,8 +466,9 @@ class CrabPathRetriever(BaseRetriever):
             found = find_namespace(configurable)
             if found is not None:
                 options["namespace"] = found
-        if configurable and options.get("session") is None:
-            options["session"] = find_session(configurable)
+        if options.get("session") is None:
+            found = find_session(config) or find_session(inherited)
+            options |= {} if found is None else {"session": found}
         return options
 
     def add_documents(
@@ -563,7 +564,7 @@ class CrabPathRetriever(BaseRetriever):
         Args:
             about: What it is about: the returned documents, or one of them; the output of a chain
                 or agent that holds them; a turn id, ``metadata["crabpath"]["turn_id"]``, or the
-                run id of the call; None for the last turns of this retriever's namespace.
+                run id of the call; None for the last turn of this retriever's namespace.
             outcome: True or ``"up"``, False or ``"down"``, or a number from -1 (failure) to 1.
             strict: False returns the receipt of refused feedback, which is raised otherwise.
             fields: Other fields of :class:`~crabpath_retrievers.core.feedback.Feedback`, such as
@@ -622,11 +623,11 @@ class CrabPathRetriever(BaseRetriever):
         return await self.memory.aio.record(about, outcome, strict=strict, **own)
 
     def _add_own(self, about: object, fields: FeedbackFields) -> FeedbackFields:
-        """The fields, with namespace and session of this retriever's run for its last turns."""
+        """The fields, with namespace and session of this retriever's run for its last turn."""
         if about is not None:
             return fields
-        configurable = (var_child_runnable_config.get() or {}).get("configurable") or {}
-        return {"namespace": self.namespace, "session": find_session(configurable), **fields}
+        session = find_session(var_child_runnable_config.get())
+        return {"namespace": self.namespace, "session": session, **fields}
 
     def _get_relevant_documents(
         self,

@@ -51,11 +51,6 @@ Labels: TypeAlias = tuple[str, ...]
 """A namespace of LangGraph, such as ``("memories", "ann")``."""
 
 
-def _read_configurable() -> Mapping[str, Any]:
-    """The configuration of the run that calls; empty outside of one."""
-    return (var_child_runnable_config.get() or {}).get("configurable") or {}
-
-
 _ROOT = "store:"
 _ITEM = "item"  # key of the metadata that holds the item; no vector index filters by it
 _MAX_ID_LENGTH = 500  # characters of a namespace and a key together
@@ -257,7 +252,7 @@ class CrabPathStore(BaseStore):
         given: dict[str, Any] = dict(fields)
         if prefix is not None:
             given["namespace"] = self.find_turn_namespace(tuple(prefix))
-            given.setdefault("session", find_session(_read_configurable()))
+            given.setdefault("session", find_session(var_child_runnable_config.get()))
         receipts = yield from perform(lambda: self._memory.record(about, outcome, **given))
         return receipts if isinstance(receipts, list) else [receipts]
 
@@ -336,7 +331,7 @@ class CrabPathStore(BaseStore):
             "filter": {f"namespace_{len(prefix)}": _make_place(prefix), **condition},
             "confined": True,
             "namespace": self.find_turn_namespace(prefix),
-            "session": find_session(_read_configurable()),
+            "session": find_session(var_child_runnable_config.get()),
         }
         if not complete:  # no vector index knows such a condition
             listed = yield from perform(lambda: self._list_items(prefix, wanted, _MAX_LISTED))

@@ -11,6 +11,7 @@ import numpy as np
 from crabpath_retrievers.ab.metrics import (
     UNMEASURED,
     ArmMetrics,
+    Characters,
     TrialTurn,
     compute_arm_metrics,
     count_characters,
@@ -69,7 +70,7 @@ class Comparison:
 def compare_arms(
     control: Sequence[TrialTurn],
     treatment: Sequence[TrialTurn],
-    characters: Mapping[str, int],
+    characters: Characters,
     settings: TrialSettings,
 ) -> tuple[Comparison, ...]:
     """Compare correction rate, success rate, context length and latency of both arms.
@@ -77,7 +78,7 @@ def compare_arms(
     Args:
         control: Turns of the control.
         treatment: Turns of the treatment.
-        characters: Lengths of documents by id, in characters.
+        characters: Lengths of documents and notes.
         settings: Least number of units, confidence and seed.
     """
     measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {

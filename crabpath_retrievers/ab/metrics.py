@@ -14,6 +14,9 @@ from crabpath_retrievers.ab.state import ARMS, Arm, TrialState, make_suffix
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.turns import TrialFeedback, TrialWeightChange
 
+Characters = Mapping[tuple[str | None, str], int]
+"""Lengths of texts by namespace, which is None for documents, and id."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialTurn:
@@ -221,7 +224,7 @@ class ArmMetrics:
 
 def compute_arm_metrics(
     turns: Sequence[TrialTurn],
-    characters: Mapping[str, int],
+    characters: Characters,
     moves: Iterable[TrialWeightChange],
     characters_per_token: float,
 ) -> ArmMetrics:
@@ -229,7 +232,7 @@ def compute_arm_metrics(
 
     Args:
         turns: Turns of the arm, oldest first.
-        characters: Lengths of documents by id, in characters.
+        characters: Lengths of documents and notes.
         moves: Weight changes in its namespaces, oldest first.
         characters_per_token: Mean length of a token, to estimate tokens.
     """
@@ -277,9 +280,11 @@ def group_by_session(turns: Iterable[TrialTurn]) -> dict[str, list[TrialTurn]]:
     return dict(found)
 
 
-def count_characters(turn: TrialTurn, characters: Mapping[str, int]) -> int:
+def count_characters(turn: TrialTurn, characters: Characters) -> int:
     """Count the characters that a turn returned; documents forgotten since count 0."""
-    return sum(characters.get(node, 0) for node in turn.returned)
+    # A document hides a note with its id.
+    places = [[(space, node) for space in (None, turn.namespace)] for node in turn.returned]
+    return sum(next((characters[p] for p in own if p in characters), 0) for own in places)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -17,7 +17,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.core.query import label_session, namespace_of, require_number
+from crabpath_retrievers.core.query import namespace_of, require_number, session_of
 from crabpath_retrievers.errors import InvalidInputError
 
 Arm = Literal["control", "treatment"]
@@ -44,7 +44,7 @@ def require_trial_name(name: str) -> str:
 
 def hash_position(name: str, session_id: SessionId) -> float:
     """Hash a session to a number in [0, 1), differently for each trial."""
-    text = f"{name}\x00{_to_text(session_id)}".encode("utf-8", "surrogatepass")
+    text = f"{name}\x00{session_of(session_id)}".encode()
     number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     return (number >> 11) / 2**53
 
@@ -52,11 +52,6 @@ def hash_position(name: str, session_id: SessionId) -> float:
 def assign_arm(name: str, share: float, session_id: SessionId) -> Arm:
     """Return the arm of a session: ``treatment`` for a ``share``, in [0, 1], of all sessions."""
     return "treatment" if hash_position(name, session_id) < share else "control"
-
-
-def make_session_label(session_id: SessionId) -> str:
-    """Return the label of a session in turn records: its id, or the SHA-256 of a long id."""
-    return label_session(_to_text(session_id))
 
 
 def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:
@@ -77,14 +72,6 @@ def make_arm_namespace(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
         msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
         raise InvalidInputError(msg)
     return namespace_of(own + make_suffix(name, arm, fresh=fresh))
-
-
-def _to_text(session_id: SessionId) -> str:
-    known = isinstance(session_id, (str, int, UUID)) and not isinstance(session_id, bool)
-    if not known or not str(session_id).strip():
-        msg = f"session_id must be a non-empty text, a number or a UUID, not {session_id!r:.100}"
-        raise InvalidInputError(msg)
-    return str(session_id)
 
 
 @dataclass(frozen=True, slots=True)

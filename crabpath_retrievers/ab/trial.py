@@ -20,12 +20,11 @@ from crabpath_retrievers.ab.state import (
     has_failed,
     is_worse,
     make_arm_namespace,
-    make_session_label,
 )
 from crabpath_retrievers.config.maintenance import TrialSettings
 from crabpath_retrievers.core.changes.maintenance import KeepTrial
 from crabpath_retrievers.core.driver import Operations, arun, perform, perform_sync_or_async, run
-from crabpath_retrievers.core.query import Query, QueryOptions
+from crabpath_retrievers.core.query import Query, QueryOptions, session_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.storage import GraphStore
@@ -167,7 +166,7 @@ class Trial:
             self.refresh()
         state, arm = self._state, self.arm(session_id) if arm is None else _require_arm(arm)
         namespace = make_arm_namespace(self._name, arm, user, fresh=state.fresh)
-        session = make_session_label(session_id)
+        session = session_of(session_id)
         running = {"arm": f"{self._name}:{arm}"} if state.status == "running" else {}
         return {"namespace": namespace, "session": session, **running}
 

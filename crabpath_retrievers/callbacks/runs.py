@@ -16,6 +16,7 @@ from crabpath_retrievers.config.outcome_policy import rank_kind
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
+from crabpath_retrievers.core.query import find_session
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
 from crabpath_retrievers.learning.outcomes import NamedDocuments, select_use
@@ -116,7 +117,6 @@ def _is_number(item: str | int) -> bool:
     return isinstance(item, int) or item.isdecimal()
 
 
-_THREADS = ("thread_id", "session_id", "conversation_id")  # LangSmith groups runs by these too
 _PLACE = "langgraph_checkpoint_ns"
 
 
@@ -203,7 +203,7 @@ class ChainTracker:
                 # A task of a graph starts, perhaps as a retry: only its last attempt counts.
                 root.turns = {t: turn for t, turn in root.turns.items() if turn.place != place}
             if root.thread is None:
-                root.thread = _find_thread(about)
+                root.thread = find_session({"metadata": about})
             root.open.add(run_id)
             self._runs[run_id] = OpenRun(root, place, streams)
 
@@ -268,7 +268,9 @@ class ChainTracker:
     def _start_chain(
         self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool
     ) -> ChainRun:
-        root = ChainRun(run_id, _find_thread(about), time.monotonic(), streams=streams)
+        root = ChainRun(
+            run_id, find_session({"metadata": about}), time.monotonic(), streams=streams
+        )
         root.resumed = root.thread is not None and _is_resuming(given)
         before = self._threads.get(root.thread or "") if root.resumed else None
         if before is not None and before.paused:
@@ -304,11 +306,6 @@ class ChainTracker:
 def _collect_names(root: ChainRun) -> list[str]:
     turns = root.turns.values()
     return [root.id, *root.aliases, *root.turns, *(turn.run_id for turn in turns)]
-
-
-def _find_thread(about: Mapping[str, Any]) -> str | None:
-    named = (about[name] for name in _THREADS if about.get(name))
-    return next((str(name) for name in named), None)
 
 
 def _is_streaming(given: Any) -> bool:

@@ -48,7 +48,7 @@ NoteId = Annotated[str | None, typer.Option("--id", help="Its id; the same one r
 def run_feedback(  # noqa: PLR0913  each is an option of the command
     turn: Annotated[
         str | None,
-        typer.Argument(help="Turn id or run id; without one, the last turns of the namespace."),
+        typer.Argument(help="Turn id or run id; without one, the last turn of the namespace."),
     ] = None,
     *,
     outcome: Annotated[float, typer.Option(help="From -1 (failure) to 1 (success).")],
@@ -68,7 +68,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     ] = None,
     user: Annotated[str | None, typer.Option(help="Who gave it.")] = None,
     session: Annotated[
-        str | None, typer.Option(help="The conversation: its last turns, where none is given.")
+        str | None, typer.Option(help="The conversation: its last turn, where none is given.")
     ] = None,
     namespace: Annotated[str | None, namespace_option(help="The namespace of the turn.")] = None,
     store: Store = DEFAULT_STORE,
@@ -162,7 +162,7 @@ def run_undo(
     feedback_id: Annotated[str | None, typer.Argument(help="Id of the feedback.")] = None,
     *,
     turn: Annotated[
-        str | None, typer.Option(help="Instead: turn or run id that it was about.")
+        str | None, typer.Option(help="Instead: turn or run id; all feedback about it.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Instead: all feedback of this user.")] = None,
     source: Annotated[
@@ -171,7 +171,7 @@ def run_undo(
     namespace: Within = None,
     store: Store = DEFAULT_STORE,
 ) -> Output:
-    """Undo all that was learned from one feedback, or from all feedback of a user."""
+    """Undo all that was learned from one feedback, a turn, or all feedback of a user."""
     if user is not None or source is not None:
         if feedback_id is not None or turn is not None:
             msg = "give a feedback id, --turn, or --user and --source: one of the three"

@@ -104,10 +104,12 @@ class LearningSettings(ValidatedSettings):
     """Distinct turns of joint use after which a pair becomes an edge."""
     inhibition_threshold: Count = 2
     """Distinct failed turns after which a pair becomes an inhibitory edge."""
-    window_turns: Count = 10
-    """Turns before it that feedback without a turn id may concern."""
+    window_turns: Count = 1
+    """Turns that feedback without a turn id concerns at most: the last one of its conversation, and
+    those before it that nobody has judged. Agents that retrieve several times for one answer set it
+    higher, or give turn ids."""
     window_seconds: Positive = 900.0
-    """Seconds before it that feedback without a turn id may concern."""
+    """Seconds before it within which these turns were made."""
     turn_decay: Annotated[float, Field(ge=0, le=1000)] = 0.3
     """λ per turn: a turn gets a share of such feedback in proportion to ``exp(-λ · turns ago)``."""
     sources: Annotated[

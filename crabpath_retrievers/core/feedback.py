@@ -14,14 +14,14 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.query import (
     find_id,
-    label_of,
     namespace_of,
     require_list,
     require_number,
+    session_of,
     text_of,
     texts_of,
 )
-from crabpath_retrievers.core.text import format_value, to_storable
+from crabpath_retrievers.core.text import format_value, is_blank, to_name, to_storable
 from crabpath_retrievers.errors import InvalidInputError
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
@@ -37,6 +37,7 @@ ReceiptReason = Literal[
     "other_session",
     "no_turn",
     "not_returned",
+    "both_sides",
     "frozen",
     "forgotten",
 ]
@@ -48,6 +49,10 @@ DEFAULT_NAMESPACE = "default"
 DOCUMENT_FIELDS = ("used", "unused", "relevant", "irrelevant")
 """Fields of feedback that hold ids of documents."""
 
+MAX_NOTE_CHARS = 20_000
+"""Longest text of a note or correction, in characters; notes are returned whole."""
+
+_OPPOSITES = {"irrelevant": ("relevant", "used"), "unused": ("used",)}
 _LONGEST_ID = 200
 _LONGEST_USER = 512
 
@@ -57,7 +62,7 @@ class Feedback:
     """Feedback of a host about a turn.
 
     Attributes:
-        turn_id: The turn, or the host's run that asked; None for the last turns of the namespace.
+        turn_id: The turn, or the host's run that asked; None for the last turn of the namespace.
         outcome: How well the chain did, in [-1, 1].
         used: The returned documents that the answer rests on; None if not known. Each is named by
             its id or source, here and below, or given itself, as a document or node.
@@ -67,7 +72,8 @@ class Feedback:
             None if not known.
         irrelevant: Documents of the memory that do not answer it, returned or not.
         answer: The chain's answer; the documents that it rests on are then attributed.
-        correction: What would have been right, in words; it becomes a note of the namespace with
+        correction: What would have been right, in words, at most 20,000 characters; blank is
+            None. It becomes a note of the namespace with
             inhibitory edges to the documents used in a failure, else to its best document.
         source: Who gave it.
         feedback_id: Recording the same id again with the same content changes nothing; with other
@@ -75,7 +81,7 @@ class Feedback:
         namespace: Namespace of the turn; None for that of the turn, or "default" without one.
         user: User who gave it, as the host knows them: feedback can be listed and undone by user,
             and is bounded where several users share a namespace; None if not known.
-        session: Conversation that it comes from: without a turn it is about the last turns of this
+        session: Conversation that it comes from: without a turn it is about the last turn of this
             one, and with a turn of another one it is refused; None if not known.
     """
 
@@ -97,24 +103,31 @@ class Feedback:
         """Validate the fields and normalise texts for storage.
 
         Raises:
-            InvalidInputError: An outcome that is no number in [-1, 1], a field of a wrong type, or
-                a document that is called both right and wrong.
+            InvalidInputError: An outcome that is no number in [-1, 1], a field of a wrong type, a
+                correction that is too long, or a document that is called both right and wrong.
         """
         set_ = object.__setattr__
         set_(self, "outcome", validate_outcome(self.outcome))
         for name in DOCUMENT_FIELDS:
             given = getattr(self, name)
             set_(self, name, None if given is None else tuple(name_documents(given, name)))
-        right = {*(self.relevant or ()), *(self.used or ())}
-        if both := [node for node in self.irrelevant or () if node in right]:
+        for name, others in _OPPOSITES.items():
+            right = {node for other in others for node in getattr(self, other) or ()}
+            if both := [node for node in getattr(self, name) or () if node in right]:
+                msg = (
+                    f"{format_value(both[0])} is in {name} and in {' or '.join(others)}: "
+                    "name each document on one side only"
+                )
+                raise InvalidInputError(msg)
+        set_(self, "turn_id", None if self.turn_id is None else text_of("turn_id", self.turn_id))
+        set_(self, "answer", _read_text("answer", self.answer))
+        set_(self, "correction", _read_text("correction", self.correction))
+        if len(self.correction or "") > MAX_NOTE_CHARS:
             msg = (
-                f"{format_value(both[0])} is in irrelevant and in relevant or used: "
-                "name each document on one side only"
+                f"correction must have at most {MAX_NOTE_CHARS} characters, not "
+                f"{len(self.correction or '')}; what is longer is a document: use add_documents"
             )
             raise InvalidInputError(msg)
-        for name in ("turn_id", "answer", "correction"):
-            value = getattr(self, name)
-            set_(self, name, None if value is None else text_of(name, value))
         if self.namespace is not None:
             set_(self, "namespace", namespace_of(self.namespace))
         known = get_args(RewardSource)
@@ -128,7 +141,7 @@ class Feedback:
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
         set_(self, "user", None if self.user is None else validate_user(self.user))
-        set_(self, "session", None if self.session is None else label_of("session", self.session))
+        set_(self, "session", None if self.session is None else session_of(self.session))
 
     @property
     def stated_documents(self) -> frozenset[str]:
@@ -176,13 +189,25 @@ def name_documents(given: Any, field: str = "documents") -> list[str]:
     return texts_of(names, name=field)
 
 
+def _read_text(name: str, value: object) -> str | None:
+    """A text as it is stored; None of a blank one.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if value is not None and not isinstance(value, str):
+        msg = f"{name} must be a text, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    return None if is_blank(value) else to_storable(str(value))
+
+
 def validate_user(name: object) -> str:
     """Return the name of a user as it is stored.
 
     Raises:
         InvalidInputError: It is no text of 1 to 512 characters.
     """
-    user = to_storable(name).strip() if isinstance(name, str) else ""
+    user = to_name(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
         msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
         raise InvalidInputError(msg)
@@ -250,7 +275,9 @@ class Receipt(NamedTuple):
             ``repeated`` where its giver had said the same under another id.
         note: Why it is refused or still waits, or which part of it was ignored; None otherwise.
         reason: Why it is refused, for programs; None otherwise, and where it was refused earlier.
-        repeated: Whether its giver had said the same before, so that nothing was changed.
+        repeated: Whether its giver had said so before, so that nothing was changed.
+        turn_id: Id of the turn that was judged, the latest of several; None where nothing was
+            learned from it now.
     """
 
     feedback_id: str
@@ -258,6 +285,7 @@ class Receipt(NamedTuple):
     note: str | None = None
     reason: ReceiptReason | None = None
     repeated: bool = False
+    turn_id: str | None = None
 
 
 class FeedbackFields(TypedDict, total=False):

@@ -18,7 +18,14 @@ from typing_extensions import TypedDict, Unpack
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
-from crabpath_retrievers.core.text import format_value, is_blank, is_number, to_plain, to_storable
+from crabpath_retrievers.core.text import (
+    format_value,
+    is_blank,
+    is_number,
+    to_name,
+    to_plain,
+    to_storable,
+)
 from crabpath_retrievers.core.turn import Hop
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 
@@ -70,7 +77,7 @@ class CallOptions(RetrieverOptions, total=False):
     boost_tags: Sequence[str] | None
     """Documents with one of these values in their metadata are preferred."""
     session: str | None
-    """Conversation that asks, 1 to 200 characters: feedback without a turn is about its own."""
+    """Conversation that asks: feedback without a turn is about its own."""
     arm: str | None
     """Arm of an A/B trial that the query belongs to, as ``trial:arm``."""
     on_hop: Callable[[Hop], object] | None
@@ -150,7 +157,9 @@ class Query:
         given: dict[str, Any] = {**options, **plain}
         if "namespace" in given:
             given["namespace"] = namespace_of(given["namespace"])
-        labels = ("task_type", "session", "arm", "run_id")
+        if given.get("session") is not None:
+            given["session"] = session_of(given["session"])
+        labels = ("task_type", "arm", "run_id")
         given |= {n: label_of(n, given[n]) for n in labels if given.get(n) is not None}
         for name in ("seed_ids", "boost_tags", "candidate_ids"):
             if given.get(name) is not None:
@@ -195,19 +204,27 @@ class Query:
 
 
 def text_of(name: str, value: object) -> str:
-    """A text as it is stored; ids may also be given as numbers or UUIDs.
+    """A text as it is stored; ids may also be whole numbers or UUIDs, and sources paths.
 
     Raises:
-        InvalidInputError: It is nothing that has a text.
+        InvalidInputError: It is something else.
     """
+    text = _spell(value)
+    if text is None:
+        msg = f"{name} must be a text, not {format_value(value)}"
+        raise InvalidInputError(msg)
+    return to_storable(text)
+
+
+def _spell(value: object) -> str | None:
+    """The text of a text, whole number, UUID or path; None of anything else."""
+    plain = to_plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, (str, int, UUID, os.PathLike)):
+        return None
     try:
-        if not isinstance(value, (bytes, bytearray)):
-            return to_storable(str(value))
-    except Exception as error:  # whatever an object of a caller raises
-        raise_interruption(error)
-        _log.debug("%s has no text", name, exc_info=True)
-    msg = f"{name} must be a text, not {format_value(value)}"
-    raise InvalidInputError(msg)
+        return str(plain)
+    except ValueError:  # a number of too many digits
+        return None
 
 
 def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
@@ -353,7 +370,7 @@ def namespace_of(name: object) -> str:
         InvalidInputError: It is no text, empty, or longer than databases can index.
     """
     # Checked as it is stored: what is not stored of a text may be all that there is.
-    text = to_storable(name) if isinstance(name, str) else ""
+    text = to_name(name) if isinstance(name, str) else ""
     if not text.strip():
         msg = f"namespace must be a non-empty text, not {format_value(name)}"
         raise InvalidInputError(msg)
@@ -391,22 +408,29 @@ def find_namespace(configurable: Mapping[str, Any]) -> str | None:
 _SESSIONS = ("thread_id", "session_id", "conversation_id")
 
 
-def find_session(configurable: Mapping[str, Any]) -> str | None:
-    """The conversation of a call by the configuration of its run; None if none is given.
+def find_session(config: Mapping[str, Any] | None) -> str | None:
+    """The conversation of a call by the config of its run; None if none is given.
 
     ``thread_id`` of LangGraph, ``session_id`` of LangChain's message histories, or
-    ``conversation_id``, as they are in ``config["configurable"]``.
+    ``conversation_id``, in ``config["configurable"]``, else in ``config["metadata"]``, where
+    LangSmith finds them.
     """
-    given = (configurable.get(name) for name in _SESSIONS)
-    return next((label_session(name) for name in given if not is_blank(name)), None)
+    places = [(config or {}).get(part) or {} for part in ("configurable", "metadata")]
+    given = (place.get(name) for place in places for name in _SESSIONS)
+    return next((session_of(str(name)) for name in given if not is_blank(name)), None)
 
 
-def label_session(session: object) -> str:
-    """A session as it is stored: its text, or the SHA-256 of a long one."""
-    text = str(session)
-    if len(text) <= _LONGEST_LABEL:
-        return to_storable(text)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def session_of(session: object) -> str:
+    """A conversation as it is stored: its text, or the SHA-256 of one above 200 characters.
+
+    Raises:
+        InvalidInputError: It is no text, whole number or UUID, or blank.
+    """
+    text = to_name(_spell(session) or "")
+    if is_blank(text):
+        msg = f"session must be a non-empty text, a number or a UUID, not {format_value(session)}"
+        raise InvalidInputError(msg)
+    return text if len(text) <= _LONGEST_LABEL else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_member(place: object, name: str) -> Any:

@@ -83,6 +83,11 @@ def to_storable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
+def to_name(text: str) -> str:
+    """The text of a name as databases compare it: storable, and composed (NFC)."""
+    return unicodedata.normalize("NFC", to_storable(text))
+
+
 def remove_soft_hyphens(text: str) -> str:
     """The text with its words whole, also where a soft hyphen ends a line."""
     return _SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text

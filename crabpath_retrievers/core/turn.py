@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, overload
+from uuid import UUID
 
 SEARCH_ACTION = "search"
 """Action type of a returned document that no edge supports."""
@@ -33,6 +34,15 @@ def is_recent_id(name: str, seconds: float) -> bool:
     except ValueError:
         return False
     return abs(time.time() - made) <= seconds
+
+
+def may_name_turn(name: str) -> bool:
+    """Whether an id has the form of those of turns and of hosts' runs, a UUID."""
+    try:
+        UUID(name)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

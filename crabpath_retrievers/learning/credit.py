@@ -16,6 +16,7 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedbac
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.attribution.attribute import attribute_turn
 from crabpath_retrievers.learning.rules.verdicts import decide
 from crabpath_retrievers.storage import GraphStore
@@ -88,10 +89,21 @@ _MAX_LISTED = 5
 
 
 class Refusal(NamedTuple):
-    """Why feedback is not learned from, for programs and people; no reason where it repeats."""
+    """Why feedback is not learned from, for programs and people; no reason where it repeats.
+
+    ``turn_id`` is the turn about which it repeats another one.
+    """
 
     reason: ReceiptReason | None
     note: str
+    turn_id: str | None = None
+
+
+class Completion(NamedTuple):
+    """Id and namespace of feedback of which its giver repeats a part: that is to be added first."""
+
+    feedback_id: str
+    namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,41 +136,34 @@ class CreditAssignment:
 
 def assign_feedback(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> CreditAssignment | Refusal:
+) -> CreditAssignment | Completion | Refusal:
     """Assign the credit of a feedback to its turns, as they stand now.
 
-    Feedback without a turn is about the turns of its conversation in a time window that ends when
-    it was given, however late it is applied; of these about those that returned a document which it
-    names, if any did. The use of a document elsewhere must not count as a pass for what other turns
-    returned. Turns that nobody has judged come first, then those that others have; where its giver
-    has judged all, it is about those that they judged last.
+    Feedback without a turn is about the last turn of its conversation when it was given, however
+    late it is applied, and about those before it in its window that nobody has judged; of these
+    about those that returned a document which it names, if any did. The use of a document elsewhere
+    must not count as a pass for what other turns returned.
 
     Returns:
-        The assignment, or why the feedback is refused.
+        The assignment; or other feedback that must be added to it first; or why it is refused.
     """
-    feedback = stored.feedback
-    found = (
-        _find_recent_turns(store, settings, stored)
-        if feedback.turn_id is None
-        else _find_turn(store, stored)
-    )
-    if isinstance(found, Refusal):
+    found = _judge_turns(store, settings, stored)
+    if isinstance(found, (Completion, Refusal)):
         return found
     candidates, replaced = found
-    if candidates[0].state.frozen:
-        return make_frozen(candidates[0].turn.namespace)
+    feedback = stored.feedback
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
-    candidates, feedback, missing = add_stated(store, stored, candidates)
-    feedback, unknown = _resolve_use(store, feedback, candidates)
+    try:
+        candidates, feedback, missing = add_stated(store, stored, candidates)
+        feedback, unknown = _resolve_use(store, feedback, candidates)
+    except InvalidInputError as error:  # names of one document stand on both sides
+        return Refusal("both_sides", str(error))
     if unknown:
         msg = (
             f"{format_value(unknown[0])} in used or unused names no document that the turn "
             "returned: give documents that it returned, their ids, or their sources"
         )
         return Refusal("not_returned", msg)
-    if feedback.turn_id is None:
-        about = feedback.stated_documents.union(feedback.used or (), feedback.unused or ())
-        candidates = [c for c in candidates if shown[c.turn.id] & about] or candidates
     weight = settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
     shares = share_by_recency([logged.turn.clock for logged in candidates], settings.turn_decay)
     turns = list[CreditedTurn]()
@@ -172,6 +177,60 @@ def assign_feedback(
     note = _describe_missing(missing) if missing else None
     known = (candidates[0].state, candidates[0].nodes)
     return CreditAssignment(tuple(turns), note, *known, replaced)
+
+
+def _judge_turns(
+    store: GraphStore, settings: LearningSettings, stored: StoredFeedback
+) -> tuple[Sequence[StoredTurn], tuple[str, ...]] | Completion | Refusal:
+    """The turns that a feedback is about, latest first, and ids of the feedback it replaces."""
+    feedback = stored.feedback
+    found = (
+        _find_recent_turns(store, settings, stored)
+        if feedback.turn_id is None
+        else _find_turn(store, stored)
+    )
+    if isinstance(found, Refusal):
+        return found
+    candidates, verdicts = _choose_turns(store, feedback, found)
+    latest = candidates[0].turn
+    judgement = decide(feedback, [known for turn, known in verdicts if turn == latest.id])
+    if judgement.outranked_by is not None:
+        return _make_outranked(latest, judgement.outranked_by)
+    if judgement.repeats is not None:
+        same = f"feedback {judgement.repeats.feedback_id!r} says so already"
+        return Refusal(None, same, latest.id)
+    if candidates[0].state.frozen:
+        return make_frozen(latest.namespace)
+    if judgement.completes is not None:
+        return Completion(judgement.completes, latest.namespace)
+    return candidates, judgement.replaces
+
+
+def _choose_turns(
+    store: GraphStore, feedback: Feedback, found: Sequence[StoredTurn]
+) -> tuple[Sequence[StoredTurn], Sequence[tuple[str, Feedback]]]:
+    """Those of some turns, newest first, that feedback is about, and the verdicts on them all."""
+    judged = [logged.turn.id for logged in found if logged.consumed is not None]
+    verdicts = store.turns.get_verdicts(judged) if judged else []
+    own = {turn for turn, known in verdicts if known.feedback_id == feedback.feedback_id}
+    if own:  # its giver has changed its content
+        return [logged for logged in found if logged.turn.id in own], verdicts
+    if len(found) > 1:
+        about = feedback.stated_documents.union(feedback.used or (), feedback.unused or ())
+        chunks = store.catalog.find_chunks(documents=about, sources=about) if about else []
+        about |= {chunk.id for chunk in chunks}
+        found = [
+            logged for logged in found if any(item.node in about for item in logged.turn.returned)
+        ] or found
+    latest, *before = found
+    return [latest, *(logged for logged in before if logged.consumed is None)], verdicts
+
+
+def make_unknown(feedback: Feedback) -> Refusal:
+    """Why nothing is learned about a turn that does not exist."""
+    where = "here" if feedback.namespace is None else f"in namespace {feedback.namespace!r}"
+    msg = f"no turn {feedback.turn_id!r} is recorded {where}: check the id and the namespace"
+    return Refusal("unknown_turn", msg)
 
 
 def make_frozen(namespace: str) -> Refusal:
@@ -270,18 +329,12 @@ def _replace_names(
     return [node for name in names for node in chosen.get(name) or [name]]
 
 
-Found = tuple[list[StoredTurn], tuple[str, ...]]
-"""Turns that a feedback is about, and ids of earlier feedback that it replaces."""
-
-
-def _find_turn(store: GraphStore, stored: StoredFeedback) -> Found | Refusal:
+def _find_turn(store: GraphStore, stored: StoredFeedback) -> list[StoredTurn] | Refusal:
     feedback = stored.feedback
     turn_id, namespace = str(feedback.turn_id), feedback.namespace
     logged = store.turns.find(turn_id, namespace=namespace, wait=False)
     if logged is None:
-        where = "here" if namespace is None else f"in namespace {namespace!r}"
-        msg = f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
-        return Refusal("unknown_turn", msg)
+        return make_unknown(feedback)
     turn = logged.turn
     if None not in (feedback.session, turn.session) and feedback.session != turn.session:
         msg = f"turn {turn.id!r} belongs to another conversation than {feedback.session!r}"
@@ -291,13 +344,7 @@ def _find_turn(store: GraphStore, stored: StoredFeedback) -> Found | Refusal:
         other = store.history.get_feedback_state(feedback.feedback_id, turn.namespace)
         if other is not None and other.sequence != stored.sequence:
             return Refusal("id_taken", "other feedback has this id: give another one")
-    verdicts = store.turns.get_verdicts([turn.id]) if logged.consumed is not None else []
-    decision = decide(feedback, [known for _, known in verdicts])
-    if decision.outranked_by is not None:
-        return _make_outranked(turn, decision.outranked_by)
-    if decision.repeats is not None:
-        return _make_repeated(decision.repeats)
-    return [logged], decision.replaces
+    return [logged]
 
 
 def _make_outranked(turn: Turn, other: Feedback) -> Refusal:
@@ -308,62 +355,29 @@ def _make_outranked(turn: Turn, other: Feedback) -> Refusal:
     return Refusal("outranked", msg)
 
 
-def _make_repeated(other: Feedback) -> Refusal:
-    return Refusal(None, f"feedback {other.feedback_id!r} says the same")
-
-
 def _find_recent_turns(
     store: GraphStore, settings: LearningSettings, stored: StoredFeedback
-) -> Found | Refusal:
+) -> list[StoredTurn] | Refusal:
     feedback = stored.feedback
     namespace = feedback.namespace or DEFAULT_NAMESPACE
     turns, seconds = settings.window_turns, settings.window_seconds
-    window = store.turns.window(
-        namespace,
-        until=stored.created,
-        turns=turns,
-        seconds=seconds,
-        session=feedback.session,
-    )
-    judged = [logged.turn.id for logged in window if logged.consumed is not None]
-    verdicts = store.turns.get_verdicts(judged) if judged else []
-    decisions = {
-        turn: decide(feedback, [known for about, known in verdicts if about == turn])
-        for turn in judged
-    }
-    outranked = {turn for turn, decision in decisions.items() if decision.outranked_by is not None}
-    own = {
-        turn: decision.own
-        for turn, decision in decisions.items()
-        if decision.own is not None and turn not in outranked
-    }
-    chosen = [logged for logged in window if logged.turn.id not in decisions] or [
-        logged for logged in window if logged.turn.id not in {*own, *outranked}
-    ]
-    if feedback.feedback_id in own.values():  # its giver has changed its content
-        chosen = [logged for logged in window if own.get(logged.turn.id) == feedback.feedback_id]
-    elif not chosen and own:
-        given = [known.feedback_id for turn, known in verdicts]
-        latest = next(name for name in reversed(given) if name in own.values())
-        chosen = [logged for logged in window if own.get(logged.turn.id) == latest]
-    made = [decisions[logged.turn.id] for logged in chosen if logged.turn.id in decisions]
-    for decision in made:
-        if decision.repeats is not None:
-            return _make_repeated(decision.repeats)
-    if chosen:
-        replaced = dict.fromkeys(name for decision in made for name in decision.replaces)
-        return chosen, tuple(replaced)
-    if not window and _is_ahead(store, namespace, stored.created):
+    until, session = stored.created, feedback.session
+    if window := store.turns.window(
+        namespace, until=until, turns=turns, seconds=seconds, session=session
+    ):
+        return window
+    if _is_ahead(store, namespace, stored.created):
         msg = (
             f"the last turn of namespace {namespace!r} is later than this feedback (was "
             "the clock set back?): give the turn id"
         )
         return Refusal("no_turn", msg)
+    where = "" if session is None else f" in conversation {session!r}"
     msg = (
-        f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
-        "seconds is left to learn from: give the turn id"
+        f"namespace {namespace!r} has no turn{where} within {seconds:g} seconds before this "
+        "feedback: give the turn id"
     )
-    return Refusal("outranked" if outranked else "no_turn", msg)
+    return Refusal("no_turn", msg)
 
 
 def _is_ahead(store: GraphStore, namespace: str, moment: float) -> bool:

@@ -43,7 +43,7 @@ def learn_without_turn(
     name, namespace = feedback.feedback_id, feedback.namespace or DEFAULT_NAMESPACE
     stored = store.history.get_feedback_state(name, namespace)
     if stored is not None:
-        return Receipt(name, stored.status)
+        return Receipt(name, stored.status, repeated=True)
     known = store.learned.get_state(namespace)
     if known.frozen:
         why = make_frozen(namespace)

@@ -12,7 +12,6 @@ from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.notes import (
-    MAX_NOTE_CHARS,
     NoteContent,
     NoteQuestion,
     build_auto_note,
@@ -60,7 +59,7 @@ class NoteLearner:
                 for item in credited
                 if item.credit.outcome > 0 and item.credit.used
             ]
-        text = (feedback.correction or "").strip()[:MAX_NOTE_CHARS]
+        text = (feedback.correction or "").strip()
         correction = self._build_correction(stored, text, latest, clock.key) if text else None
         if correction is not None:
             changes.append(correction)

@@ -90,7 +90,7 @@ def make_outcome_feedback(
     The text of a response counts as ``answer``, unless ``used`` or ``answer`` are given.
 
     Args:
-        about: As for :func:`find_turn_ids`; None for the last turns of a namespace.
+        about: As for :func:`find_turn_ids`; None for the last turn of a namespace.
         outcome: How well it did.
         fields: Other fields of the feedback. Of several turns each gets those of the ``used`` and
             ``unused`` documents that no other one returned, and a ``feedback_id`` of its own.

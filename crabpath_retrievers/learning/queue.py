@@ -8,7 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from crabpath_retrievers.core.changes import Change, ConsumeFeedback, SettleFeedback
+from crabpath_retrievers.core.changes import (
+    Change,
+    ConsumeFeedback,
+    KeepFeedback,
+    ReviseFeedback,
+    SettleFeedback,
+)
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import elapsed_ms
@@ -16,9 +22,15 @@ from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import is_recent_id
 from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
-from crabpath_retrievers.learning.credit import CreditAssignment, Refusal, assign_feedback
+from crabpath_retrievers.learning.credit import (
+    Completion,
+    CreditAssignment,
+    Refusal,
+    assign_feedback,
+)
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.note_changes import NoteLearner
+from crabpath_retrievers.learning.rules.verdicts import complete
 from crabpath_retrievers.learning.undo import LearningHistory, Reverted, retry_on_conflict
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback, UnreadableFeedback
@@ -28,7 +40,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 64
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
 # Seconds: how long a turn is looked for whose id does not say when it was made, and how often.
-_WAIT_FOR_RUN, _LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
+WAIT_FOR_RUN, LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
 
 
 class LearningTally(NamedTuple):
@@ -78,7 +90,7 @@ class FeedbackQueue:
             StoreError: The store failed; the feedback stays in the queue.
         """
         while (receipt := self._try(stored)) is None:
-            about, pause = stored.feedback, _LOOK_AGAIN
+            about, pause = stored.feedback, LOOK_AGAIN
             find = self._store.turns.find
             while _may_come(stored) and not find(
                 str(about.turn_id), namespace=about.namespace, wait=False
@@ -167,7 +179,11 @@ class FeedbackQueue:
             if isinstance(found, Refusal):
                 awaited = found.reason == "unknown_turn" and _may_come(stored)
                 return None if awaited else self._refuse(stored, found)
-            changes, note = ([], None) if found.replaced else self._compute_changes(stored, found)
+            changes, note = list[Change](), None
+            if isinstance(found, CreditAssignment) and not found.replaced:
+                changes, note = self._compute_changes(stored, found)
+        if isinstance(found, Completion):
+            return self._apply_once(self._complete(stored, found))
         if found.replaced:
             replaced = found
             reverted, changes, note = self._store.apply_together(
@@ -183,7 +199,15 @@ class FeedbackQueue:
             self._after_lesson(consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
         _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))
-        return Receipt(stored.feedback.feedback_id, "applied", note)
+        turn = found.turns[0].turn.id
+        return Receipt(stored.feedback.feedback_id, "applied", note, turn_id=turn)
+
+    def _complete(self, stored: StoredFeedback, by: Completion) -> StoredFeedback:
+        """Store a feedback with what its giver had said besides."""
+        given = KeepFeedback(stored.feedback, stored.vector, None, stored.added)
+        whole = complete_kept(given, self._store.learned.get_feedback(*by))
+        self._store.apply([ReviseFeedback(stored.sequence, stored.feedback, whole)])
+        return self._store.learned.read_feedback(stored.sequence)
 
     def _refuse(self, stored: StoredFeedback, why: Refusal) -> Receipt:
         status: Literal["repeated", "refused"] = "refused" if why.reason else "repeated"
@@ -197,8 +221,8 @@ class FeedbackQueue:
                 raise ConflictError(msg)
             same = known.status == status
             reason, repeated = why.reason if same else None, same and status == "repeated"
-            return Receipt(name, known.status, known.note, reason, repeated)
-        return Receipt(name, status, why.note, why.reason, status == "repeated")
+            return Receipt(name, known.status, known.note, reason, repeated, why.turn_id)
+        return Receipt(name, status, why.note, why.reason, status == "repeated", why.turn_id)
 
     def _replace(
         self, stored: StoredFeedback, found: CreditAssignment
@@ -220,7 +244,7 @@ class FeedbackQueue:
             self._store.apply([undo])
             reverted += [] if gone is None else [gone]
         again = assign_feedback(self._store, self._learner.settings.learning, stored)
-        if isinstance(again, Refusal) or again.replaced:
+        if not isinstance(again, CreditAssignment) or again.replaced:
             msg = f"feedback {own!r} met other feedback: repeat it"
             raise ConflictError(msg)
         changes, note = self._compute_changes(stored, again)
@@ -247,7 +271,17 @@ class FeedbackQueue:
         return changes, note
 
 
+def complete_kept(given: KeepFeedback, former: StoredFeedback) -> KeepFeedback:
+    """Feedback with what stored feedback of its giver says besides, see :func:`complete`."""
+    whole = complete(given.feedback, former.feedback)
+    if whole == given.feedback:
+        return given
+    vector = former.vector if given.feedback.correction is None else given.vector
+    ranked = {item.node: item for item in (*former.added, *given.added)}
+    return replace(given, feedback=whole, vector=vector, added=tuple(ranked.values()))
+
+
 def _may_come(stored: StoredFeedback) -> bool:
     """Whether another process may still write the turn that a feedback is about."""
     made_now = is_recent_id(str(stored.feedback.turn_id), WAIT_FOR_TURN)
-    return made_now or time.time() - stored.created < _WAIT_FOR_RUN
+    return made_now or time.time() - stored.created < WAIT_FOR_RUN

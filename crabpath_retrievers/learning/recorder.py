@@ -23,17 +23,24 @@ from crabpath_retrievers.core.telemetry import (
     trace_operation,
 )
 from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.core.turn import ReturnedDocument
+from crabpath_retrievers.core.turn import ReturnedDocument, is_recent_id, may_name_turn
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.learning.credit import make_frozen
+from crabpath_retrievers.learning.credit import make_frozen, make_unknown
 from crabpath_retrievers.learning.events import parse_event_kind
 from crabpath_retrievers.learning.learner import FeedbackLearner
-from crabpath_retrievers.learning.queue import AfterLesson, FeedbackQueue, LearningTally
-from crabpath_retrievers.learning.rules.notes import MAX_NOTE_CHARS
+from crabpath_retrievers.learning.queue import (
+    LOOK_AGAIN,
+    WAIT_FOR_RUN,
+    AfterLesson,
+    FeedbackQueue,
+    LearningTally,
+    complete_kept,
+)
 from crabpath_retrievers.learning.rules.verdicts import says_the_same
-from crabpath_retrievers.learning.undo import retry_on_conflict
+from crabpath_retrievers.learning.undo import UNDONE, retry_on_conflict
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 
 _log = logging.getLogger(__name__)
 _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
@@ -149,6 +156,11 @@ class Recorder:
         return receipt
 
     def _record(self, feedback: Feedback) -> Receipt:
+        if self._is_forgotten(feedback):
+            why = make_unknown(feedback)
+            receipt = Receipt(feedback.feedback_id, "refused", why.note, why.reason)
+            _warn(receipt, feedback)
+            return receipt
         added: tuple[ReturnedDocument, ...] = ()
         if feedback.stated_documents and self._rank_stated is not None:
             feedback, added = self._rank_stated(feedback)
@@ -164,6 +176,20 @@ class Recorder:
             self._checked_at = time.monotonic()
             self._worker.wake()  # indexes waiting episodes and notes, if they are enough
         return receipt
+
+    def _is_forgotten(self, feedback: Feedback) -> bool:
+        """Whether turn and namespace of feedback are gone: then no log may hold it either."""
+        turn, space = feedback.turn_id or "", feedback.namespace
+        if not may_name_turn(turn) or is_recent_id(turn, WAIT_FOR_TURN):
+            return False
+        if space is not None and self._store.walk.get_clock(space).key:
+            return False  # it can be forgotten with its namespace
+        until = time.monotonic() + WAIT_FOR_RUN
+        while self._store.turns.find(turn, wait=False) is None:
+            if time.monotonic() > until:
+                return True
+            time.sleep(LOOK_AGAIN)
+        return False
 
     def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
         """Feedback as it is stored now, and its receipt so far."""
@@ -184,12 +210,18 @@ class Recorder:
 
     @retry_on_conflict
     def _recall(self, sequence: int, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
-        """Stored feedback whose id is given again, and its receipt; other content replaces it."""
+        """Stored feedback whose id is given again, and its receipt; other content replaces it.
+
+        So does the same content where its giver has said something else in the meantime.
+        """
         stored, new = self._store.learned.read_feedback(sequence), given.feedback
         known, name = stored.feedback, new.feedback_id
         if new.turn_id != known.turn_id and not self._is_one_turn(new, known):
             return stored, Receipt(name, "refused", _OTHER_TURN, "id_taken")
-        if says_the_same(new, known) and stored.status != "refused":
+        if stored.status in {"applied", "waiting"}:
+            given = complete_kept(given, stored)
+        stands = stored.status in {"applied", "waiting"} or stored.note in UNDONE
+        if stands and says_the_same(given.feedback, known):
             return stored, Receipt(name, stored.status, stored.note, repeated=True)
         if self._store.learned.get_state(str(stored.namespace)).frozen:
             why = make_frozen(str(stored.namespace))
@@ -213,7 +245,7 @@ class Recorder:
         if not text or self._embed is None:
             return None
         try:
-            return np.asarray(self._embed(text[:MAX_NOTE_CHARS]), dtype=np.float16)  # as stored
+            return np.asarray(self._embed(text), dtype=np.float16)  # as stored
         except Exception as error:
             raise_interruption(error)
             _log.warning(

@@ -34,6 +34,9 @@ retry_on_conflict = retry(
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was applied"
+UNDONE = frozenset({_UNDONE, _CANCELLED})
+"""Notes of feedback that was undone, and not replaced by other feedback of its giver."""
+
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
 _REPEATED = "it only repeated other feedback, so nothing was learned from it"
@@ -91,7 +94,15 @@ class LearningHistory:
         if not given:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)
-        return self._undo(given[-1][1].feedback_id, turn.namespace)
+        latest, *others = [
+            self._undo(known.feedback_id, turn.namespace) for _, known in reversed(given)
+        ]
+        if not others:
+            return latest
+        if kept := [receipt for receipt in (latest, *others) if receipt.status != "undone"]:
+            return kept[0]
+        names = ", ".join(repr(receipt.feedback_id) for receipt in others)
+        return latest._replace(note=f"with it feedback {names} about the same turn was undone")
 
     @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:

@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
+from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import namespace_of, require_count, text_of, texts_of
@@ -17,7 +18,6 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import to_json_safe
 from crabpath_retrievers.learning.note_changes import build_entry_inhibitions
 from crabpath_retrievers.learning.rules.notes import (
-    MAX_NOTE_CHARS,
     NoteContent,
     NoteQuestion,
     build_note,

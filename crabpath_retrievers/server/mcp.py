@@ -110,6 +110,7 @@ class OutcomeReceipt(BaseModel):
     note: str | None
     reason: ReceiptReason | None
     repeated: bool
+    turn_id: str | None
 
 
 class NoteReceipt(BaseModel):

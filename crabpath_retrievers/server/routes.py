@@ -421,7 +421,7 @@ class FeedbackBody(ApiInput):
     """How a turn went."""
 
     turn_id: str | None = Field(
-        None, description="The turn; without one, the last turns of the session or namespace."
+        None, description="The turn; without one, the last turn of the session or namespace."
     )
     outcome: float | bool | str = Field(
         description='From -1 (failure) to 1 (success); or true, false, "up" or "down".'
@@ -456,6 +456,7 @@ class FeedbackReceipt(FeedbackFacts):
 
     reason: ReceiptReason | None = Field(None, description="Why it is refused, for programs.")
     repeated: bool = Field(default=False, description="Whether its giver had said so before.")
+    turn_id: str | None = Field(None, description="The turn that was judged, the last of several.")
 
 
 class FeedbackParameters(ApiInput):
@@ -508,7 +509,7 @@ async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
 
 
 async def retract_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
-    """Undo all that was learned from one feedback."""
+    """Undo all that was learned from one feedback, or from all feedback about one turn."""
     receipt = await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
     )

@@ -41,6 +41,7 @@ _MIN_WEIGHT = 1e-9  # a weight below is none
 _FULL_BLAME = -math.log(0.7)  # nats by which a failure lowers the reward of the one that caused it
 _DEFAULT_TRUST = LearningSettings().sources
 _MAX_CACHED = 16  # namespaces
+_MOST_TURNS_AGO = 10  # of a turn that another one follows on
 
 
 class TypedGraph:
@@ -263,7 +264,7 @@ class _Replay:
 
     def _find_used_before(self, turn: Turn) -> list[str]:
         """Return what the last turn with feedback before a turn used, best first."""
-        for clock in range(turn.clock - 1, turn.clock - 1 - self._settings.window_turns, -1):
+        for clock in range(turn.clock - 1, turn.clock - 1 - _MOST_TURNS_AGO, -1):
             if clock in self._used:
                 created, used = self._used[clock]
                 is_recent = created >= turn.created - self._settings.window_seconds

@@ -204,7 +204,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo all that was learned from one feedback.
+         * Undo all that was learned from one feedback, or from all feedback about one turn.
          * @description Right: feedback.
          */
         post: operations["retract_feedback"];
@@ -766,7 +766,7 @@ export interface components {
          */
         FeedbackBody: {
             /**
-             * @description The turn; without one, the last turns of the session or namespace.
+             * @description The turn; without one, the last turn of the session or namespace.
              * @default null
              */
             turn_id: string | null;
@@ -848,12 +848,17 @@ export interface components {
              * @description Why it is refused, for programs.
              * @default null
              */
-            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "frozen" | "forgotten") | null;
+            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "both_sides" | "frozen" | "forgotten") | null;
             /**
              * @description Whether its giver had said so before.
              * @default false
              */
             repeated: boolean;
+            /**
+             * @description The turn that was judged, the last of several.
+             * @default null
+             */
+            turn_id: string | null;
         };
         /**
          * FoundDocument

@@ -20,10 +20,10 @@ from crabpath_retrievers.ab.state import (
     hash_position,
     is_worse,
     make_arm_namespace,
-    make_session_label,
     require_trial_name,
 )
 from crabpath_retrievers.config.maintenance import TrialSettings
+from crabpath_retrievers.core.query import session_of
 from crabpath_retrievers.errors import InvalidInputError
 
 
@@ -58,7 +58,7 @@ def test_two_trials_split_independently():
 def test_odd_sessions_have_a_place_and_a_label(session):
     """Huge, a lone surrogate, unicode, NUL: each can be hashed and stored."""
     assert 0.0 <= hash_position("walks", session) < 1.0
-    label = make_session_label(session)
+    label = session_of(session)
     assert 0 < len(label) <= 200
     assert label.encode()
     assert "\x00" not in label
@@ -67,14 +67,14 @@ def test_odd_sessions_have_a_place_and_a_label(session):
 def test_what_names_a_session_or_an_arm():
     session = uuid.uuid4()
     assert hash_position("walks", session) == hash_position("walks", str(session))
-    assert make_session_label("x" * 300) != make_session_label("x" * 301)
+    assert session_of("x" * 300) != session_of("x" * 301)
     named = partial(make_arm_namespace, "t", user="ann")
     assert named("control", fresh=False) == "ann"
     assert named("treatment", fresh=False) == named("treatment", fresh=True) == "ann#t"
     assert named("control", fresh=True) == "ann#t:control"
 
 
-NO_SESSION, NO_NAME = "session_id must be a non-empty text", "the name of a trial must be"
+NO_SESSION, NO_NAME = "session must be a non-empty text", "the name of a trial must be"
 position, treated = partial(hash_position, "t"), partial(make_arm_namespace, "t", "treatment")
 
 

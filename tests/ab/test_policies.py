@@ -95,6 +95,14 @@ async def test_a_langchain_retriever_takes_the_options(memory):
     assert report.control.context_characters > 0
 
 
+def test_notes_count_in_their_namespace(memory):
+    """Two namespaces may have notes with one id."""
+    for name, text in (("ann", "Payroll runs on Fridays."), ("bob", "Payroll " * 50)):
+        memory.teach(text, id="note", namespace=name)
+    sizes = memory.store.trials.characters(["note"])
+    assert sizes == {("ann", "note"): 24, ("bob", "note"): 399}
+
+
 async def test_the_nearest_are_the_nearest(memory):
     trial = Trial.start(memory, "knn", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(2))

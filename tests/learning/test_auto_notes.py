@@ -79,7 +79,9 @@ def test_the_note_holds_question_and_answer(asked):
     assert made.node.vector is VECTOR
     assert (made.kind, made.authority, made.turn) == ("auto", Authority.OVERLAY, "t")
     assert (made.query, made.query_vector) == (QUESTION, None)  # it is no remembered success
-    assert len(build(asked(), "ä" * 99_999).node.content) == MAX_NOTE_CHARS
+    most = MAX_NOTE_CHARS - len(QUESTION) - 1
+    assert build(asked(), "ä" * most)
+    assert build(asked(), "ä" * (most + 1)) is None  # half an answer is none
     # Weakly, from 0.1 to 0.2 by their score.
     edges = {(e.source, e.target, e.kind): e.weight for e in made.edges}
     assert edges == {

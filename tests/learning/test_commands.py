@@ -39,7 +39,7 @@ def cli(tmp_path, server):
     return lambda *given: CliRunner().invoke(app, [*given, "--store", str(tmp_path / "memory")])
 
 
-NO_REASON = {"reason": None, "repeated": False}
+NO_REASON = {"reason": None, "repeated": False, "turn_id": None}
 
 
 def read(result):
@@ -55,7 +55,13 @@ def test_feedback_with_all_its_fields(cli, host, server):
     fields = "--used a --used b --unused c --answer Both. --source self --id f --namespace ada"
     options = [*fields.split(), "--correction", "a alone", "--json"]
     receipt = read(cli("feedback", turn, "--outcome", "1", *options))
-    assert receipt == {"feedback_id": "f", "status": "applied", "note": None, **NO_REASON}
+    assert receipt == {
+        "feedback_id": "f",
+        "status": "applied",
+        "note": None,
+        **NO_REASON,
+        "turn_id": turn,
+    }
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
     kept = server.store.learned.get_feedback("f").feedback
     said = {"used": ["a", "b"], "unused": ["c"], "answer": "Both.", "correction": "a alone"}

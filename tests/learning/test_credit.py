@@ -62,7 +62,6 @@ HALF = {"a": 1.0, "b": 0.5, "c": 0.0}
         # What the host says goes before what was found; unused before used.
         ({"used": ["b"]}, {"a": 1.0}, {"a": 0, "b": 1, "c": 0}),
         ({"unused": ["a"]}, {"a": 1.0, "b": 0.5}, {"a": 0, "b": 0.5, "c": 0}),
-        ({"used": ["a", "b"], "unused": ["b"]}, None, {"a": 1, "b": 0, "c": 0}),
     ],
 )
 def test_shares_of_the_outcome(turn, z, known, supported, expected):

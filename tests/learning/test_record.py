@@ -96,7 +96,8 @@ def test_the_last_content_of_an_id_stands(memory, host):
     changed = memory.record(Feedback(turn, 1.0, used=["b"], feedback_id="f"))
     assert (changed.status, changed.repeated, changed.feedback_id) == ("applied", False, "f")
     assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
-    assert memory.notes() == []
+    assert [note.text for note in memory.notes()] == [said]  # not said again, and still meant
+    memory.forget([note.id for note in memory.notes()])
     elsewhere = memory.record(Feedback(host.ask(), 1.0, feedback_id="f"))
     assert (elsewhere.status, elsewhere.reason) == ("refused", "id_taken")
     assert host.consumers([turn]) == {turn: "f"}
@@ -200,19 +201,22 @@ QUESTION = "Which fruit is red?"
 
 
 @pytest.mark.parametrize(("source", "weight"), [("human", 1.0), ("self", 0.6)])
-def test_late_feedback_is_shared_among_the_last_turns(memory, host, source, weight):
+def test_late_feedback_is_shared_among_the_last_turns(open_memory, host_of, source, weight):
     """Those of its namespace; together they count as one success, as its source weighs."""
-    elsewhere, turns = host.ask("ada"), [host.ask() for _ in range(3)]
-    receipt = memory.record(Feedback(None, 1.0, used=["a"], source=source))
-    assert host.consumers([elsewhere, *turns]) == dict.fromkeys(turns, receipt.feedback_id)
-    assert host.usage()["a"] == (pytest.approx(weight), 0.0)
-    memory.record(Feedback(None, 1.0, namespace="ada"))
-    assert host.consumers([elsewhere])
+    with open_memory(window_turns=10) as memory:
+        host = host_of(memory)
+        elsewhere, turns = host.ask("ada"), [host.ask() for _ in range(3)]
+        receipt = memory.record(Feedback(None, 1.0, used=["a"], source=source))
+        assert host.consumers([elsewhere, *turns]) == dict.fromkeys(turns, receipt.feedback_id)
+        assert receipt.turn_id == turns[-1]
+        assert host.usage()["a"] == (pytest.approx(weight), 0.0)
+        memory.record(Feedback(None, 1.0, namespace="ada"))
+        assert host.consumers([elsewhere])
 
 
 def test_later_turns_get_more(open_memory, host_of):
     """The later of two turns gets e^{-0} / (1 + e^{-2λ}), two turns after the earlier one."""
-    with open_memory(turn_decay=math.log(3) / 2) as memory:
+    with open_memory(turn_decay=math.log(3) / 2, window_turns=10) as memory:
         host = host_of(memory)
         host.ask()
         memory.record(Feedback(host.ask(), 1.0))
@@ -223,31 +227,65 @@ def test_later_turns_get_more(open_memory, host_of):
     assert losses == pytest.approx([0.25, 0.25, 1.0])
 
 
-def test_a_turn_is_consumed_once(memory, host):
-    """A turn with feedback of its own is no candidate; the rest still is, once."""
-    first, second = host.ask(), host.ask()
-    memory.record(Feedback(second, 1.0, used=["b"]))
-    late = memory.record(Feedback(None, 1.0, used=["a"]))
-    assert host.consumers([first]) == {first: late.feedback_id}
-    assert host.usage()["a"] == (1.0, 1.0)
-    again = memory.record(Feedback(None, 1.0, used=["a"]))
-    assert (again.status, host.status(again.feedback_id)) == ("repeated", "repeated")
-    assert host.usage()["a"] == (1.0, 1.0)
+@pytest.mark.parametrize("turns", [1, 10])
+def test_the_last_turn_is_meant_judged_or_not(open_memory, turns):
+    """By the rule of verdicts; those before it only if nobody has judged them."""
+    with open_memory(window_turns=turns) as memory:
+        first, second, third = (memory.retrieve(QUESTION).turn.id for _ in range(3))
+
+        def read() -> list[set[str]]:
+            known = memory.store.turns.get_verdicts([first, second, third])
+            return [{f.feedback_id for t, f in known if t == one} for one in (first, second, third)]
+
+        mine = memory.record(first, outcome=True).feedback_id
+        model = memory.record(third, outcome=True, source="self").feedback_id
+        late = memory.record(None, outcome=False)
+        assert (late.status, late.turn_id) == ("applied", third)
+        before = {late.feedback_id} if turns > 1 else set()
+        assert read() == [{mine}, before, {late.feedback_id}]
+        assert memory.undo(model).note == "it was undone before"
+        again = memory.record(None, outcome=False)
+        assert (again.status, again.turn_id) == ("repeated", third)
+        outranked = memory.record(None, outcome=True, source="self")
+        assert (outranked.reason, outranked.turn_id) == ("outranked", None)
+        other = memory.record(None, outcome=False, user="eve").feedback_id
+        assert read() == [{mine}, before, {late.feedback_id, other}]
+        changed = memory.record(None, outcome=True)
+        assert (changed.status, changed.turn_id) == ("applied", third)
+        before = {changed.feedback_id} if turns > 1 else set()
+        assert read() == [{mine}, before, {changed.feedback_id, other}]
+
+
+def test_an_id_that_is_given_again_means_the_turns_of_the_first_time(memory, host):
+    first = host.ask()
+    memory.record(Feedback(None, 1.0, feedback_id="f"))
+    second = host.ask()
+    assert memory.record(Feedback(None, -1.0, feedback_id="f")).turn_id == first
+    memory.record(Feedback(first, 1.0))
+    assert memory.record(Feedback(None, -1.0, feedback_id="f")).turn_id == first
+    assert host.consumers([first, second]) == {first: "f"}
+
+
+def test_without_a_turn_there_is_nothing_to_judge(memory):
     unseen = memory.record(Feedback(None, 1.0, namespace="unseen"))
     assert (unseen.status, unseen.reason) == ("refused", "no_turn")
-    assert "none of the last 10 turns of namespace 'unseen' within 900 seconds" in unseen.note
+    assert "namespace 'unseen' has no turn within 900 seconds before" in unseen.note
     assert "give the turn id" in unseen.note
     own = CrabPathRetriever(memory=memory, namespace="grace")  # means its own namespace
     own.invoke(QUESTION)
     assert own.record(None, 1.0).status == "applied"
 
 
-def test_the_window_ends_after_ten_turns_and_fifteen_minutes(memory, host):
-    """The eleventh turn back is out of reach, consumed ones counting too, and one of 901 s ago."""
-    turns = [host.ask() for _ in range(12)]
-    memory.record(Feedback(turns[-1], 1.0))
-    memory.record(Feedback(None, 1.0))
-    assert set(host.consumers(turns)) == set(turns[2:])
+def test_the_window_ends_after_so_many_turns_and_fifteen_minutes(open_memory, host_of):
+    """One more turn back is out of reach, consumed ones counting too, and one of 901 s ago."""
+    with open_memory(window_turns=10) as memory:
+        turns = [host_of(memory).ask() for _ in range(12)]
+        memory.record(Feedback(turns[-2], 1.0))
+        memory.record(Feedback(None, 1.0))
+        assert set(host_of(memory).consumers(turns)) == set(turns[2:])
+
+
+def test_the_window_ends_after_fifteen_minutes(memory, host):
     turn = memory.retrieve(QUESTION, namespace="old", record=False).turn
     for age in (901, 890):
         memory.store.record(replace(turn, id=f"{age}", created=time.time() - age))
@@ -266,13 +304,17 @@ def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
         assert set(host_of(memory).consumers([before, after])) == {before}
 
 
-def test_documents_say_which_turns_are_meant(memory, host):
+def test_documents_say_which_turns_are_meant(open_memory, host_of):
     """Turns that returned none of the named documents are left for other feedback."""
-    whole = host.ask()
-    single = memory.retrieve(QUESTION, k=1)
-    (shown,) = (item.node.id for item in single.documents)
-    memory.record(Feedback(None, 1.0, used=[min({"a", "b", "c"} - {shown})]))
-    assert set(host.consumers([whole, single.turn.id])) == {whole}
+    with open_memory(window_turns=2) as memory:
+        host = host_of(memory)
+        whole = host.ask()
+        single = memory.retrieve(QUESTION, k=1)
+        (shown,) = (item.node.id for item in single.documents)
+        used = [min({"a", "b", "c"} - {shown})]
+        memory.record(Feedback(None, 1.0, used=used))
+        assert memory.record(Feedback(None, 1.0, used=used)).repeated
+        assert set(host.consumers([whole, single.turn.id])) == {whole}
 
 
 @pytest.fixture

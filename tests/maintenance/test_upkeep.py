@@ -70,6 +70,17 @@ def test_faded_weights_go_and_come_back(aged):
 
 
 @pytest.mark.both_databases
+def test_feedback_of_another_namespace_keeps_no_weight_from_coming_back(aged):
+    """It may have the id of what moved the weight."""
+    turn = aged.retrieve("Page 1", namespace="bob").turn.id
+    aged.record(turn, outcome=True, used=["d1"], feedback_id="cause")
+    aged.undo("cause", namespace="bob")
+    before = read(aged, s.overlay, s.weight_changes)
+    aged.maintenance.undo(aged.maintenance.run(["prune"]).run)
+    assert read(aged, s.overlay, s.weight_changes) == before
+
+
+@pytest.mark.both_databases
 async def test_a_dry_run_changes_nothing(aged):
     """And finds what the run will find; async it is the same report."""
     before = read(aged, *s.metadata.sorted_tables)

@@ -91,11 +91,12 @@ def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory, graph, n
     assert other not in ids(graph.neighbors(second, "temporal", direction="in")) - {first}
 
 
-@pytest.mark.parametrize("window", [{"window_turns": 1}, {"window_seconds": 1e-9}])
-def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, window):
+@pytest.mark.parametrize(("between", "window"), [(10, {}), (1, {"window_seconds": 1e-9})])
+def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, between, window):
     with open_memory(**window) as memory:
         first = judge(memory, QUERY, 1.0)
-        memory.retrieve("text 70")
+        for _ in range(between):
+            memory.retrieve("text 70")
         second = judge(memory, "text 60 word60", 1.0)
         assert second not in ids(memory.graph.neighbors(first, "temporal"))
 

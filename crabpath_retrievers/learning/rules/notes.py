@@ -15,7 +15,7 @@ from typing import Any
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
 from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
 from crabpath_retrievers.core.text import normalise, normalise_name, tokenise
 from crabpath_retrievers.core.turn import Turn
@@ -24,9 +24,6 @@ from crabpath_retrievers.learning.rules.inhibition import (
     compute_inhibition_step,
     find_entry,
 )
-
-MAX_NOTE_CHARS = 20_000
-"""Longest text of a note, in characters; notes are returned whole."""
 
 RELATED_WEIGHT = 0.6
 """Weight of an edge from a note to a related node: that of a mention."""
@@ -207,6 +204,8 @@ def build_auto_note(
 ) -> KeepNote | None:
     """Build the note for a successful answer to a novel question; None if a gate is closed.
 
+    Question and answer together have at most 20,000 characters: half an answer is none.
+
     The best seeds of the turn get weak edges to it. It has the vector of its question.
 
     Args:
@@ -217,13 +216,12 @@ def build_auto_note(
         settings: The gates.
         feedback: Id of the feedback with the answer.
     """
-    stripped = answer.strip()
-    if not stripped or nearest >= settings.duplicate_similarity or find_closed_gate(turn, settings):
+    text, is_known = f"{turn.query}\n{answer.strip()}", nearest >= settings.duplicate_similarity
+    if not answer.strip() or len(text) > MAX_NOTE_CHARS or is_known:
         return None
-    content = NoteContent(
-        f"{turn.query}\n{stripped}"[:MAX_NOTE_CHARS],
-        id=make_auto_note_id(turn.namespace, turn.query),
-    )
+    if find_closed_gate(turn, settings):
+        return None
+    content = NoteContent(text, id=make_auto_note_id(turn.namespace, turn.query))
     best = sorted(turn.seeds, key=lambda seed: -seed.score)[:_MAX_SEEDS]
     incoming = [
         NoteEdge(

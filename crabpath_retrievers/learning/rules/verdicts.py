@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.feedback import Feedback
@@ -16,15 +16,15 @@ class Judgement(NamedTuple):
 
     Attributes:
         outranked_by: An earlier one that stands, so that the new one does not count.
-        repeats: An earlier one that says the same.
+        repeats: An earlier one by the same giver to which it adds nothing.
         replaces: Ids of those that are undone when the new one is learned from.
-        own: Id of the one by the same giver; None if they have not judged the turn before.
+        completes: Id of one of these, by the same giver, that says more, see :func:`complete`.
     """
 
     outranked_by: Feedback | None
     repeats: Feedback | None
     replaces: tuple[str, ...]
-    own: str | None
+    completes: str | None
 
 
 def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
@@ -38,7 +38,7 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
         given: The new verdict.
         earlier: Those that were learned from, the latest last.
     """
-    outranked_by = repeats = own = None
+    outranked_by = repeats = completes = None
     replaces, rank = list[str](), _rank(given)
     for known in earlier:
         other = _rank(known)
@@ -48,12 +48,37 @@ def decide(given: Feedback, earlier: Iterable[Feedback]) -> Judgement:
                 continue
             if other == rank == 0 and known.user != given.user:
                 continue
-            if other == rank and says_the_same(given, known):
-                repeats, own = known, known.feedback_id
+            whole = complete(given, known) if other == rank else given
+            if other == rank and says_the_same(whole, known):
+                repeats = known
                 continue
-        own = known.feedback_id if other == rank else own
+            completes = known.feedback_id if whole != given else completes
         replaces.append(known.feedback_id)
-    return Judgement(outranked_by, repeats, tuple(replaces), own)
+    return Judgement(outranked_by, repeats, tuple(replaces), completes)
+
+
+# Where a document that stands in the first of these is named now, it has left the first.
+_ELSEWHERE = {
+    "used": ("unused", "irrelevant"),
+    "unused": ("used",),
+    "relevant": ("irrelevant",),
+    "irrelevant": ("used", "relevant"),
+    "answer": (),
+    "correction": (),
+}
+
+
+def complete(given: Feedback, known: Feedback) -> Feedback:
+    """A verdict with what its giver said before of the same outcome, and does not say again."""
+    kept = dict[str, Any]()
+    for name, others in _ELSEWHERE.items() if given.outcome == known.outcome else ():
+        former = getattr(known, name)
+        if former and getattr(given, name) is None and others:
+            moved = {node for other in others for node in getattr(given, other) or ()}
+            former = tuple(node for node in former if node not in moved) or None
+        if former is not None and getattr(given, name) is None:
+            kept[name] = former
+    return replace(given, **kept)
 
 
 def says_the_same(one: Feedback, other: Feedback) -> bool:

@@ -84,7 +84,7 @@ class FeedbackRecord(NamedTuple):
 
     Attributes:
         feedback_id: Id of the feedback.
-        turn_id: Id of the turn, as given; None for the last turns of the namespace.
+        turn_id: Id of the turn, as given; None for the last turn of the namespace.
         outcome: z in [-1, 1].
         status: ``waiting``, ``applied``, ``refused`` or ``undone``.
         note: Why it was refused or undone, or which parts of it were ignored.

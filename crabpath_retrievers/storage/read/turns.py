@@ -405,12 +405,18 @@ class TrialQueries(Queries):
             for created, namespace, payload in rows
         ]
 
-    def characters(self, ids: Iterable[str]) -> dict[str, int]:
-        """Length of the contents of nodes in characters; deleted nodes are left out."""
-        query = sa.select(nodes.c.id, sa.func.length(contents.c.content)).join(
-            contents, contents.c.node == nodes.c.key
+    def characters(self, ids: Iterable[str]) -> dict[tuple[str | None, str], int]:
+        """Length of the contents of nodes in characters; deleted nodes are left out.
+
+        By name of the namespace, which is None for documents, and id.
+        """
+        query = (
+            sa.select(namespaces.c.name, nodes.c.id, sa.func.length(contents.c.content))
+            .join(contents, contents.c.node == nodes.c.key)
+            .outerjoin(namespaces, namespaces.c.key == nodes.c.owner)
         )
-        return {node: length for node, length in self._rows_in(query, nodes.c.id, sorted(ids))}
+        rows = self._rows_in(query, nodes.c.id, sorted(ids))
+        return {(name, node): length for name, node, length in rows}
 
     def get_weight_changes(self, names: Iterable[str], *, since: float) -> list[TrialWeightChange]:
         """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""

@@ -139,11 +139,13 @@ def _filter_writable(
     spaces = {row["namespace"] for row in restored if "namespace" in row}
     query = sa.select(s.namespaces.c.key).with_for_update(read=True, key_share=True)
     namespaces = {key for (key,) in tx.select_in(query, s.namespaces.c.key, spaces)}
-    undone: set[str] = set()
+    undone: set[tuple[str, int]] = set()
     if table == "weight_changes":
-        query = sa.select(s.feedback.c.id).where(s.feedback.c.status == "undone")
+        query = sa.select(s.feedback.c.id, s.namespaces.c.key).where(
+            s.feedback.c.status == "undone", s.feedback.c.namespace == s.namespaces.c.name
+        )
         causes = {row["cause"] for row in restored}
-        undone = {cause for (cause,) in tx.select_in(query, s.feedback.c.id, causes)}
+        undone = {(cause, key) for cause, key in tx.select_in(query, s.feedback.c.id, causes)}
     changed_edges: set[tuple[Any, ...]] | None = None
     if table == "overlay":
         query = sa.select(*(s.weight_changes.c[name] for name in _EDGE)).distinct()
@@ -155,7 +157,7 @@ def _filter_writable(
         return (
             all(row[name] in existing for name in _ENDS if name in row)
             and ("namespace" not in row or row["namespace"] in namespaces)
-            and row.get("cause") not in undone
+            and (row.get("cause"), row.get("namespace")) not in undone
             and (changed_edges is None or tuple(row[name] for name in _EDGE) in changed_edges)
             and (table != "weight_changes" or tuple(row[n] for n in _EDGE) not in learned_anew)
         )

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -16,6 +15,7 @@ from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.changes.notes import KeepNote, UseNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.core.text import to_storable
+from crabpath_retrievers.core.turn import may_name_turn
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import COUNTERS, TABLES, list_orphans
@@ -361,9 +361,7 @@ def _drop_forgotten(tx: Transaction, own: sa.ColumnElement[bool]) -> None:
     """
     payload = tx.scalar(sa.select(s.feedback.c.payload).where(own))
     turn = None if payload is None else json.loads(payload).get("turn_id")
-    try:
-        UUID(turn or "")
-    except ValueError:
+    if not may_name_turn(turn or ""):
         return
     known = sa.select(s.turns.c.id).where(sa.or_(s.turns.c.id == turn, s.turns.c.run_id == turn))
     tx.delete(s.feedback, own, ~known.exists())

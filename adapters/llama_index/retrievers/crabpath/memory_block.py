@@ -18,7 +18,7 @@ from crabpath_retrievers.integration import (
     Receipt,
     arun,
     is_blank,
-    label_session,
+    namespace_of,
     perform,
     run,
 )
@@ -119,7 +119,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
             namespace=namespace,
             filter={_KEY: namespace},
             confined=True,
-            session=None if is_blank(session_id) else label_session(session_id),
+            session=None if is_blank(session_id) else session_id,
         )
         if not answer.documents:
             return ""
@@ -163,7 +163,7 @@ class CrabPathMemoryBlock(BaseMemoryBlock[str]):
                 "session_id"
             )
             raise InvalidInputError(msg)
-        return found
+        return namespace_of(found)
 
 
 def _split_at_questions(messages: Sequence[ChatMessage]) -> Iterator[list[ChatMessage]]:

@@ -318,7 +318,7 @@ class CrabPathRetriever(BaseRetriever):
 
         Args:
             response: What a query engine, chat engine or agent returned, or nodes, or a turn id;
-                None for the last turns of the namespace, or of the conversation of ``session`` or
+                None for the last turn of the namespace, or of the conversation of ``session`` or
                 of the tags.
             outcome: True or ``"up"``, False or ``"down"``, a number from -1 (failure) to 1, or
                 LlamaIndex's ``EvaluationResult``.
