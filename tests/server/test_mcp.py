@@ -207,7 +207,9 @@ async def test_an_outcome_without_a_turn_is_that_of_its_conversation(memory, loc
     assert receipt["status"] == "applied"
     turns = [results[0]["turn_id"] for results in asked.values()]
     assert dict(memory.store.turns.get_verdicts(turns)).keys() == {turns[0]}
-    assert "turns" in await fail(local, "record_outcome", outcome=1, session="C")
+    assert "no turn in conversation 'C'" in await fail(
+        local, "record_outcome", outcome=1, session="C"
+    )
     await call(local, "record_outcome", outcome=-1)  # the last search of all
     assert dict(memory.store.turns.get_verdicts(turns)).keys() == set(turns)
 

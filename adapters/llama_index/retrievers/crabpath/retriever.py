@@ -343,7 +343,7 @@ class CrabPathRetriever(BaseRetriever):
         """
         fields.setdefault("namespace", self.namespace)
         if response is None:
-            fields.setdefault("session", find_session(active_instrument_tags.get()))
+            fields.setdefault("session", find_session({"metadata": active_instrument_tags.get()}))
         return record(self.memory, response, outcome, strict=strict, **fields)
 
     async def arecord(
@@ -373,6 +373,6 @@ class CrabPathRetriever(BaseRetriever):
             "namespace": self.namespace,
             "task_type": self.task_type,
             "run_id": active_span_id.get(),
-            "session": find_session(active_instrument_tags.get()),
+            "session": find_session({"metadata": active_instrument_tags.get()}),
             "existing_ids": None if self.origin is None else self.origin.filter_held,
         }
