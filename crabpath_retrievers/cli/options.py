@@ -30,7 +30,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.vectors.opening import place_of, require_existing
+from crabpath_retrievers.vectors.opening import place_of, require_existing, require_graph
 
 
 class Terminal(Console):
@@ -164,6 +164,7 @@ def existing_store(store: str) -> Iterator[GraphStore]:
     """Open the graph store of an existing memory, without its vectors."""
     place = place_of(store)
     require_existing(place)
+    require_graph(place)
     with closing(GraphStore(place)) as opened:
         yield opened
 

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from crabpath_retrievers import CrabPath, __version__
 from crabpath_retrievers.cli import app, options
 from crabpath_retrievers.core import progress
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.ingest.pipeline import Ingest
 
 NAMES = ("apple", "banana", "cherry")
@@ -132,7 +133,8 @@ def test_beside_a_process_that_holds_the_vectors(read, refuse, monkeypatch):
         assert [d["id"] for d in beside["documents"]] == [d["id"] for d in before["documents"]]
         assert read("explain", beside["turn_id"])["documents"]
         assert (read("info")["turns"], read("info")["nodes"]) == (2, 3)
-        said = refuse("add", "docs", code=1)
+        with limit_waiting(0.2):
+            said = refuse("add", "docs", code=1)
         holder = f" ({os.getpid()})" if sys.platform == "linux" else ""
         assert f"in use by another process{holder}: close it there" in said
     assert read("sync", "docs")["unchanged"] == 3
