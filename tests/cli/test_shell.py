@@ -89,6 +89,32 @@ def test_a_store_is_the_same_by_option_and_by_argument(cli, read, refuse, monkey
     assert "elsewhere" in "".join(refuse("info").split())
 
 
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_two_stores_for_one_command_are_refused(cli, read, refuse, monkeypatch, tmp_path):
+    """None is ignored, and nothing is written; the same place said twice is one."""
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+    read("add", "docs", "--store", "here")
+    read("transfer", "export", "here", "saved")
+    taking = [
+        name.split()
+        for name, command in _list_commands(typer.main.get_command(app))
+        if any(p.name == "place" for p in command.params)
+    ]
+    assert len(taking) > 20
+    for command in taking:
+        file = ("saved",) if command[-1] == "import" else ()
+        both = refuse(*command, *file, "here", *_rest(command), "--store", "there")
+        assert "two stores are given, here and --store there: give one" in both, command
+    assert not (tmp_path / "there").exists()
+    assert read("info", "here", "--store", str(tmp_path / "here"))["nodes"] == 3
+    assert read("transfer", "export", "here", "again", "-s", "here")["path"] == "again"
+
+
+def _rest(command):
+    """The file that a command needs after its store."""
+    return ("file",) if command[-1] in {"replay", "export", "graphml"} else ()
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 @pytest.mark.usefixtures("_embedders")
 def test_output_fits_into_a_file_of_any_encoding(tmp_path, encoding):
