@@ -312,15 +312,12 @@ class ServedMemory(CrabPath):
         total, unknown = dict.fromkeys(("documents", "chunks", "notes"), 0), []
         names = ids_of(ids) if source is None else texts_of(source, name="source")
         for name in names:
-            try:
-                if source is None:
-                    found = self._request("DELETE", _make_path(name), notes_of)
-                else:
-                    found = self._request("DELETE", "/documents", None, params={"source": name})
-            except NotFoundError:
-                found = {}
-            unknown += [] if found.get("deleted") else [name]
-            total = {part: number + found.get(part, 0) for part, number in total.items()}
+            if source is None:
+                found = self._request("DELETE", _make_path(name), notes_of)
+            else:
+                found = self._request("DELETE", "/documents", None, params={"source": name})
+            unknown += [] if found["deleted"] else [name]
+            total = {part: number + found[part] for part, number in total.items()}
         return Forgotten(total["chunks"] + total["notes"], **total, unknown=tuple(unknown))
 
     def get_by_ids(

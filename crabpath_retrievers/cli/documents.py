@@ -32,7 +32,7 @@ from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import is_url, require_count
 from crabpath_retrievers.core.text import find_first_line, format_time
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import Section, SyncPlan
@@ -40,7 +40,6 @@ from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
 _ID_WIDTH = 40  # characters of an id that stay together
@@ -251,13 +250,16 @@ def run_forget(
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        _require_known(memory.store, ids or (), source or (), namespace)
         _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
         removed = memory.forget(
             ids or None, source=source or None, namespace=namespace, erase=erase
         )
-    text = f"{removed:d} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
-    return Output({"removed": int(removed), **removed.to_dict()}, [text])
+    text = []
+    if removed or not removed.unknown:
+        text += [f"{escape(namespace)} forgotten" if namespace else f"{removed:d} chunks deleted"]
+    if names := escape(", ".join(map(repr, removed.unknown))):
+        text += [f"Nothing was there of {names}: see crabpath list, list --sources, or info"]
+    return Output({"removed": int(removed), **removed.to_dict()}, text)
 
 
 def _confirm_forgetting(
@@ -271,31 +273,6 @@ def _confirm_forgetting(
     )
     if what := " and ".join(filter(None, named)):
         confirm_deletion(f"Delete {what}? This cannot be undone.", yes=yes)
-
-
-def _require_known(
-    store: GraphStore, ids: Sequence[str], sources: Sequence[str], namespace: str | None
-) -> None:
-    """Refuse to forget what the memory does not hold, before anything is deleted.
-
-    Raises:
-        NotFoundError: An id, the source or the namespace is unknown.
-    """
-    catalog, owners = store.catalog, (0, RETIRED)
-    chunks = catalog.find_chunks(ids=ids, documents=ids, owners=owners)
-    known = {name for chunk in chunks for name in (chunk.id, chunk.document)}
-    known |= {note.id for note in store.notes.get_facts(ids)}
-    if unknown := [name for name in ids if name not in known]:
-        names = ", ".join(map(repr, unknown))
-        msg = f"there is no chunk, document or note {names}: crabpath list shows what there is"
-    elif none := [one for one in sources if not catalog.find_chunks(sources=[one], owners=owners)]:
-        msg = f"there is no source {none[0]!r}: crabpath list --sources shows what there is"
-    elif namespace is not None and not store.walk.get_clock(namespace).key:
-        msg = f"there is no namespace {namespace!r}: crabpath info shows what there is"
-    else:
-        return
-    msg += "; nothing was deleted"
-    raise NotFoundError(msg)
 
 
 def list_contents(
