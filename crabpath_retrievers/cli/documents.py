@@ -1,7 +1,7 @@
 """Commands about documents: ``add``, ``sync``, ``list``, ``forget`` and ``info``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -78,8 +78,7 @@ def run_add(
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
-    left_out = [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
-    return Output({**numbers, "skipped": list(skipped)}, [text], left_out)
+    return Output({**numbers, "skipped": skipped}, [text], _warn_of(skipped))
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -136,9 +135,6 @@ def run_ingest(
         f"about {report.embedded_tokens:,} tokens embedded, "
         f"{report.llm_tokens} tokens of language models"
     )
-    left_out = [
-        f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(report.skipped)
-    ]
     numbers = {
         "documents": report.documents,
         "added": chunks.added,
@@ -152,7 +148,7 @@ def run_ingest(
         "llm_tokens": report.llm_tokens,
         "skipped": report.skipped,
     }
-    return Output(numbers, [text, bill], left_out)
+    return Output(numbers, [text, bill], _warn_of(report.skipped))
 
 
 def run_sync(
@@ -187,11 +183,13 @@ def run_sync(
     shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
     ending = "; nothing was written" if dry_run else ""
     counts = f"{list_counts(plan.counts())}{shifted}{ending}"
-    warnings = [
-        f"[yellow]Skipped[/yellow] {escape(source)}: no text, or too large"
-        for source in plan.skipped
-    ]
-    return Output({**plan.to_dict(), "dry_run": dry_run}, (*table, *more, counts), warnings)
+    shown_plan = {**plan.to_dict(), "dry_run": dry_run}
+    return Output(shown_plan, (*table, *more, counts), _warn_of(plan.skipped))
+
+
+def _warn_of(skipped: Mapping[str, str]) -> list[str]:
+    """Say which files, and parts of files, were not read, and why."""
+    return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:

@@ -32,7 +32,11 @@ def docs(tmp_path):
 def test_a_day_with_the_command_line(cli, read, refuse, docs, caplog):
     """Each step in JSON, then in tables for people; only what changed is written again."""
     added = read("add", "docs")
-    assert (added["documents"], added["added"], added["skipped"]) == (2, 3, ["docs/image.bin"])
+    assert (added["documents"], added["added"], added["skipped"]) == (
+        2,
+        3,
+        {"docs/image.bin": "not a text file"},
+    )
     (line,) = [r.getMessage() for r in caplog.records if r.name.startswith("crabpath")]
     assert line == "1 of 3 documents have no text, left out: 'docs/blank.md'"
     said = " ".join(cli("add", "docs").stdout.split())
