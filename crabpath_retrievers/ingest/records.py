@@ -28,6 +28,7 @@ from pydantic_core import from_json, to_json
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import make_title
+from crabpath_retrievers.ingest.cleaning import find_day
 from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
 from crabpath_retrievers.ingest.tables import format_table
 
@@ -134,7 +135,8 @@ def _convert_message(source: str, message: EmailMessage) -> Document:
         "title": _read_header(message, "Subject") or make_title(source),
         "from": headers["From"],
         "to": headers["To"],
-        "date": _read_date(message),
+        "date": (date := _read_date(message)),
+        "day": find_day(date),
         "message_id": _read_header(message, "Message-ID"),
     }
     metadata = {key: value for key, value in found.items() if value}

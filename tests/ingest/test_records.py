@@ -53,6 +53,7 @@ def test_mail_is_read_with_its_text_attachments():
         "from": "Ann <ann@example.com>",
         "to": "bob@example.com",
         "date": "2025-07-01T10:52:37+02:00",
+        "day": 20250701,
         "message_id": "<m1@x>",
     }
     for said in (SAID, "Bitte lesen.", "Weitergeleitet.", "From: Ann"):
