@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -25,7 +24,6 @@ from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import (
     CrabPathError,
     InvalidInputError,
-    MissingExtraError,
     NotFoundError,
 )
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
@@ -273,40 +271,3 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
         annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
     )
     return report_errors(_declare(wrapper, [*inspect.signature(command).parameters.values(), flag]))
-
-
-EVAL_PACKAGES = (
-    "bm25s",
-    "ir_measures",
-    "langchain",
-    "langchain_chroma",
-    "langchain_classic",
-    "matplotlib",
-    "scipy",
-)
-"""Modules of the ``eval`` extra."""
-
-
-def require_eval_extra() -> None:
-    """Refuse to start without the ``eval`` extra, rather than fail halfway.
-
-    Raises:
-        MissingExtraError: A package is missing.
-    """
-    require_packages(EVAL_PACKAGES, "pip install 'crabpath-retrievers[local,eval]'")
-
-
-def require_packages(modules: Sequence[str], remedy: str) -> None:
-    """Refuse to start without some packages.
-
-    Args:
-        modules: Names by which the packages are imported.
-        remedy: Command that installs them.
-
-    Raises:
-        MissingExtraError: One of them is missing.
-    """
-    missing = [name for name in modules if find_spec(name) is None]
-    if missing:
-        msg = f"measuring needs {', '.join(missing)}: {remedy}"
-        raise MissingExtraError(msg)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -25,6 +24,7 @@ from crabpath_retrievers.cli.options import (
     errors,
     existing_store,
 )
+from crabpath_retrievers.core.extras import EXTRAS, list_missing
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.text import find_first_line, to_printable
 from crabpath_retrievers.core.turn import Turn
@@ -41,9 +41,6 @@ from crabpath_retrievers.vectors.opening import (
     require_known_vectors,
     wrapped_store,
 )
-
-# Modules of each extra that the demo leads to.
-_EXTRAS = {"server": ("starlette", "uvicorn", "mcp"), "files": ("bs4", "pypdf", "mammoth")}
 
 
 def run_query(  # noqa: PLR0913  each is an option of the command
@@ -179,6 +176,5 @@ def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
 
 def _describe_install(extra: str) -> str:
     """The command that installs an extra, as a line; nothing where it is installed."""
-    if all(find_spec(name) for name in _EXTRAS[extra]):
-        return ""
-    return f"  pip install 'crabpath-retrievers\\[{extra}]'\n"
+    is_missing = bool(list_missing(EXTRAS[extra]))
+    return f"  pip install 'crabpath-retrievers\\[{extra}]'\n" if is_missing else ""

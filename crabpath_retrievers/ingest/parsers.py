@@ -12,11 +12,12 @@ from pathlib import PurePosixPath
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import quiet_foreign_loggers
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
-from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html
 from crabpath_retrievers.ingest.records import (
     BadPart,
     Parts,
@@ -56,7 +57,7 @@ def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]
     if suffix not in _PARSERS:
         return [_parse_text(source, data)], {}
     module, parse = _PARSERS[suffix]
-    require_parser(module, f"{suffix} files")
+    require_extra("files", f"reading {suffix} files", module)
     quiet_foreign_loggers()
     try:
         parts = list(parse(source, data))

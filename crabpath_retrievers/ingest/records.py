@@ -25,11 +25,12 @@ from zipfile import ZipFile
 from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import make_title
 from crabpath_retrievers.ingest.cleaning import find_day
-from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html
 from crabpath_retrievers.ingest.tables import format_table
 
 _Item = TypeVar("_Item")
@@ -180,7 +181,7 @@ def _read_part(source: str, part: EmailMessage) -> str:
         decoded = text.decode("utf-8", "replace")
     if part.get_content_subtype() != "html":
         return decoded
-    require_parser("markdownify", "messages in HTML")
+    require_extra("files", "reading messages in HTML", "markdownify")
     return parse_html(source, decoded)[0].page_content
 
 

@@ -34,7 +34,6 @@ from crabpath_retrievers.ingest.files import (
     read_folder,
     require_documents,
 )
-from crabpath_retrievers.ingest.pages import INSTALL
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
@@ -363,7 +362,7 @@ def read_sources(
     if not allow_empty:
         require_documents(folders)
     reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
-    unparsed = {name: why for name, why in reasons.items() if INSTALL in why}
+    unparsed = {name: why for name, why in reasons.items() if "pip install" in why}
     for line in describe_skipped(unparsed):
         _log.warning("not read: %s", line)
     scope = SyncScope(
