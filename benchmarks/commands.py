@@ -11,11 +11,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import InvalidInputError, MissingExtraError
 from crabpath_retrievers.cli.evaluation import check_outputs, report_damaged_cache, write_json
-from crabpath_retrievers.cli.options import EVAL_PACKAGES, report_errors, require_packages
-
-_PACKAGES = (*EVAL_PACKAGES, "psutil", "sklearn")
+from crabpath_retrievers.cli.options import report_errors
+from crabpath_retrievers.core.extras import EXTRAS, list_missing
 
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
 JsonFile = Annotated[
@@ -57,7 +56,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @report_errors
 def check_packages() -> None:
     """Benchmarks, experiments and studies of CrabPath. Run them from a checkout, after make env."""
-    require_packages(_PACKAGES, "make env")
+    if missing := list_missing((*EXTRAS["eval"], "psutil", "scipy", "sklearn")):
+        msg = f"measuring needs {', '.join(missing)}: make env"
+        raise MissingExtraError(msg)
 
 
 # Studies

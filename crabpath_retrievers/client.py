@@ -28,6 +28,7 @@ from typing_extensions import Self, Unpack
 
 from crabpath_retrievers import errors
 from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import Feedback, FeedbackFields, Receipt
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.processes import register_owner
@@ -42,7 +43,6 @@ from crabpath_retrievers.errors import (
     ForbiddenError,
     ForkedError,
     InvalidInputError,
-    MissingExtraError,
     NotFoundError,
     ServiceError,
     StoreUnavailableError,
@@ -66,11 +66,9 @@ from crabpath_retrievers.retriever import RetrieverFields
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
 
-try:
-    import httpx
-except ImportError as error:
-    msg = "the client needs httpx: pip install 'crabpath-retrievers[client]'"
-    raise MissingExtraError(msg) from error
+require_extra("client", "the client")
+
+import httpx  # noqa: E402  the sentence comes first
 
 __all__ = ["CrabPathRetriever", "ServedMemory"]
 
@@ -318,15 +316,12 @@ class ServedMemory(CrabPath):
         total, unknown = dict.fromkeys(("documents", "chunks", "notes"), 0), []
         names = ids_of(ids) if source is None else texts_of(source, name="source")
         for name in names:
-            try:
-                if source is None:
-                    found = self._request("DELETE", _make_path(name), notes_of)
-                else:
-                    found = self._request("DELETE", "/documents", None, params={"source": name})
-            except NotFoundError:
-                found = {}
-            unknown += [] if found.get("deleted") else [name]
-            total = {part: number + found.get(part, 0) for part, number in total.items()}
+            if source is None:
+                found = self._request("DELETE", _make_path(name), notes_of)
+            else:
+                found = self._request("DELETE", "/documents", None, params={"source": name})
+            unknown += [] if found["deleted"] else [name]
+            total = {part: number + found[part] for part, number in total.items()}
         return Forgotten(total["chunks"] + total["notes"], **total, unknown=tuple(unknown))
 
     def get_by_ids(

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 
 import crabpath_retrievers
 from crabpath_retrievers import errors
+from crabpath_retrievers.core.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 ADAPTERS = ROOT / "adapters"
@@ -119,8 +121,23 @@ def test_a_base_install_does_without_the_extras():
     program = "from crabpath_retrievers.__main__ import run_command_line as run; run()"
     command = [sys.executable, "-c", BARE + program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    needs = "the command line needs rich: pip install 'crabpath-retrievers[cli]'\n"
+    needs = "the command line needs rich, typer: pip install 'crabpath-retrievers[cli]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", needs)
+
+
+def test_the_modules_of_extras_are_of_their_packages():
+    """Their table agrees with what the distribution declares."""
+    declared = metadata("crabpath-retrievers").get_all("Requires-Dist")
+    known = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        packages = {
+            re.sub("[._]", "-", Requirement(one).name.lower())
+            for one in declared
+            if f"extra == '{extra}'" in one.replace('"', "'")
+        }
+        for module in modules:
+            names = {re.sub("[._]", "-", name.lower()) for name in known[module]}
+            assert names & packages, (extra, module)
 
 
 def test_both_distributions_are_of_one_version():

@@ -22,7 +22,7 @@ from crabpath_retrievers.ab.metrics import (
 from crabpath_retrievers.ab.state import TrialState, has_failed
 from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.config.maintenance import TrialSettings
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.storage import GraphStore
 
 Pairing = Literal["session", "user", "none"]
@@ -180,11 +180,9 @@ def estimate_interval(
     Raises:
         MissingExtraError: scipy is not installed.
     """
-    try:
-        from scipy.stats import bootstrap  # slow to import, and only reports need it
-    except ImportError as error:
-        msg = "judging a trial needs scipy: pip install 'crabpath-retrievers[sync]'"
-        raise MissingExtraError(msg) from error
+    require_extra("sync", "judging a trial")
+    from scipy.stats import bootstrap  # slow to import, and only reports need it
+
     if min(len(control), len(treatment)) < 2:  # noqa: PLR2004
         return None, None
     a, b = np.asarray(control, dtype=np.float64), np.asarray(treatment, dtype=np.float64)

@@ -1,14 +1,9 @@
 """The command line: one file per group of commands."""
 
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers.core.extras import require_extra
 
-try:
-    import rich  # noqa: F401  only to say which extra is missing
-    import typer  # noqa: F401
-except ImportError as error:
-    msg = f"the command line needs {error.name}: pip install 'crabpath-retrievers[cli]'"
-    raise MissingExtraError(msg) from error
+require_extra("cli", "the command line")
 
-from crabpath_retrievers.cli.main import app
+from crabpath_retrievers.cli.main import app  # noqa: E402  the sentence comes first
 
 __all__ = ["app"]

@@ -1,7 +1,7 @@
 """Commands about documents: ``add``, ``sync``, ``list``, ``forget`` and ``info``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import is_url, require_count
 from crabpath_retrievers.core.text import find_first_line, format_time
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import Section, SyncPlan
@@ -40,7 +40,6 @@ from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
-from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
 _ID_WIDTH = 40  # characters of an id that stay together
@@ -79,8 +78,7 @@ def run_add(
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
-    left_out = [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
-    return Output({**numbers, "skipped": list(skipped)}, [text], left_out)
+    return Output({**numbers, "skipped": skipped}, [text], _warn_of(skipped))
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -137,9 +135,6 @@ def run_ingest(
         f"about {report.embedded_tokens:,} tokens embedded, "
         f"{report.llm_tokens} tokens of language models"
     )
-    left_out = [
-        f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(report.skipped)
-    ]
     numbers = {
         "documents": report.documents,
         "added": chunks.added,
@@ -153,7 +148,7 @@ def run_ingest(
         "llm_tokens": report.llm_tokens,
         "skipped": report.skipped,
     }
-    return Output(numbers, [text, bill], left_out)
+    return Output(numbers, [text, bill], _warn_of(report.skipped))
 
 
 def run_sync(
@@ -188,11 +183,13 @@ def run_sync(
     shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
     ending = "; nothing was written" if dry_run else ""
     counts = f"{list_counts(plan.counts())}{shifted}{ending}"
-    warnings = [
-        f"[yellow]Skipped[/yellow] {escape(source)}: no text, or too large"
-        for source in plan.skipped
-    ]
-    return Output({**plan.to_dict(), "dry_run": dry_run}, (*table, *more, counts), warnings)
+    shown_plan = {**plan.to_dict(), "dry_run": dry_run}
+    return Output(shown_plan, (*table, *more, counts), _warn_of(plan.skipped))
+
+
+def _warn_of(skipped: Mapping[str, str]) -> list[str]:
+    """Say which files, and parts of files, were not read, and why."""
+    return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
@@ -251,13 +248,16 @@ def run_forget(
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        _require_known(memory.store, ids or (), source or (), namespace)
         _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
         removed = memory.forget(
             ids or None, source=source or None, namespace=namespace, erase=erase
         )
-    text = f"{removed:d} chunks deleted" if namespace is None else f"{escape(namespace)} forgotten"
-    return Output({"removed": int(removed), **removed.to_dict()}, [text])
+    text = []
+    if removed or not removed.unknown:
+        text += [f"{escape(namespace)} forgotten" if namespace else f"{removed:d} chunks deleted"]
+    if names := escape(", ".join(map(repr, removed.unknown))):
+        text += [f"Nothing was there of {names}: see crabpath list, list --sources, or info"]
+    return Output({"removed": int(removed), **removed.to_dict()}, text)
 
 
 def _confirm_forgetting(
@@ -271,31 +271,6 @@ def _confirm_forgetting(
     )
     if what := " and ".join(filter(None, named)):
         confirm_deletion(f"Delete {what}? This cannot be undone.", yes=yes)
-
-
-def _require_known(
-    store: GraphStore, ids: Sequence[str], sources: Sequence[str], namespace: str | None
-) -> None:
-    """Refuse to forget what the memory does not hold, before anything is deleted.
-
-    Raises:
-        NotFoundError: An id, the source or the namespace is unknown.
-    """
-    catalog, owners = store.catalog, (0, RETIRED)
-    chunks = catalog.find_chunks(ids=ids, documents=ids, owners=owners)
-    known = {name for chunk in chunks for name in (chunk.id, chunk.document)}
-    known |= {note.id for note in store.notes.get_facts(ids)}
-    if unknown := [name for name in ids if name not in known]:
-        names = ", ".join(map(repr, unknown))
-        msg = f"there is no chunk, document or note {names}: crabpath list shows what there is"
-    elif none := [one for one in sources if not catalog.find_chunks(sources=[one], owners=owners)]:
-        msg = f"there is no source {none[0]!r}: crabpath list --sources shows what there is"
-    elif namespace is not None and not store.walk.get_clock(namespace).key:
-        msg = f"there is no namespace {namespace!r}: crabpath info shows what there is"
-    else:
-        return
-    msg += "; nothing was deleted"
-    raise NotFoundError(msg)
 
 
 def list_contents(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.cli.options import require_eval_extra
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
@@ -96,7 +96,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     report: Report = None,
 ) -> None:
     """Measure retrieval on a data set with labels; see docs/research/evaluation.md."""
-    require_eval_extra()
+    require_extra("eval", "measuring")
     from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
     plan = EvaluationPlan(

@@ -1,5 +1,6 @@
 """Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
 
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -10,7 +11,6 @@ from rich.markup import escape
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     EmbedderName,
-    File,
     Output,
     Store,
     StoreOrFile,
@@ -19,7 +19,6 @@ from crabpath_retrievers.cli.options import (
     catch_signals,
     errors,
     existing_store,
-    find_store_and_file,
     list_counts,
     namespace_option,
 )
@@ -27,6 +26,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.maintenance.autotune import Autotuner
@@ -51,7 +51,9 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         typer.Argument(help="Turn id or run id; without one, the last turn of the namespace."),
     ] = None,
     *,
-    outcome: Annotated[float, typer.Option(help="From -1 (failure) to 1 (success).")],
+    outcome: Annotated[
+        str, typer.Option(help="up, down, or a number from -1 (failure) to 1 (success).")
+    ],
     used: Annotated[
         list[str] | None, typer.Option(help="Id of a document that the answer used.")
     ] = None,
@@ -80,7 +82,10 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         fields["feedback_id"] = feedback_id
     named = {"used": used, "unused": unused, "relevant": relevant, "irrelevant": irrelevant}
     fields |= {name: ids or None for name, ids in named.items()}
-    feedback = Feedback(turn, outcome, namespace=namespace, **fields)
+    said: Outcome = outcome
+    with suppress(ValueError):
+        said = float(outcome)
+    feedback = Feedback(turn, parse_outcome(said), namespace=namespace, **fields)
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
     return _show_receipt(receipt, "Refused" if receipt.status == "refused" else None)
@@ -269,9 +274,8 @@ def _parse_time(since: str | None) -> datetime | None:
         raise InvalidInputError(msg) from error
 
 
-def run_replay(  # noqa: PLR0913  each is an option of the command
-    sessions: StoreOrFile,
-    file: File = None,
+def run_replay(
+    file: StoreOrFile,
     *,
     store: Store = DEFAULT_STORE,
     namespace: Annotated[str, namespace_option(help="The namespace that learns.")] = "default",
@@ -285,10 +289,9 @@ def run_replay(  # noqa: PLR0913  each is an option of the command
 
     The file has JSON lines, one per question.
     """
-    place, path = find_store_and_file(sessions, file, store)
-    with CrabPath.open(place, vectors=vectors, embeddings=embeddings, create=False) as memory:
+    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
         done = memory.learning.replay(
-            path, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
+            file, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
         )
     data: dict[str, Any] = done._asdict()
     data |= {name: [trouble._asdict() for trouble in data[name]] for name in ("refused", "bad")}

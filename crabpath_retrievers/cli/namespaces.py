@@ -8,7 +8,6 @@ from rich.markup import escape
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    File,
     OneNamespace,
     Output,
     Place,
@@ -19,7 +18,6 @@ from crabpath_retrievers.cli.options import (
     Yes,
     confirm_deletion,
     existing_store,
-    find_store_and_file,
     make_table,
     namespace_option,
 )
@@ -109,8 +107,7 @@ def _set_frozen(store: str, namespace: str, *, frozen: bool) -> Output:
 
 
 def run_export(
-    archive: StoreOrFile,
-    file: File = None,
+    file: StoreOrFile,
     *,
     namespace: Annotated[
         str | None, namespace_option(help="Only what this namespace has learned.")
@@ -119,17 +116,15 @@ def run_export(
 ) -> Output:
     """Write a memory, or what one namespace has learned, into one file."""
     scope = None if namespace is None else namespace_of(namespace)
-    place, path = find_store_and_file(archive, file, store)
-    with existing_store(place) as opened:
-        done = export_archive(opened, path, scope)
+    with existing_store(store) as opened:
+        done = export_archive(opened, file, scope)
     size = f"{sum(done.rows.values())} rows, {done.size / 1e6:.1f} MB"
     data = {**done._asdict(), "path": str(done.path)}
     return Output(data, [f"{escape(str(done.path))}: {size}"])
 
 
-def export_graph(  # noqa: PLR0913  each is an option of the command
-    graphml: StoreOrFile,
-    file: File = None,
+def export_graph(
+    file: StoreOrFile,
     *,
     store: Store = DEFAULT_STORE,
     around: Annotated[
@@ -144,10 +139,9 @@ def export_graph(  # noqa: PLR0913  each is an option of the command
     vectors: Vectors = None,
 ) -> Output:
     """Write the graph as GraphML, to draw it: what is near a document, or all of it."""
-    place, path = find_store_and_file(graphml, file, store)
-    with CrabPath.open(place, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
         graph = memory.graph.write_graphml(
-            path,
+            file,
             edge_type=edge_type or None,
             around=around or None,
             max_hops=max_hops,
@@ -159,7 +153,7 @@ def export_graph(  # noqa: PLR0913  each is an option of the command
 
 def import_archive(
     archive: Annotated[Path, typer.Argument(help="File of the archive.")],
-    into: Place = None,
+    place: Place = None,  # noqa: ARG001  it comes as the store
     *,
     namespace: Annotated[
         str | None, namespace_option(help="Only this namespace of a whole memory.")
@@ -175,7 +169,6 @@ def import_archive(
     """Import an archive: a whole memory into an empty place, or what a namespace learned."""
     with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
         whole = namespace is None and checked.manifest.namespace is None
-    store = into or store
     if replace:
         confirm_deletion(f"Delete what the namespace has learned in {store} so far?", yes=yes)
     with CrabPath.open(store, vectors=vectors, create=whole) as memory:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -25,12 +24,11 @@ from crabpath_retrievers.core.text import to_printable
 from crabpath_retrievers.errors import (
     CrabPathError,
     InvalidInputError,
-    MissingExtraError,
     NotFoundError,
 )
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.vectors.opening import place_of, require_existing
+from crabpath_retrievers.vectors.opening import place_of, require_existing, require_graph
 
 
 class Terminal(Console):
@@ -86,9 +84,9 @@ OneNamespace = Annotated[str, namespace_option(help="The namespace.")]
 Within = Annotated[str | None, namespace_option(help="Look in this namespace alone.")]
 Place = Annotated[str | None, typer.Argument(metavar="STORE", help="As --store.")]
 StoreOrFile = Annotated[
-    str, typer.Argument(metavar="[STORE] FILE", help="The file; before it the store, or --store.")
+    Path, typer.Argument(metavar="[STORE] FILE", help="The file; before it the store, or --store.")
 ]
-File = Annotated[str | None, typer.Argument(hidden=True)]
+_File = Annotated[str | None, typer.Argument(hidden=True)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would change.")]
 DEFAULT_STORE = "memory"
 DEMO_STORE = "demo-memory"
@@ -164,6 +162,7 @@ def existing_store(store: str) -> Iterator[GraphStore]:
     """Open the graph store of an existing memory, without its vectors."""
     place = place_of(store)
     require_existing(place)
+    require_graph(place)
     with closing(GraphStore(place)) as opened:
         yield opened
 
@@ -192,34 +191,30 @@ def stored_settings(store: GraphStore) -> Settings:
     return parse_settings(read_published_settings(store))
 
 
-def find_store_and_file(first: str, second: str | None, store: str) -> tuple[str, Path]:
-    """The store and the file of a command that takes both as arguments, or only the file.
-
-    Args:
-        first: The store, or the file where it is the only argument.
-        second: The file.
-        store: Of the option ``--store``.
-    """
-    return (store, Path(first)) if second is None else (first, Path(second))
-
-
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     """A command that prints errors of the library as one sentence, and exits with a code.
 
-    One whose only place is a store takes it as an argument, too.
+    One whose only place is a store takes it as an argument, too; one that takes a ``file`` takes it
+    as an argument before that.
     """
-    signature = inspect.signature(command)
-    parameters = [*signature.parameters.values()]
-    if "store" in signature.parameters and not any(map(_is_argument, parameters)):
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter("place", kind, default=None, annotation=Place))
+    names = inspect.signature(command).parameters
+    parameters, kind = [*names.values()], inspect.Parameter.KEYWORD_ONLY
+    if "store" in names and ("file" in names or not any(map(_is_argument, parameters))):
+        given = _File if "file" in names else Place
+        parameters.append(inspect.Parameter("place", kind, default=None, annotation=given))
+    parameters.append(inspect.Parameter("context", kind, annotation=typer.Context))
 
     @wraps(command)
-    def wrapper(*args: Any, place: str | None = None, **kwargs: Any) -> None:
+    def wrapper(
+        *args: Any, context: typer.Context, place: str | None = None, **kwargs: Any
+    ) -> None:
         logging.lastResort = _Warnings(logging.WARNING)
-        if place is not None:
-            kwargs["store"] = place
         try:
+            if place is not None and "file" in kwargs:
+                place, kwargs["file"] = str(kwargs["file"]), Path(place)
+            if place is not None:
+                _require_one_store(context, place, kwargs["store"])
+                kwargs["store"] = place
             command(*args, **kwargs)
         except KeyboardInterrupt:
             errors.print("Stopped")
@@ -230,6 +225,19 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2 if usage else 1) from error
 
     return _declare(wrapper, parameters)
+
+
+def _require_one_store(context: typer.Context, argument: str, option: str) -> None:
+    """Refuse two stores, of which one would be ignored; an environment variable gives way.
+
+    Raises:
+        InvalidInputError: The option ``--store`` was given, and is another one.
+    """
+    source = context.get_parameter_source("store")
+    said = source is not None and source.name == "COMMANDLINE"
+    if said and place_of(option) != place_of(argument):
+        msg = f"two stores are given, {argument} and --store {option}: give one of them"
+        raise InvalidInputError(msg)
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:
@@ -263,40 +271,3 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
         annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
     )
     return report_errors(_declare(wrapper, [*inspect.signature(command).parameters.values(), flag]))
-
-
-EVAL_PACKAGES = (
-    "bm25s",
-    "ir_measures",
-    "langchain",
-    "langchain_chroma",
-    "langchain_classic",
-    "matplotlib",
-    "scipy",
-)
-"""Modules of the ``eval`` extra."""
-
-
-def require_eval_extra() -> None:
-    """Refuse to start without the ``eval`` extra, rather than fail halfway.
-
-    Raises:
-        MissingExtraError: A package is missing.
-    """
-    require_packages(EVAL_PACKAGES, "pip install 'crabpath-retrievers[local,eval]'")
-
-
-def require_packages(modules: Sequence[str], remedy: str) -> None:
-    """Refuse to start without some packages.
-
-    Args:
-        modules: Names by which the packages are imported.
-        remedy: Command that installs them.
-
-    Raises:
-        MissingExtraError: One of them is missing.
-    """
-    missing = [name for name in modules if find_spec(name) is None]
-    if missing:
-        msg = f"measuring needs {', '.join(missing)}: {remedy}"
-        raise MissingExtraError(msg)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -25,19 +24,23 @@ from crabpath_retrievers.cli.options import (
     errors,
     existing_store,
 )
+from crabpath_retrievers.core.extras import EXTRAS, list_missing
+from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.text import find_first_line, to_printable
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import StoreLockedError
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval.explain import Explanation, explain_turn
 from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import StoredVectors
-from crabpath_retrievers.vectors.opening import place_of
-
-# Modules of each extra that the demo leads to.
-_EXTRAS = {"server": ("starlette", "uvicorn", "mcp"), "files": ("bs4", "pypdf", "mammoth")}
+from crabpath_retrievers.vectors.opening import (
+    VectorPlace,
+    is_pgvector,
+    place_of,
+    require_known_vectors,
+    wrapped_store,
+)
 
 
 def run_query(  # noqa: PLR0913  each is an option of the command
@@ -91,14 +94,19 @@ def _describe_hit(item: RetrievedDocument) -> Text:
 def _open_for_queries(
     store: str, vectors: str | None, replica: str | None, embeddings: str | None
 ) -> CrabPath:
-    """Open a memory; beside a process that holds its index, over the vectors in the graph store."""
-    try:
-        return CrabPath.open(
-            store, vectors=vectors, embeddings=embeddings, replica=replica, create=False
-        )
-    except StoreLockedError:
-        stored = StoredVectors(GraphStore(place_of(store)))
-        return CrabPath.open(store, vectors=stored, embeddings=embeddings, create=False)
+    """Open a memory; one with a directory of vectors over those in the graph store.
+
+    So a question neither waits for the process that holds the directory, nor lets one wait.
+    """
+    searched: VectorPlace = vectors
+    require_known_vectors(vectors, store)
+    with existing_store(store) as opened:
+        meta = opened.catalog.meta()
+    if not (is_url(vectors or store) or is_pgvector(vectors, meta) or wrapped_store(meta)):
+        searched = StoredVectors(GraphStore(place_of(store)))
+    return CrabPath.open(
+        store, vectors=searched, embeddings=embeddings, replica=replica, create=False
+    )
 
 
 def run_explain(
@@ -168,6 +176,5 @@ def _describe_demo(result: DemoResult, store: str) -> Iterator[RenderableType]:
 
 def _describe_install(extra: str) -> str:
     """The command that installs an extra, as a line; nothing where it is installed."""
-    if all(find_spec(name) for name in _EXTRAS[extra]):
-        return ""
-    return f"  pip install 'crabpath-retrievers\\[{extra}]'\n"
+    is_missing = bool(list_missing(EXTRAS[extra]))
+    return f"  pip install 'crabpath-retrievers\\[{extra}]'\n" if is_missing else ""

@@ -19,9 +19,9 @@ from crabpath_retrievers.cli.options import (
     dim,
     existing_store,
     make_table,
-    require_eval_extra,
     stored_settings,
 )
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.query import label_of, namespace_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.regions.hubs import Regions
@@ -60,7 +60,7 @@ def show_regions(
         raise InvalidInputError(msg)
     wanted = None if task is None else label_of("--task", task)
     if plot is not None:
-        require_eval_extra()
+        require_extra("eval", "--plot", "matplotlib")
     with existing_store(store) as opened:
         settings = stored_settings(opened).region
         models = RegionModels(opened, Regions(opened, settings), settings)

@@ -134,7 +134,8 @@ def _parse_comparison(
         value, kind = _to_scalar(value), "a text, a number or a boolean, and None is none of them"
         fits = value is not None
         if name in ORDERS:
-            fits, kind = fits and not isinstance(value, (str, bool)), "a number"
+            fits = fits and not isinstance(value, (str, bool))
+            kind = "a number, for a date the one of its day, such as 20240131"
     if not fits:
         msg = f"{name} on {key!r} in the filter for {store} needs {kind}, not {format_value(given)}"
         raise InvalidInputError(msg)

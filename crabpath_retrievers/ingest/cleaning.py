@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from crabpath_retrievers.core.text import remove_soft_hyphens
@@ -62,7 +63,7 @@ def begins_with_tags(text: str, *, is_markdown: bool) -> bool:
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """Title, aliases, tags and date in the front matter of a text, and the text below it.
+    """Title, aliases, tags, date and day in the front matter of a text, and the text below it.
 
     A block that is neither YAML nor TOML with keys, or above 16 KiB, is text.
     """
@@ -76,7 +77,20 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     facts: dict[str, Any] = {key: _to_line(values.get(key)) for key in ("title", "date")}
     facts["aliases"] = _to_list(values.get("aliases") or values.get("alias"))
     facts["tags"] = _to_list(values.get("tags") or values.get("keywords"))
+    facts["day"] = find_day(facts["date"])
     return {key: value for key, value in facts.items() if value}, text[block.end() :]
+
+
+def find_day(date: str) -> int | None:
+    """The day of a date in ISO 8601 as a number that filters compare, such as 20240131.
+
+    Returns:
+        None for any other date.
+    """
+    try:
+        return int(datetime.fromisoformat(date[:10]).strftime("%Y%m%d"))
+    except ValueError:
+        return None
 
 
 def _parse_yaml(block: str) -> object:

@@ -27,7 +27,7 @@ class SourceFolder:
     Attributes:
         root: Prefix of the sources of all documents below it.
         documents: One document per file, also per empty one; of a PDF file one per page.
-        skipped: Why files were not read, by their sources.
+        skipped: Why files, and parts of files, were not read, by source and place.
         aliases: If the root is the working directory: the sources that ``add`` gives its files.
     """
 
@@ -38,7 +38,7 @@ class SourceFolder:
 
 
 def read_documents(paths: Iterable[Path]) -> tuple[list[Document], dict[str, str]]:
-    """The documents of files and directories; and why others were not read, by source.
+    """The documents of files and directories; and why others, or parts, were not read.
 
     Raises:
         InvalidInputError: As for :func:`read_folder`.
@@ -70,10 +70,12 @@ def read_folder(path: Path, *, root: str | None = None, largest: int | None = No
                 folder.skipped[source] = f"larger than {largest:,} bytes"
                 continue
             try:
-                folder.documents += parse_file(source, data)
+                documents, skipped = parse_file(source, data)
             except (InvalidInputError, MissingExtraError) as error:
                 folder.skipped[source] = str(error)
                 continue
+            folder.documents += documents
+            folder.skipped |= skipped
             if path == Path():
                 folder.aliases.append(below.as_posix())
     except OSError as error:
@@ -103,19 +105,19 @@ def list_files(paths: Iterable[Path]) -> list[SourceFile]:
     return list(found.values())
 
 
-def read_source(file: SourceFile) -> tuple[list[Document], str]:
-    """The documents of a file; or none, and why it cannot be read.
+def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
+    """The documents of a file; and why it, or parts of it, cannot be read.
 
     Of a bulk ingest one file does not stop the others: it may change or vanish meanwhile.
     """
     try:
         data = _read_unchanged(file.path, None)
         assert data is not None  # noqa: S101  there is no bound
-        return list(parse_file(file.source, data)), ""
+        return parse_file(file.source, data)
     except OSError as error:
-        return [], f"cannot be read ({error.strerror})"
+        return [], {file.source: f"cannot be read ({error.strerror})"}
     except (InvalidInputError, MissingExtraError) as error:
-        return [], str(error)
+        return [], {file.source: str(error)}
 
 
 def choose_root(path: Path, held: Callable[[str], bool]) -> str:
@@ -143,10 +145,7 @@ def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
     sources: dict[str, list[str]] = {}
     for source, why in skipped.items():
         sources.setdefault(why, []).append(source)
-    lines = []
-    for why, names in sources.items():
-        lines.append(f"{name_first(names)}: {why}")
-    return lines
+    return [f"{name_first(names)}: {why}" for why, names in sources.items()]
 
 
 def require_path(path: Path) -> None:

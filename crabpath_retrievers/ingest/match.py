@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.graph import Node, Vector
-from crabpath_retrievers.errors import MissingExtraError
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
 # More than the cosine lost by rewording a sentence.
@@ -221,12 +221,9 @@ def _solve_assignment(
     """
     if not rows:
         return []
-    try:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import min_weight_full_bipartite_matching
-    except ImportError as error:
-        msg = "recognising edited texts needs scipy: pip install 'crabpath-retrievers[sync]'"
-        raise MissingExtraError(msg) from error
+    require_extra("sync", "recognising edited texts")
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     own, row = np.unique(rows, return_inverse=True)
     others, column = np.unique(columns, return_inverse=True)

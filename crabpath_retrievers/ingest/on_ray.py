@@ -17,12 +17,12 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers import errors
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
     InvalidInputError,
-    MissingExtraError,
     ServiceError,
 )
 from crabpath_retrievers.ingest.bulk import PairFinder, Step
@@ -59,12 +59,10 @@ def require_ray() -> Any:
     Raises:
         MissingExtraError: It is not installed.
     """
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        msg = "this needs Ray: pip install 'crabpath-retrievers[ray]'"
-        raise MissingExtraError(msg) from error
+    require_extra("ray", "this")
+    import ray
+    import ray.data
+
     return ray
 
 

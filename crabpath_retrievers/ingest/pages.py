@@ -2,33 +2,17 @@
 
 import re
 import warnings
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 
-from crabpath_retrievers.errors import MissingExtraError
 from crabpath_retrievers.ingest.chunking import make_title
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-INSTALL = "pip install 'crabpath-retrievers[files]'"
-"""The command that installs the parsers."""
-
 _ASIDE = "script, style, template, noscript, svg, nav, footer, form, [role=navigation]"
 _HEADING = re.compile(r"h[1-6]")
-
-
-def require_parser(module: str, what: str) -> None:
-    """Refuse files whose parser is not installed.
-
-    Raises:
-        MissingExtraError: The module is missing.
-    """
-    if find_spec(module) is None:
-        msg = f"{what} need a parser: {INSTALL}"
-        raise MissingExtraError(msg)
 
 
 def parse_html(source: str, data: bytes | str) -> list[Document]:

@@ -6,19 +6,23 @@ The parsers of HTML, PDF, Word, Excel and RTF come with the extra ``files``.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import PurePosixPath
 
 from langchain_core.documents import Document
 
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import quiet_foreign_loggers
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import is_markdown, make_title
-from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html
 from crabpath_retrievers.ingest.records import (
+    BadPart,
+    Parts,
     decode_text,
+    describe_failure,
     parse_csv,
     parse_json,
     parse_json_lines,
@@ -28,11 +32,12 @@ from crabpath_retrievers.ingest.records import (
     require_unpacked_size,
 )
 
+_MOST_NAMED = 20  # parts of one file that cannot be read
 # Mammoth knows headings, but not the paragraph style of a document's title.
 _WORD_STYLES = "p[style-name='Title'] => h1:fresh"
 
 
-def parse_file(source: str, data: bytes) -> list[Document]:
+def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]]:
     """Parse the content of a file by the ending of its name; any other ending is text.
 
     Args:
@@ -41,27 +46,36 @@ def parse_file(source: str, data: bytes) -> list[Document]:
 
     Returns:
         Documents with ``source`` and, but for Markdown, a title: one; of a PDF file one per page,
-        with ``page`` from 1; of mail, JSON and Excel one per message, object and sheet.
+        with ``page`` from 1; of mail, JSON and Excel one per message, object and sheet. And why
+        parts of it could not be read, by source and place.
 
     Raises:
-        InvalidInputError: It is no text in UTF-8, or the parser of its format refuses it.
+        InvalidInputError: It is no text in UTF-8, or the parser of its format refuses all of it.
         MissingExtraError: The parser of its format is not installed.
     """
     suffix = PurePosixPath(source).suffix.lower()
     if suffix not in _PARSERS:
-        return [_parse_text(source, data)]
+        return [_parse_text(source, data)], {}
     module, parse = _PARSERS[suffix]
-    require_parser(module, f"{suffix} files")
+    require_extra("files", f"reading {suffix} files", module)
     quiet_foreign_loggers()
     try:
-        return parse(source, data)
+        parts = list(parse(source, data))
     except CrabPathError:
         raise
     except Exception as error:  # parsers of foreign formats raise anything
         raise_interruption(error)
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        msg = f"not a readable {suffix} file ({reason})"
+        msg = f"not a readable {suffix} file ({describe_failure(error)})"
         raise InvalidInputError(msg) from error
+    documents = [part for part in parts if isinstance(part, Document)]
+    bad = [part for part in parts if isinstance(part, BadPart)]
+    if bad and not any(document.page_content for document in documents):
+        msg = f"not a readable {suffix} file ({bad[0].place}: {bad[0].reason})"
+        raise InvalidInputError(msg)
+    skipped = {f"{source}, {part.place}": part.reason for part in bad[:_MOST_NAMED]}
+    if more := bad[_MOST_NAMED:]:
+        skipped[f"{source}, {more[0].place} to {more[-1].place}"] = f"{len(more)} of them likewise"
+    return documents, skipped
 
 
 def _parse_text(source: str, data: bytes) -> Document:
@@ -101,25 +115,24 @@ def _parse_word(source: str, data: bytes) -> list[Document]:
     return parse_html(source, page.value)
 
 
-def _parse_pdf(source: str, data: bytes) -> list[Document]:
+def _parse_pdf(source: str, data: bytes) -> Parts:
     from pypdf import PdfReader
 
     reader = PdfReader(BytesIO(data))
     stated = reader.metadata.title if reader.metadata else None
     title = " ".join((stated or "").split()) or make_title(source)
-    texts = _join_broken_words([page.extract_text() for page in reader.pages])
+    texts: dict[int, str] = {}
+    for number in range(1, len(reader.pages) + 1):
+        try:
+            texts[number] = reader.pages[number - 1].extract_text()
+        except Exception as error:
+            raise_interruption(error)
+            yield BadPart(f"page {number}", describe_failure(error))
     # A name leads to the first page alone.
-    return [
-        Document(
-            page_content=text,
-            metadata={
-                "source": source,
-                "title": title if number == 1 else f"{title}, page {number}",
-                "page": number,
-            },
-        )
-        for number, text in enumerate(texts, 1)
-    ]
+    for number, text in zip(texts, _join_broken_words([*texts.values()]), strict=True):
+        name = title if number == 1 else f"{title}, page {number}"
+        metadata = {"source": source, "title": name, "page": number}
+        yield Document(page_content=text, metadata=metadata)
 
 
 _BROKEN = re.compile(r"(\w+)[-\u2010][ \t]*\n[ \t]*(\w+)")
@@ -148,7 +161,7 @@ def _join_broken_words(pages: list[str]) -> list[str]:
     return [_BROKEN.sub(join, page) for page in pages]
 
 
-_PARSERS: dict[str, tuple[str, Callable[[str, bytes], list[Document]]]] = {
+_PARSERS: dict[str, tuple[str, Callable[[str, bytes], Iterable[Document | BadPart]]]] = {
     ".ipynb": ("json", _parse_notebook),
     ".html": ("markdownify", parse_html),
     ".htm": ("markdownify", parse_html),

@@ -44,7 +44,7 @@ class Part:
         documents: Number of documents with text.
         blank: Number of documents without.
         embedded: Characters that were embedded.
-        skipped: Why files were not read, by source.
+        skipped: Why files, and parts of files, were not read, by source and place.
         left_out: Chunks without a usable vector, described.
     """
 
@@ -175,10 +175,9 @@ class PartMaker(NamedTuple):
         documents: list[Document] = []
         skipped: dict[str, str] = {}
         for file in files:
-            found, why = read_source(file)
+            found, bad = read_source(file)
             documents += found
-            if why:
-                skipped[file.source] = why
+            skipped |= bad
         return self.make(documents, skipped)
 
 

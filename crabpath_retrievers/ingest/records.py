@@ -6,28 +6,35 @@ the file leads to none of them.
 
 import csv
 import mailbox
-from collections.abc import Iterator
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
+from functools import partial
 from hashlib import sha256
 from io import BytesIO, StringIO
+from itertools import chain, starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from zipfile import ZipFile
 
 from langchain_core.documents import Document
 from pydantic_core import from_json, to_json
 
+from crabpath_retrievers.core.extras import require_extra
+from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import make_title
-from crabpath_retrievers.ingest.pages import make_markdown, parse_html, require_parser
+from crabpath_retrievers.ingest.cleaning import find_day
+from crabpath_retrievers.ingest.pages import make_markdown, parse_html
 from crabpath_retrievers.ingest.tables import format_table
 
 _Item = TypeVar("_Item")
+_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 _LONGEST_HEADER = 500  # characters
 _MOST_ENTRIES = 100_000  # messages or objects of one file
 _MOST_CELLS = 5_000_000  # of one workbook
@@ -37,13 +44,42 @@ _TITLES, _IDS = ("title", "subject", "name"), ("id", "_id", "key", "uuid", "url"
 _SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
 
 
+class BadPart(NamedTuple):
+    """A part of a file that cannot be read, while others can.
+
+    Attributes:
+        place: Which one, such as ``line 2``.
+        reason: Why.
+    """
+
+    place: str
+    reason: str
+
+
+Parts: TypeAlias = Iterator[Document | BadPart]
+
+
+def read_part(place: str, read: Callable[[], list[Document]]) -> Parts:
+    """The documents of one part of a file; or the part, where its parser fails in any way."""
+    try:
+        yield from read()
+    except Exception as error:  # parsers of foreign formats raise anything
+        raise_interruption(error)
+        yield BadPart(place, describe_failure(error))
+
+
+def describe_failure(error: Exception) -> str:
+    """What an error of a parser says, on one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def decode_text(data: bytes) -> str:
     """Decode a text in UTF-8, or with a mark of UTF-16.
 
     Raises:
         InvalidInputError: It is no such text.
     """
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    marked = data.startswith(_MARKS)
     if b"\x00" in data and not marked:
         msg = "not a text file"
         raise InvalidInputError(msg)
@@ -73,19 +109,22 @@ def parse_mail(source: str, data: bytes) -> list[Document]:
     return [_convert_message(source, message)]
 
 
-def parse_mailbox(source: str, data: bytes) -> list[Document]:
+def parse_mailbox(source: str, data: bytes) -> Parts:
     """One document per message of a mailbox."""
+
+    def convert(box: mailbox.mbox, key: str) -> list[Document]:
+        (found,) = parse_mail(source, box.get_bytes(key))
+        name = found.metadata.get("message_id")
+        found.metadata["file_entry"] = name or _digest(found.page_content)
+        return [found]
+
     with TemporaryDirectory() as folder:
         path = Path(folder, "box")
         path.write_bytes(data)
         with closing(mailbox.mbox(path, create=False)) as box:
             keys = _require_few(list(box.iterkeys()))
-            messages = [box.get_bytes(key) for key in keys]
-    found = [document for message in messages for document in parse_mail(source, message)]
-    for document in found:
-        name = document.metadata.get("message_id")
-        document.metadata["file_entry"] = name or _digest(document.page_content)
-    return found
+            for number, key in enumerate(keys, 1):
+                yield from read_part(f"message {number}", partial(convert, box, key))
 
 
 def _convert_message(source: str, message: EmailMessage) -> Document:
@@ -97,7 +136,8 @@ def _convert_message(source: str, message: EmailMessage) -> Document:
         "title": _read_header(message, "Subject") or make_title(source),
         "from": headers["From"],
         "to": headers["To"],
-        "date": _read_date(message),
+        "date": (date := _read_date(message)),
+        "day": find_day(date),
         "message_id": _read_header(message, "Message-ID"),
     }
     metadata = {key: value for key, value in found.items() if value}
@@ -141,7 +181,7 @@ def _read_part(source: str, part: EmailMessage) -> str:
         decoded = text.decode("utf-8", "replace")
     if part.get_content_subtype() != "html":
         return decoded
-    require_parser("markdownify", "messages in HTML")
+    require_extra("files", "reading messages in HTML", "markdownify")
     return parse_html(source, decoded)[0].page_content
 
 
@@ -160,16 +200,17 @@ def parse_json(source: str, data: bytes) -> list[Document]:
     return [Document(page_content="\n".join(_list_lines(found)), metadata=metadata)]
 
 
-def parse_json_lines(source: str, data: bytes) -> list[Document]:
+def parse_json_lines(source: str, data: bytes) -> Parts:
     """One document per line of a file of JSON lines."""
-    found = []
-    for number, line in enumerate(decode_text(data).split("\n"), 1):
-        try:
-            found += [from_json(line)] if line.strip() else []
-        except ValueError as error:
-            msg = f"line {number} is no JSON ({error})"
-            raise InvalidInputError(msg) from error
-    return _convert_objects(source, found)
+    if data.startswith(_MARKS):
+        data = decode_text(data).encode()
+
+    def convert(line: bytes) -> list[Document]:
+        return _convert_objects(source, [from_json(line)])
+
+    lines = enumerate(data.removeprefix(BOM_UTF8).split(b"\n"), 1)
+    for number, line in _require_few([one for one in lines if one[1].strip()]):
+        yield from read_part(f"line {number}", partial(convert, line))
 
 
 def _convert_objects(source: str, found: list[Any]) -> list[Document]:
@@ -205,44 +246,64 @@ def _to_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def parse_csv(source: str, data: bytes) -> list[Document]:
+def parse_csv(source: str, data: bytes) -> Parts:
     """The table of a CSV file as Markdown."""
     try:
         text = decode_text(data)
     except InvalidInputError:
         if b"\x00" in data:
             raise
-        text = data.decode("cp1252")  # what Excel writes on Windows in Europe
+        text = "\n".join(map(_decode_line, data.removeprefix(BOM_UTF8).split(b"\n")))
     try:
         form: Any = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
         form.doublequote = True  # it guesses so from a sample that has none
     except csv.Error:
         form = csv.excel_tab if source.endswith(".tsv") else csv.excel
-    rows = format_table(csv.reader(StringIO(text, newline=""), form))
-    return [make_markdown(source, rows, title=make_title(source))]
+    reader, rows = csv.reader(StringIO(text, newline=""), form), []
+    while True:
+        try:
+            rows.append(next(reader))
+        except StopIteration:
+            break
+        except csv.Error as error:
+            yield BadPart(f"line {reader.line_num}", str(error))
+    yield make_markdown(source, format_table(rows), title=make_title(source))
 
 
-def parse_workbook(source: str, data: bytes) -> list[Document]:
-    """The tables of a workbook of Excel as Markdown, one document per sheet."""
+def _decode_line(line: bytes) -> str:
+    """A line in UTF-8, or else in what Excel writes on Windows in Europe."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("cp1252", "replace")
+
+
+def parse_workbook(source: str, data: bytes) -> Parts:
+    """The tables of a workbook of Excel as Markdown, one document per sheet with any."""
     import openpyxl
 
     require_unpacked_size(data)
-    title, found, cells = make_title(source), [], 0
+    title, left = make_title(source), _MOST_CELLS
     with closing(openpyxl.load_workbook(BytesIO(data), read_only=True, data_only=True)) as book:
-        for sheet in book.worksheets:
+
+        def convert(sheet: Any) -> list[Document]:
+            nonlocal left
             sheet.reset_dimensions()  # what it states may be wrong
             rows = []
             for row in sheet.iter_rows(values_only=True):
-                cells += len(row)
-                if cells > _MOST_CELLS:
-                    msg = f"it has more than {_MOST_CELLS:,} cells"
+                left -= len(row)
+                if left < 0:
+                    msg = f"the file has more than {_MOST_CELLS:,} cells"
                     raise InvalidInputError(msg)
                 if any(value is not None for value in row):
                     rows.append(row)
             name = title if len(book.worksheets) == 1 else f"{title}: {sheet.title}"
             table = format_table(rows)
-            found.append(make_markdown(source, table, title=name, sheet=sheet.title))
-    return [page for page in found if page.page_content] or found[:1]
+            return [make_markdown(source, table, title=name, sheet=sheet.title)]
+
+        named = {f"sheet {sheet.title}": partial(convert, sheet) for sheet in book.worksheets}
+        found = list(chain.from_iterable(starmap(read_part, named.items())))
+    yield from [one for one in found if isinstance(one, BadPart) or one.page_content] or found[:1]
 
 
 def _require_few(found: list[_Item], most: int = _MOST_ENTRIES) -> list[_Item]:

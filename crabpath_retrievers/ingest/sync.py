@@ -5,7 +5,7 @@ Brings the store to the current state of a source, keeping what was learned abou
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -72,14 +72,15 @@ class SyncPlan:
         unchanged: Number of unchanged sections.
         positions: Unchanged sections whose position in the document changed, as
             ``(id, position)``.
-        skipped: Files that are not text or too large; what the memory holds of them stays.
+        skipped: Why files, and parts of files, were not read, by source and place. What the memory
+            holds of such a file stays; a part counts as removed.
         left_out: Sources, places and ids of sections without a usable vector.
     """
 
     sections: tuple[Section, ...] = ()
     unchanged: int = 0
     positions: tuple[tuple[str, int], ...] = ()
-    skipped: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -103,7 +104,7 @@ class SyncPlan:
         sections = [section.to_dict() for section in self.sections]
         more = {
             "shifted": len(self.positions),
-            "skipped": list(self.skipped),
+            "skipped": dict(self.skipped),
             "left_out": list(self.left_out),
         }
         return {**self.counts(), **more, "sections": sections}

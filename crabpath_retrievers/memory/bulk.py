@@ -36,7 +36,7 @@ class BulkReport:
         documents: Number of documents with text.
         seconds: How long it took.
         embedded_tokens: Estimated tokens of the texts that were embedded.
-        skipped: Why files were not read, by source.
+        skipped: Why files, and parts of files, were not read, by source and place.
         llm_tokens: Tokens of language models: none is asked.
     """
 

@@ -34,7 +34,6 @@ from crabpath_retrievers.ingest.files import (
     read_folder,
     require_documents,
 )
-from crabpath_retrievers.ingest.pages import INSTALL
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
@@ -345,11 +344,11 @@ def to_unit_vectors(vectors: object) -> dict[str, Vector]:
 
 def read_sources(
     services: Services, sources: Sources, roots: Sequence[str], *, allow_empty: bool
-) -> tuple[Iterable[Document], SyncScope, tuple[str, ...]]:
+) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
     """Read what a sync follows; arguments and errors as ``CrabPath.sync``.
 
     Returns:
-        The documents; what they are all documents of; and the files that were skipped.
+        The documents; what they are all documents of; and why files and parts were skipped.
     """
     documents, paths = _documents_and_paths(sources)
     if paths and roots:
@@ -363,23 +362,22 @@ def read_sources(
     if not allow_empty:
         require_documents(folders)
     reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
-    skipped = tuple(reasons)
-    unparsed = {name: why for name, why in reasons.items() if INSTALL in why}
+    unparsed = {name: why for name, why in reasons.items() if "pip install" in why}
     for line in describe_skipped(unparsed):
         _log.warning("not read: %s", line)
     scope = SyncScope(
         tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
         tuple(alias for folder in folders for alias in folder.aliases),
-        frozenset(skipped),
+        frozenset(reasons),
     )
-    return chain(documents, *(folder.documents for folder in folders)), scope, skipped
+    return chain(documents, *(folder.documents for folder in folders)), scope, reasons
 
 
 def _read_folder(services: Services, given: SourcePath) -> SourceFolder:
     path, largest = path_of("what to sync", given), services.settings.sync.max_file_bytes
     root = choose_root(path, lambda root: bool(services.store.catalog.find_under_source(root)))
     folder = read_folder(path, root=root, largest=largest)
-    if path.is_file() and folder.skipped:
+    if path.is_file() and folder.skipped and not folder.documents:
         (why,) = folder.skipped.values()
         msg = f"{path} was not read: {why}"
         raise InvalidInputError(msg)

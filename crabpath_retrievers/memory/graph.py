@@ -4,12 +4,13 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.config.settings import apply_knobs_to_tiers
 from crabpath_retrievers.core.driver import AsyncView, off_loop
+from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.query import (
@@ -25,7 +26,6 @@ from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import (
     ConfigurationError,
     InvalidInputError,
-    MissingExtraError,
 )
 from crabpath_retrievers.learning.explicit import set_weights
 from crabpath_retrievers.memory.notes import resolve_nodes
@@ -487,7 +487,10 @@ class MemoryGraph(Component):
             require_count("max_hops", max_hops, most=MAX_COUNT),
             require_count("limit", limit, most=MAX_COUNT),
         )
-        graph = _import_networkx("to_networkx").MultiDiGraph()
+        require_extra("graph", "to_networkx")
+        from networkx import MultiDiGraph
+
+        graph = MultiDiGraph()
         if around is None:
             keys = _read_all_keys(scope)
         else:
@@ -524,16 +527,19 @@ class MemoryGraph(Component):
             NotFoundError: There is no such document or note in the namespace.
             MissingExtraError: networkx is not installed.
         """
-        file, networkx = path_of("path", path), _import_networkx("write_graphml")
+        file = path_of("path", path)
+        require_extra("graph", "write_graphml")
+        import networkx as nx
+
         graph = self.to_networkx(**options)
-        clean = networkx.MultiDiGraph()  # XML cannot say control characters, and edges need ids
+        clean = nx.MultiDiGraph()  # XML cannot say control characters, and edges need ids
         for node, facts in graph.nodes(data=True):
             texts = {name: to_printable(text) for name, text in facts.items()}
             clean.add_node(to_printable(node), **texts)
         for number, (source, target, facts) in enumerate(graph.edges(data=True)):
             clean.add_edge(to_printable(source), to_printable(target), number, **facts)
         with open_replacement(file, str(file)) as opened:
-            networkx.write_graphml_xml(clean, opened, named_key_ids=True)
+            nx.write_graphml_xml(clean, opened, named_key_ids=True)
         return file
 
     def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
@@ -565,20 +571,6 @@ class AsyncMemoryGraph(AsyncView[MemoryGraph]):
     find_influence = off_loop(MemoryGraph.find_influence)
     to_networkx = off_loop(MemoryGraph.to_networkx, slow=True)
     write_graphml = off_loop(MemoryGraph.write_graphml, slow=True)
-
-
-def _import_networkx(caller: str) -> Any:
-    """The module networkx.
-
-    Raises:
-        MissingExtraError: It is not installed.
-    """
-    try:
-        import networkx as nx
-    except ImportError as error:
-        msg = f"{caller} needs networkx: pip install 'crabpath-retrievers[graph]'"
-        raise MissingExtraError(msg) from error
-    return nx
 
 
 def _read_all_keys(scope: NamespaceView) -> set[int]:

@@ -375,7 +375,8 @@ async def read_document(call: Call) -> WholeDocument:
     stored = await call.names.find_one(name)
     found = await call.memory.aio.get_by_ids([stored], namespace=call.namespace)
     if not found:
-        raise _make_unknown(name)
+        msg = f"there is no document or note {name!r}: check the id and the namespace"
+        raise NotFoundError(msg)
     chunks = [_to_stored(document) for document in found]
     return WholeDocument(
         id=name,
@@ -387,17 +388,11 @@ async def read_document(call: Call) -> WholeDocument:
 
 
 async def delete_document(call: Call) -> Deleted:
-    """Delete a document with all its chunks, or one chunk or note."""
+    """Delete a document with all its chunks, or one chunk or note; 0 where there is none."""
     name = call.path["id"]
     stored = await call.names.find_one(name)
     deleted = await call.memory.aio.forget([stored], notes_of=call.namespace)
-    if not deleted:
-        raise _make_unknown(name)
     return Deleted(deleted=deleted, **deleted.to_dict())
-
-
-def _make_unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no document or note {name!r}: check the id and the namespace")
 
 
 async def delete_source(call: Call, given: SourceParameters) -> Deleted:

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -207,8 +207,10 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
     # The library makes it absolute without asking what links and ".." lead to.
     path = ensure_private_directory(path.parent).resolve() / path.name
     try:
-        # The WAL and shared-memory files inherit the mode of the database file.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        # The WAL and shared-memory files inherit the mode of the database file. One that exists is
+        # not opened here: closing it would free the locks of all connections of this process.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
         raise _build_read_only_error(path.parent) from error
     url = sa.URL.create("sqlite", database=str(path))

@@ -6,14 +6,14 @@ a cause. The false discovery rate over all pairs is controlled (Benjamini & Hoch
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers.core.extras import require_extra
 
 MAX_ENTITIES = 20
 """Number of entities compared, the most used ones: 380 pairs."""
@@ -87,9 +87,11 @@ def find_influences(
     pairs = [(a, b) for a, b in permutations(usable, 2) if not _are_identical(usable[a], usable[b])]
     if not pairs:
         return []
-    adjust = _import_multipletests()
+    require_extra("influence", "influence")
+    from statsmodels.stats.multitest import multipletests
+
     tests = [_test_pair(usable[a], usable[b], lags) for a, b in pairs]
-    is_significant, q, _, _ = adjust([p for p, _ in tests], alpha=level, method="fdr_bh")
+    is_significant, q, _, _ = multipletests([p for p, _ in tests], alpha=level, method="fdr_bh")
     influential = [
         Influence(a, b, weight, float(rate))
         for (a, b), (_, weight), significant, rate in zip(
@@ -135,12 +137,3 @@ def _test_pair(source: TimeSeries, target: TimeSeries, lags: int) -> tuple[float
     explained = min(1.0, max(0.0, 1.0 - float(full.ssr) / float(restricted.ssr)))
     lagged_sum = float(np.sum(full.params[-lags:]))
     return (float(p) if math.isfinite(p) else 1.0), math.copysign(math.sqrt(explained), lagged_sum)
-
-
-def _import_multipletests() -> Callable[..., Any]:
-    try:
-        from statsmodels.stats.multitest import multipletests
-    except ImportError as error:
-        msg = "influence needs statsmodels: pip install 'crabpath-retrievers[influence]'"
-        raise MissingExtraError(msg) from error
-    return multipletests  # type: ignore[no-any-return]

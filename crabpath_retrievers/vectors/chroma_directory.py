@@ -21,6 +21,7 @@ from crabpath_retrievers.core.processes import (
     keep_for_ever,
     use_engine,
 )
+from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
 from crabpath_retrievers.storage.engine import ensure_private_directory
 from crabpath_retrievers.vectors.chroma_files import (
@@ -39,6 +40,7 @@ DEFAULT_COLLECTION = "crabpath"
 LOCK_FILE = "crabpath.lock"
 _OF_NAMESPACE = re.compile(r"(.+)-(?:episodes|notes)-\d+")
 _MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
+_PAUSE = 0.05  # seconds between looks at a directory that another process uses
 _SPARSE = 2**30  # bytes; sparse files up to this size are kept
 _MAX_REASON = 200  # characters of an error in messages
 # Errors that damaged files do not cause: moving the files aside would not help.
@@ -98,17 +100,30 @@ class ChromaDirectory:
     def enter(cls, path: Path, name: str) -> "ChromaDirectory":
         """The directory at a path, for one more memory.
 
+        A process that leaves it within the time limit is waited for.
+
         Raises:
-            StoreLockedError: Another process uses the directory.
+            StoreLockedError: Another process uses the directory, and goes on to.
             StoreError: The files cannot be read, and contain collections of others.
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = ensure_private_directory(path).resolve()
         use_engine("chroma")
-        with cls._guard:
-            directory = cls._known.get(where) or cls._known.setdefault(where, cls(where, name))
-            directory._users += 1  # noqa: SLF001  its own class
-            return directory
+        with track_waiting() as limit:
+            deadline = limit or time.monotonic() + DEFAULT_TIME_LIMIT
+            warn = _log.warning
+            while True:
+                try:
+                    with cls._guard:  # not while it waits: other directories are left meanwhile
+                        directory = cls._known.get(where) or cls(where, name)
+                        directory._users += 1  # noqa: SLF001  its own class
+                        return cls._known.setdefault(where, directory)
+                except StoreLockedError:
+                    if (left := deadline - time.monotonic()) <= 0:
+                        raise
+                warn("another process uses %s: waiting for it up to %.0f s", where, left)
+                warn = _log.debug
+                time.sleep(_PAUSE)
 
     @property
     def client(self) -> "ClientAPI":

@@ -141,7 +141,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Delete a document with all its chunks, or one chunk or note.
+         * Delete a document with all its chunks, or one chunk or note; 0 where there is none.
          * @description Right: write.
          */
         delete: operations["delete_document"];

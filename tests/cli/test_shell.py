@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from crabpath_retrievers import CrabPath, __version__
 from crabpath_retrievers.cli import app, options
 from crabpath_retrievers.core import progress
+from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.ingest.pipeline import Ingest
 
 NAMES = ("apple", "banana", "cherry")
@@ -88,6 +89,32 @@ def test_a_store_is_the_same_by_option_and_by_argument(cli, read, refuse, monkey
     assert "elsewhere" in "".join(refuse("info").split())
 
 
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_two_stores_for_one_command_are_refused(cli, read, refuse, monkeypatch, tmp_path):
+    """None is ignored, and nothing is written; the same place said twice is one."""
+    monkeypatch.setenv("CRABPATH_EMBEDDINGS", "fake:16")
+    read("add", "docs", "--store", "here")
+    read("transfer", "export", "here", "saved")
+    taking = [
+        name.split()
+        for name, command in _list_commands(typer.main.get_command(app))
+        if any(p.name == "place" for p in command.params)
+    ]
+    assert len(taking) > 20
+    for command in taking:
+        file = ("saved",) if command[-1] == "import" else ()
+        both = refuse(*command, *file, "here", *_rest(command), "--store", "there")
+        assert "two stores are given, here and --store there: give one" in both, command
+    assert not (tmp_path / "there").exists()
+    assert read("info", "here", "--store", str(tmp_path / "here"))["nodes"] == 3
+    assert read("transfer", "export", "here", "again", "-s", "here")["path"] == "again"
+
+
+def _rest(command):
+    """The file that a command needs after its store."""
+    return ("file",) if command[-1] in {"replay", "export", "graphml"} else ()
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 @pytest.mark.usefixtures("_embedders")
 def test_output_fits_into_a_file_of_any_encoding(tmp_path, encoding):
@@ -132,7 +159,8 @@ def test_beside_a_process_that_holds_the_vectors(read, refuse, monkeypatch):
         assert [d["id"] for d in beside["documents"]] == [d["id"] for d in before["documents"]]
         assert read("explain", beside["turn_id"])["documents"]
         assert (read("info")["turns"], read("info")["nodes"]) == (2, 3)
-        said = refuse("add", "docs", code=1)
+        with limit_waiting(0.2):
+            said = refuse("add", "docs", code=1)
         holder = f" ({os.getpid()})" if sys.platform == "linux" else ""
         assert f"in use by another process{holder}: close it there" in said
     assert read("sync", "docs")["unchanged"] == 3

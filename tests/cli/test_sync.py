@@ -20,7 +20,7 @@ def docs(tmp_path):
 def test_plan_sync_and_no_op(cli, read, docs):
     """A first sync adds; later ones do what their plan told, and then there is nothing left."""
     first = read("sync", "docs")
-    assert (first["added"], first["skipped"]) == (2, ["docs/image.png"])
+    assert (first["added"], first["skipped"]) == (2, {"docs/image.png": "not a text file"})
     (docs / "deploy.md").write_text(DEPLOY.replace("push", "press"))
     (docs / "leave.md").rename(docs / "holidays.md")
     planned = read("sync", "docs", "--dry-run")

@@ -1,14 +1,13 @@
 """Files of all formats become documents with headings, links and pages; the rest is named."""
 
+import sys
 import zipfile
-from importlib.util import find_spec
 
 import pytest
 from pdf_files import make_pdf
 
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest import pages
 from crabpath_retrievers.ingest.files import read_documents
 
 PAGE = """<?xml version="1.0" encoding="ISO-8859-1"?><!DOCTYPE html><html><head>
@@ -139,13 +138,11 @@ def test_a_missing_parser_is_named_with_its_install_line(docs, open_memory, monk
     memory = open_memory()
     memory.sync("docs")
     before = memory.info()["nodes"]
-    monkeypatch.setattr(
-        pages, "find_spec", lambda name: None if name == "pypdf" else find_spec(name)
-    )
+    monkeypatch.setitem(sys.modules, "pypdf", None)
     plan = memory.sync("docs")
     assert (bool(plan), "docs/manual.pdf" in plan.skipped) == (False, True)
     assert memory.info()["nodes"] == before
-    install = ".pdf files need a parser: pip install 'crabpath-retrievers[files]'"
+    install = "reading .pdf files needs pypdf: pip install 'crabpath-retrievers[files]'"
     (said,) = {r.getMessage() for r in caplog.records}
     assert said == f"not read: docs/bad.pdf, docs/manual.pdf: {install}"
     with pytest.raises(InvalidInputError, match=r"manual.pdf was not read: .*\[files\]"):

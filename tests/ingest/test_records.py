@@ -5,9 +5,11 @@ import mailbox
 import zipfile
 from datetime import datetime
 from email.message import EmailMessage
+from io import BytesIO
 
 import openpyxl
 import pytest
+from pdf_files import make_pdf
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.parsers import parse_file
@@ -35,7 +37,7 @@ def write_box(path, mails):
 
 
 def parse(name, data):
-    return parse_file(name, data if isinstance(data, bytes) else data.encode())
+    return parse_file(name, data if isinstance(data, bytes) else data.encode())[0]
 
 
 def test_mail_is_read_with_its_text_attachments():
@@ -51,6 +53,7 @@ def test_mail_is_read_with_its_text_attachments():
         "from": "Ann <ann@example.com>",
         "to": "bob@example.com",
         "date": "2025-07-01T10:52:37+02:00",
+        "day": 20250701,
         "message_id": "<m1@x>",
     }
     for said in (SAID, "Bitte lesen.", "Weitergeleitet.", "From: Ann"):
@@ -147,7 +150,7 @@ def test_other_json_is_one_document():
     ("name", "data", "reason"),
     [
         ("a.json", r'{"text": "Stra\u00dfe", }', "not a readable .json file"),
-        ("a.jsonl", '{"a": 1}\n{"b"', "line 2 is no JSON"),
+        ("a.jsonl", '{"b"\n[', r"not a readable .jsonl file \(line 1: EOF"),
         ("a.xlsx", b"PK junk", "not a readable .xlsx file"),
         ("a.csv", b"a\x00b", "not a text file"),
     ],
@@ -155,6 +158,66 @@ def test_other_json_is_one_document():
 def test_damaged_files_are_refused_with_the_reason(name, data, reason):
     with pytest.raises(InvalidInputError, match=reason):
         parse(name, data)
+
+
+def make_book(*, damaged):
+    """A workbook of three sheets, of which one can be damaged."""
+    book, whole, changed = openpyxl.Workbook(), BytesIO(), BytesIO()
+    for name in ("First", "Second", "Third"):
+        book.create_sheet(name).append(["said", name])
+    book.remove(book.worksheets[0])
+    book.save(whole)
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, data.replace(b"</row>", b"") if name.endswith(damaged) else data)
+    return changed.getvalue()
+
+
+MANY_PARTS = b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\n\npart\n" * 201
+PARTS = {
+    "a.jsonl": (b'{"a": "First"}\n{"b"\n{"c": "Third"}', {"line 2": "EOF while parsing"}),
+    "b.jsonl": (b'{"a": "First"}\n"\xff"\n{"c": "Third"}', {"line 2": "invalid unicode"}),
+    "c.mbox": (
+        b"From a\n\nFirst\n\nFrom a\n" + MANY_PARTS + b"\nFrom a\n\nThird",
+        {"message 2": "it has 201 parts"},
+    ),
+    "d.csv": (
+        b"name,days\nFirst,1\n" + b"x" * 140_000 + b",2\nThird,3\n",
+        {"line 3": "field larger than field limit"},
+    ),
+    "e.xlsx": (make_book(damaged="sheet2.xml"), {"sheet Second": "mismatched tag"}),
+    "f.pdf": (
+        make_pdf("First", "Second", "Third").replace(b"(Second) Tj", b"(Second) '('"),
+        {"page 2": "Stream has ended"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_cannot_be_read_costs_no_other(tmp_path, name, memory):
+    """It is named with its place and the reason, by a sync and by an ingest."""
+    data, bad = PARTS[name]
+    file = tmp_path / name
+    file.write_bytes(data)
+    for skipped in (memory.sync(file).skipped, memory.ingest(file).skipped):
+        places = [place.removeprefix(f"{file.as_posix()}, ") for place in skipped]
+        assert places == [*bad]
+        for said, why in zip(skipped.values(), bad.values(), strict=True):
+            assert why in said
+    texts = " ".join(document.page_content for document in memory.documents())
+    assert ("First" in texts, "Second" in texts, "Third" in texts) == (True, False, True)
+
+
+def test_very_many_bad_lines_are_counted():
+    _, skipped = parse_file("a.jsonl", b"{}\n{1}\n" + b"{2\n" * 40 + b'{"a": 1}')
+    assert len(skipped) == 21
+    assert skipped["a.jsonl, line 22 to line 42"] == "21 of them likewise"
+
+
+def test_a_table_of_two_encodings_keeps_all_its_signs():
+    (found,) = parse("a.csv", "\ufeffStraße,1\n".encode() + "Grüße,2\n".encode("cp1252"))
+    assert found.page_content == "| Straße | 1 |\n| --- | --- |\n| Grüße | 2 |"
 
 
 @pytest.mark.parametrize(

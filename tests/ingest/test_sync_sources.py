@@ -64,7 +64,7 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content, why):
     file = docs / "below" / "b.md"
     file.write_bytes(content)
     plan = memory.sync(docs)
-    assert (bool(plan), plan.skipped) == (False, (file.as_posix(),))
+    assert (bool(plan), plan.skipped) == (False, {file.as_posix(): why})
     with pytest.raises(InvalidInputError, match=f"b.md was not read: {why}"):
         memory.sync(file)
 
@@ -99,7 +99,7 @@ def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
     for hidden in ("memory/notes.txt", ".hidden.md"):
         (docs / hidden).write_text("not a document")
     plan = memory.sync(docs)
-    assert (bool(plan), plan.skipped) == (False, ())
+    assert (bool(plan), plan.skipped) == (False, {})
     docs.rename(docs.with_name("renamed"))  # a path that vanished is no empty root
     for given, message in (
         (docs, "does not exist"),

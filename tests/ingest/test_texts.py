@@ -1,8 +1,13 @@
 """What is no text is not indexed: front matter, pictures, hyphens; HTML in its code is named."""
 
+from datetime import date
+
 import pytest
 from langchain_core.documents import Document
 from pdf_files import make_pdf
+
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.errors import InvalidInputError
 
 PICTURE = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAA" * 40
 DRAWING = "data:image/svg+xml;utf8,<svg transform='rotate(45)'><path d='M0 0'/></svg>"
@@ -58,6 +63,20 @@ def test_front_matter_tells_title_names_tags_and_date(tmp_path, memory, joined, 
     assert {first.id, second.id} <= {node for pair in all_pairs(memory, joined) for node in pair}
     assert catalog.documents([first.id])[first.id].title == "Night shifts: who"
     assert third.page_content.startswith("# Staff")
+
+
+def test_pages_are_filtered_by_the_day_of_their_front_matter(tmp_path, embedder):
+    """As a number; a date itself is text, which no store orders, and that is said."""
+    for name, day in (("old", "2023-12-31"), ("new", "2024-01-02T10:00"), ("odd", "in May")):
+        (tmp_path / f"{name}.md").write_text(f"---\ndate: {day}\n---\nA page.")
+    with CrabPath.open(tmp_path / "memory", embeddings=embedder) as memory:
+        memory.sync(tmp_path)
+        filter_ = {"day": {"$gte": 20240101, "$lt": 20250101}}
+        (found,) = memory.as_retriever(filter=filter_).invoke("Which page?")
+        assert found.metadata["date"] == "2024-01-02T10:00"
+        for day in ("2024-01-01", date(2024, 1, 1)):
+            with pytest.raises(InvalidInputError, match="for a date the one of its day, such as"):
+                memory.retrieve("Which?", filter={"date": {"$gt": day}})
 
 
 def all_pairs(memory, joined):

@@ -70,7 +70,9 @@ def test_feedback_with_all_its_fields(cli, host, server):
     # Without a turn the last ones of the namespace are meant.
     host.ask("bob")
     server.store.flush()  # processes that start later find it written
-    late = read(cli("feedback", "--outcome", "1", "--namespace", "bob", "--json"))
+    for unusable in ("fine", "2", "nan"):
+        assert cli("feedback", turn, "--outcome", unusable).exit_code == 2
+    late = read(cli("feedback", "--outcome", "up", "--namespace", "bob", "--json"))
     assert (late["status"], host.learned("bob")) == ("applied", 1)
 
 

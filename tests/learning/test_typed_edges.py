@@ -213,6 +213,6 @@ def test_series_add_up_by_window_and_keep_the_most_used():
 
 
 def test_without_statsmodels_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "statsmodels.stats.multitest", None)
+    monkeypatch.setitem(sys.modules, "statsmodels", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'crabpath-retrievers\[influence\]'"):
         find_influences(planted(0))

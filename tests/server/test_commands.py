@@ -11,6 +11,7 @@ import threading
 import httpx
 import pytest
 import sqlalchemy as sa
+from filelock import FileLock
 from langchain_core.documents import Document
 from typer.testing import CliRunner
 
@@ -19,6 +20,15 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.server import Access
 
 COMMAND = [sys.executable, "-m", "crabpath_retrievers", "serve"]
+# A question in the shell, with an embedder that needs no model.
+QUESTION = """
+import langchain.embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers.cli import app
+
+langchain.embeddings.init_embeddings = lambda name: DeterministicFakeEmbedding(size=16)
+app(["query", "sky", "--embeddings", "fake:16"])
+"""
 
 
 @pytest.fixture
@@ -84,6 +94,34 @@ def test_a_server_without_tokens_says_whom_it_serves(memory, start):
     assert httpx.get(f"{url}/session").json()["namespaces"] == ["*"]
     process.send_signal(signal.SIGINT)
     assert process.wait(30) in (0, -signal.SIGINT, 130)
+
+
+@pytest.mark.slow
+def test_a_server_starts_among_questions(memory, start, tmp_path):
+    """Neither it nor they are refused, whoever comes first."""
+    memory.close()
+    for _ in range(3):
+        asked = [sys.executable, "-c", QUESTION]
+        questions = [
+            subprocess.Popen(asked, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+            for _ in range(10)
+        ]
+        process, url, _ = start("memory")
+        assert [(q.communicate(timeout=60)[1], q.returncode) for q in questions] == [("", 0)] * 10
+        assert httpx.get(f"{url}/session").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+@pytest.mark.slow
+def test_a_server_waits_for_a_process_that_is_nearly_done(memory, start, tmp_path):
+    memory.close()
+    lock = FileLock(tmp_path / "memory" / "vectors" / "crabpath.lock", thread_local=False)
+    lock.acquire()
+    threading.Timer(4.0, lock.release).start()
+    _, url, said = start("memory")
+    assert "vectors: waiting for it up to 10 s" in " ".join(said.split())
+    assert httpx.get(f"{url}/session").status_code == 200
 
 
 @pytest.mark.slow

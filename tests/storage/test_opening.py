@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
@@ -99,6 +100,16 @@ def test_a_write_lock_held_elsewhere_is_named(tmp_path):
     assert store.catalog.meta()["a"] == "b"
     store.close()
     other.dispose()
+
+
+def test_a_second_store_of_a_process_keeps_the_locks_of_the_first(tmp_path):
+    """A process that leaves the database does not take it for unused, and its log away."""
+    leave = f"import sqlite3; sqlite3.connect({str(tmp_path / 'graph.sqlite')!r})"
+    leave += ".execute('SELECT * FROM crabpath_meta').fetchall()"
+    with closing(GraphStore(tmp_path)) as first, closing(GraphStore(tmp_path)):
+        subprocess.run([sys.executable, "-c", leave], check=True, timeout=60)
+        assert (tmp_path / "graph.sqlite-wal").exists()
+        assert first.catalog.meta()
 
 
 @pytest.mark.parametrize(
