@@ -65,6 +65,7 @@ from crabpath_retrievers.storage.replica import (
     ReplicaState,
     ensure_identity,
 )
+from crabpath_retrievers.storage.rewriting import OWN_TABLES, rewrite_tables
 from crabpath_retrievers.storage.schema import meta, metadata
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.learned import record_turns
@@ -415,7 +416,7 @@ class GraphStore:
         """
         if self.dialect == "postgresql":
             with translate_database_errors(self._engine), self._reader.connect() as connection:
-                names = connection.exec_driver_sql(_OWN_TABLES).scalars().all()
+                names = connection.exec_driver_sql(OWN_TABLES).scalars().all()
                 connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")
 
     def erase(self) -> None:
@@ -425,21 +426,17 @@ class GraphStore:
             StoreLockedError: Others read or write it for too long.
         """
         self.flush()
+        if self.dialect == "postgresql":
+            if not rewrite_tables(self._engine, self._time_limit):
+                raise StoreLockedError(_UNERASED.format(self.name))
+            return
         with translate_database_errors(self._engine), self._reader.connect() as connection:
-            if self.dialect == "postgresql":
-                for name in connection.exec_driver_sql(_OWN_TABLES).scalars().all():
-                    connection.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {name}")
-                return
             self._fulltext.complete(connection)
             connection.exec_driver_sql("PRAGMA temp_store=FILE")  # of the size of the database
             connection.exec_driver_sql("VACUUM")
             connection.exec_driver_sql("PRAGMA temp_store=MEMORY")
             if connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]:
-                msg = (
-                    f"{self.name} is in use: what was forgotten is deleted, but still in its "
-                    "files; call forget(erase=True) again"
-                )
-                raise StoreLockedError(msg)
+                raise StoreLockedError(_UNERASED.format(self.name))
 
     @contextmanager
     def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
@@ -541,9 +538,10 @@ class QueryReads:
         return read()
 
 
-_OWN_TABLES = (
-    "SELECT oid::regclass::text FROM pg_class WHERE starts_with(relname, 'crabpath_') "
-    "AND relkind = 'r' AND pg_table_is_visible(oid)"
+_UNERASED = (
+    "{} is in use: what was forgotten is deleted, but still in its files and statistics; end the "
+    "transactions of this database that are open for long, such as those of exports, and call "
+    "forget(erase=True) again"
 )
 
 # What the next opening repeats if it is lost: documents that are staged durably are published and

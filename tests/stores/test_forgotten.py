@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ from tables import nodes
 
 from benchmarks.soak.chroma_process import ChromaServer
 from benchmarks.soak.stores import Words
-from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.core.changes import ConsumeFeedback
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.maintenance.doctor import examine
 from crabpath_retrievers.storage.registry import TABLES, list_orphans
 
@@ -174,6 +175,79 @@ def test_no_table_of_postgresql_holds_it(request, tmp_path, vectors):
             assert traces(table_files(connection), vector) == {}
         assert traces(files_in(tmp_path), vector) == {}
         assert len(memory.as_retriever(k=4).invoke("Passage")) == 4
+
+
+@pytest.mark.parametrize("vectors", ["directory", "pgvector"])
+def test_no_statistic_of_an_emptied_table_holds_it(request, tmp_path, vectors):
+    """PostgreSQL measured all rows before the last ones went; the tables work as before."""
+    name, place = ("pgvector_url", vectors) if vectors == "pgvector" else ("postgres_url", tmp_path)
+    url = request.getfixturevalue(name)
+    with opened(url, place) as memory:
+        live(memory)
+        memory.forget(erase=True)
+        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            assert "pg_stats" in rows_with(connection, "oxenstierna")
+            before = described(connection)
+            memory.forget([document.id for document in memory.documents()])
+            memory.forget(namespace="default")
+            memory.forget(namespace=ANN)
+            connection.rollback()
+            memory.forget(erase=True)
+            words = (*OF_DOCUMENT, *OF_NAMESPACE, "harmless")
+            assert {word: rows_with(connection, word) for word in words} == {
+                word: [] for word in words
+            }
+            measured = sa.text("SELECT count(*) FROM pg_stats WHERE attname = 'embedding'")
+            assert connection.scalar(measured) == 0
+            assert described(connection) == before
+        memory.add_documents([page(n) for n in range(5)], split=False, progress=None)
+        assert memory.as_retriever(k=1).invoke("Passage 3")[0].id == "d3"
+
+
+def described(connection) -> list[str]:
+    """Columns and indexes of all tables of a schema."""
+    text = (
+        "SELECT concat(attrelid::regclass, ' ', attname, format_type(atttypid, atttypmod), "
+        "attcollation, attnotnull, pg_get_expr(adbin, adrelid)) FROM pg_attribute LEFT JOIN "
+        "pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid IN (SELECT oid FROM "
+        "pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace) "
+        "UNION ALL SELECT concat(pg_get_indexdef(indexrelid), indisclustered, indisvalid) "
+        "FROM pg_index WHERE indrelid IN (SELECT oid FROM pg_class WHERE relkind = 'r' "
+        "AND relnamespace = current_schema()::regnamespace) ORDER BY 1"
+    )
+    return list(connection.execute(sa.text(text)).scalars())
+
+
+@pytest.mark.parametrize("read", ["crabpath_nodes", "pg_class"])
+def test_erasing_gives_up_on_a_long_reader_and_is_repeated(postgres_url, tmp_path, read):
+    """It says what is left to do; meanwhile questions are answered within their time limit."""
+    settings = Settings(time_limit=2.0)
+    with (
+        CrabPath.open(
+            postgres_url, vectors=tmp_path, embeddings=Words(SIZE), settings=settings
+        ) as memory,
+        ThreadPoolExecutor() as pool,
+    ):
+        memory.add_documents([SECRET, page(1)], split=False, progress=None)
+        engine = sa.create_engine(postgres_url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        reading = engine.execution_options(isolation_level="REPEATABLE READ")
+        with reading.connect() as reader:
+            assert reader.execute(sa.text(f"SELECT count(*) FROM {read}")).scalar()
+            erasing = pool.submit(memory.forget, "s1", erase=True)
+            asked = 0
+            while not erasing.done():
+                assert memory.retrieve(f"Passage 1 about things, {asked}", k=2).documents
+                asked += 1
+            with pytest.raises(StoreLockedError, match=r"is deleted.*forget\(erase=True\) again"):
+                erasing.result()
+            assert asked > 1
+        done = memory.forget("s1", erase=True)
+        assert done.unknown == ("s1",)
+        with engine.connect() as connection:
+            assert rows_with(connection, "oxenstierna") == []
+            files = table_files(connection)
+            assert not [file for file in files if b"xenstierna" in file.read_bytes()]
 
 
 def test_a_chroma_server_holds_it_until_the_collection_is_made_anew(tmp_path):
