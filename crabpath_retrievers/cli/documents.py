@@ -1,7 +1,7 @@
 """Commands about documents: ``add``, ``sync``, ``list``, ``forget`` and ``info``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -79,8 +79,7 @@ def run_add(
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
-    left_out = [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
-    return Output({**numbers, "skipped": list(skipped)}, [text], left_out)
+    return Output({**numbers, "skipped": list(skipped)}, [text], _warn_of_skipped(skipped))
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -137,9 +136,6 @@ def run_ingest(
         f"about {report.embedded_tokens:,} tokens embedded, "
         f"{report.llm_tokens} tokens of language models"
     )
-    left_out = [
-        f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(report.skipped)
-    ]
     numbers = {
         "documents": report.documents,
         "added": chunks.added,
@@ -153,7 +149,7 @@ def run_ingest(
         "llm_tokens": report.llm_tokens,
         "skipped": report.skipped,
     }
-    return Output(numbers, [text, bill], left_out)
+    return Output(numbers, [text, bill], _warn_of_skipped(report.skipped))
 
 
 def run_sync(
@@ -188,11 +184,12 @@ def run_sync(
     shifted = f" ({len(plan.positions)} of them shifted)" if plan.positions else ""
     ending = "; nothing was written" if dry_run else ""
     counts = f"{list_counts(plan.counts())}{shifted}{ending}"
-    warnings = [
-        f"[yellow]Skipped[/yellow] {escape(source)}: no text, or too large"
-        for source in plan.skipped
-    ]
+    warnings = _warn_of_skipped(plan.skipped)
     return Output({**plan.to_dict(), "dry_run": dry_run}, (*table, *more, counts), warnings)
+
+
+def _warn_of_skipped(skipped: Mapping[str, str]) -> list[str]:
+    return [f"[yellow]Skipped[/yellow] {escape(line)}" for line in describe_skipped(skipped)]
 
 
 def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:

@@ -30,6 +30,7 @@ from crabpath_retrievers.ingest.records import (
 
 # Mammoth knows headings, but not the paragraph style of a document's title.
 _WORD_STYLES = "p[style-name='Title'] => h1:fresh"
+_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def parse_file(source: str, data: bytes) -> list[Document]:
@@ -44,17 +45,21 @@ def parse_file(source: str, data: bytes) -> list[Document]:
         with ``page`` from 1; of mail, JSON and Excel one per message, object and sheet.
 
     Raises:
-        InvalidInputError: It is no text in UTF-8, or the parser of its format refuses it.
+        InvalidInputError: It is no text in UTF-8, the parser of its format refuses it or finds
+            nothing in it, or it is what Git LFS leaves in place of a file.
         MissingExtraError: The parser of its format is not installed.
     """
     suffix = PurePosixPath(source).suffix.lower()
+    if data.startswith(_POINTER):
+        msg = "a pointer of Git LFS in place of the file: run git lfs pull"
+        raise InvalidInputError(msg)
     if suffix not in _PARSERS:
         return [_parse_text(source, data)]
     module, parse = _PARSERS[suffix]
     require_parser(module, f"{suffix} files")
     quiet_foreign_loggers()
     try:
-        return parse(source, data)
+        found = parse(source, data)
     except CrabPathError:
         raise
     except Exception as error:  # parsers of foreign formats raise anything
@@ -62,6 +67,10 @@ def parse_file(source: str, data: bytes) -> list[Document]:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         msg = f"not a readable {suffix} file ({reason})"
         raise InvalidInputError(msg) from error
+    if not found and data.strip():  # what it held must not look deleted
+        msg = f"not a readable {suffix} file (nothing begins in it)"
+        raise InvalidInputError(msg)
+    return found
 
 
 def _parse_text(source: str, data: bytes) -> Document:
@@ -75,6 +84,9 @@ def _parse_text(source: str, data: bytes) -> Document:
 def _parse_rich_text(source: str, data: bytes) -> list[Document]:
     from striprtf.striprtf import rtf_to_text
 
+    if data.strip() and not data.lstrip().startswith(b"{\\rtf"):
+        msg = "it does not begin as RTF does"
+        raise ValueError(msg)
     # RTF escapes what is not in ASCII.
     text: str = rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
     return [Document(page_content=text, metadata={"source": source, "title": make_title(source)})]
@@ -163,6 +175,6 @@ _PARSERS: dict[str, tuple[str, Callable[[str, bytes], list[Document]]]] = {
     ".jsonl": ("json", parse_json_lines),
     ".ndjson": ("json", parse_json_lines),
     ".eml": ("email", parse_mail),
-    ".mbox": ("mailbox", parse_mailbox),
+    ".mbox": ("email", parse_mailbox),
 }
 """Parsers by ending of the name, with the module that they need."""

@@ -5,7 +5,7 @@ the file leads to none of them.
 """
 
 import csv
-import mailbox
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from email import policy
@@ -14,8 +14,6 @@ from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from io import BytesIO, StringIO
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
 from zipfile import ZipFile
 
@@ -34,6 +32,10 @@ _MOST_CELLS = 5_000_000  # of one workbook
 _MOST_PARTS = 200  # of one message
 _LARGEST_UNPACKED = 512 * 2**20  # bytes of all files of an archive
 _TITLES, _IDS = ("title", "subject", "name"), ("id", "_id", "key", "uuid", "url")
+# A line of a text may begin with "From ", too; the first line of a file is none of a text.
+_DATED = rb"From (?:(?=.*\d:\d\d)(?=.*\b\d{4}\b).*|[- ]*\r?)"
+_ENVELOPE = re.compile(rb"(?:\A\s*From .*|(?<=\n)\r?\n" + _DATED + rb")(?:\n|\Z)")
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
 
 
@@ -74,13 +76,11 @@ def parse_mail(source: str, data: bytes) -> list[Document]:
 
 
 def parse_mailbox(source: str, data: bytes) -> list[Document]:
-    """One document per message of a mailbox."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "box")
-        path.write_bytes(data)
-        with closing(mailbox.mbox(path, create=False)) as box:
-            keys = _require_few(list(box.iterkeys()))
-            messages = [box.get_bytes(key) for key in keys]
+    """One document per message of a mailbox; each begins below a line From, sender and date."""
+    begins = [match.span() for match in _ENVELOPE.finditer(data)]
+    ends = [*(start for start, _ in begins), len(data)][1:]
+    spans = _require_few([(start, end) for (_, start), end in zip(begins, ends, strict=True)])
+    messages = [_QUOTED.sub(rb"\1", data[start:end]) for start, end in spans]
     found = [document for message in messages for document in parse_mail(source, message)]
     for document in found:
         name = document.metadata.get("message_id")

@@ -5,7 +5,7 @@ Brings the store to the current state of a source, keeping what was learned abou
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -72,14 +72,14 @@ class SyncPlan:
         unchanged: Number of unchanged sections.
         positions: Unchanged sections whose position in the document changed, as
             ``(id, position)``.
-        skipped: Files that are not text or too large; what the memory holds of them stays.
+        skipped: Why files were not read, by their sources; what the memory holds of them stays.
         left_out: Sources, places and ids of sections without a usable vector.
     """
 
     sections: tuple[Section, ...] = ()
     unchanged: int = 0
     positions: tuple[tuple[str, int], ...] = ()
-    skipped: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

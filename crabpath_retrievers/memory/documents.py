@@ -345,11 +345,11 @@ def to_unit_vectors(vectors: object) -> dict[str, Vector]:
 
 def read_sources(
     services: Services, sources: Sources, roots: Sequence[str], *, allow_empty: bool
-) -> tuple[Iterable[Document], SyncScope, tuple[str, ...]]:
+) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
     """Read what a sync follows; arguments and errors as ``CrabPath.sync``.
 
     Returns:
-        The documents; what they are all documents of; and the files that were skipped.
+        The documents; what they are all documents of; and why files were skipped, by source.
     """
     documents, paths = _documents_and_paths(sources)
     if paths and roots:
@@ -362,9 +362,8 @@ def read_sources(
     folders = [_read_folder(services, path) for path in paths]
     if not allow_empty:
         require_documents(folders)
-    reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
-    skipped = tuple(reasons)
-    unparsed = {name: why for name, why in reasons.items() if INSTALL in why}
+    skipped = {name: why for folder in folders for name, why in folder.skipped.items()}
+    unparsed = {name: why for name, why in skipped.items() if INSTALL in why}
     for line in describe_skipped(unparsed):
         _log.warning("not read: %s", line)
     scope = SyncScope(

@@ -64,9 +64,38 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content, why):
     file = docs / "below" / "b.md"
     file.write_bytes(content)
     plan = memory.sync(docs)
-    assert (bool(plan), plan.skipped) == (False, (file.as_posix(),))
+    assert (bool(plan), plan.skipped) == (False, {file.as_posix(): why})
     with pytest.raises(InvalidInputError, match=f"b.md was not read: {why}"):
         memory.sync(file)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.mark.parametrize("ending", "eml mbox rtf json jsonl csv xlsx docx pdf html md py".split())
+@pytest.mark.parametrize("content", [POINTER, b"\x89PNG\r\n\x1a\n\x00\x00"])
+def test_what_was_known_of_a_file_stays_where_it_is_replaced(memory, docs, ending, content):
+    """A pointer of Git LFS is no file of any format; a picture is none that parses to nothing."""
+    (docs / f"new.{ending}").write_bytes(content)
+    if content == POINTER:
+        plan = memory.sync(docs)
+        assert (bool(plan), *plan.skipped.values()) == (
+            False,
+            "a pointer of Git LFS in place of the file: run git lfs pull",
+        )
+    elif ending not in {"eml", "html"}:  # which are any bytes
+        assert len(memory.sync(docs).skipped) == 1
+
+
+def test_a_mailbox_without_a_message_keeps_what_was_known(open_memory, tmp_path):
+    memory, box = open_memory(), tmp_path / "mail.mbox"
+    box.write_text("From a@b Mon Jan  1 00:00:00 2024\nSubject: x\n\nbody one\n")
+    (tmp_path / "ok.txt").write_text("fine")
+    assert memory.sync(tmp_path).counts()["added"] == 2
+    box.write_text("garbage\n")
+    plan = memory.sync(tmp_path)
+    reason = "not a readable .mbox file (nothing begins in it)"
+    assert (bool(plan), plan.skipped) == (False, {box.as_posix(): reason})
 
 
 def test_a_file_that_changes_while_it_is_read(memory, docs, monkeypatch):
@@ -99,7 +128,7 @@ def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
     for hidden in ("memory/notes.txt", ".hidden.md"):
         (docs / hidden).write_text("not a document")
     plan = memory.sync(docs)
-    assert (bool(plan), plan.skipped) == (False, ())
+    assert (bool(plan), plan.skipped) == (False, {})
     docs.rename(docs.with_name("renamed"))  # a path that vanished is no empty root
     for given, message in (
         (docs, "does not exist"),
