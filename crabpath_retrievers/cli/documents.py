@@ -278,6 +278,9 @@ def _require_known(
     Raises:
         NotFoundError: An id, the source or the namespace is unknown.
     """
+    if odd := [name for name in (*ids, *sources) if to_storable(name) != name]:
+        msg = f"there is no document or source {odd[0]!r}: names are in UTF-8"
+        raise NotFoundError(msg)
     catalog, owners = store.catalog, (0, RETIRED)
     chunks = catalog.find_chunks(ids=ids, documents=ids, owners=owners)
     known = {name for chunk in chunks for name in (chunk.id, chunk.document)}

@@ -98,6 +98,22 @@ def test_a_mailbox_without_a_message_keeps_what_was_known(open_memory, tmp_path)
     assert (bool(plan), plan.skipped) == (False, {box.as_posix(): reason})
 
 
+def test_names_that_are_not_in_utf_8(memory, docs, monkeypatch):
+    """Their files are left out and named, however the folder is: no two files share a source."""
+    names = [b"bad\xff.md", b"bad\xfe.md"]
+    for name in names:
+        (docs / os.fsdecode(name)).write_text("Something about cherries.")
+    why = "its name is not in UTF-8: rename it"
+    expected = {f"{docs}/bad\\x{code}.md": why for code in ("ff", "fe")}
+    for place, given in ((docs, "."), (docs.parent, "docs"), (docs.parent, docs)):
+        monkeypatch.chdir(place)
+        plan = memory.sync(given)
+        assert (bool(plan), plan.skipped) == (False, expected)
+    assert memory.ingest([docs]).skipped == expected
+    with pytest.raises(InvalidInputError, match=r"bad\\xff.md .*not in UTF-8"):
+        memory.sync(docs / os.fsdecode(names[0]))
+
+
 def test_a_file_that_changes_while_it_is_read(memory, docs, monkeypatch):
     """A file that never stands still is refused; one that does so in time is read whole."""
     real, file = Path.read_bytes, docs / "a.md"
@@ -143,6 +159,8 @@ def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
     [
         (Path("docs"), {"roots": ["x"]}, "roots are for documents"),
         ([Path("docs"), Document("x")], {}, "not both"),
+        ([Document("x")], {"roots": [""], "allow_empty": True}, "a root is empty"),
+        ([], {"roots": ["a", " "], "allow_empty": True}, "a root is empty"),
         ([7], {}, "not both"),
     ],
 )
