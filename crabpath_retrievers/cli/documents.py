@@ -30,7 +30,7 @@ from crabpath_retrievers.cli.options import (
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import is_url, require_count
-from crabpath_retrievers.core.text import find_first_line, format_time
+from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path

@@ -7,13 +7,14 @@ the file leads to none of them.
 import csv
 import re
 from collections.abc import Iterator
-from contextlib import closing
-from email import policy
+from contextlib import closing, suppress
 from email.message import EmailMessage
 from email.parser import BytesParser
+from email.policy import EmailPolicy
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from io import BytesIO, StringIO
+from pathlib import PurePosixPath
 from typing import Any, TypeVar, cast
 from zipfile import ZipFile
 
@@ -31,11 +32,15 @@ _MOST_ENTRIES = 100_000  # messages or objects of one file
 _MOST_CELLS = 5_000_000  # of one workbook
 _MOST_PARTS = 200  # of one message
 _LARGEST_UNPACKED = 512 * 2**20  # bytes of all files of an archive
+_TEXTS = (".txt", ".md", ".markdown", ".json", ".csv", ".tsv", ".html", ".htm")  # attachments
+_ENDINGS = {"application/json": ".json", "text/csv": ".csv", "text/html": ".html"}
 _TITLES, _IDS = ("title", "subject", "name"), ("id", "_id", "key", "uuid", "url")
 # A line of a text may begin with "From ", too; the first line of a file is none of a text.
 _DATED = rb"From (?:(?=.*\d:\d\d)(?=.*\b\d{4}\b).*|[- ]*\r?)"
 _ENVELOPE = re.compile(rb"(?:\A\s*From .*|(?<=\n)\r?\n" + _DATED + rb")(?:\n|\Z)")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
+_DELIMITER = re.compile(r'"?sep=(.)"?(?:\r?\n|\r|\Z)', re.IGNORECASE)  # a line for Excel
 _SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
 
 
@@ -45,7 +50,7 @@ def decode_text(data: bytes) -> str:
     Raises:
         InvalidInputError: It is no such text.
     """
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    marked = data[:2] in _MARKS
     if b"\x00" in data and not marked:
         msg = "not a text file"
         raise InvalidInputError(msg)
@@ -71,7 +76,10 @@ def require_unpacked_size(data: bytes) -> None:
 
 def parse_mail(source: str, data: bytes) -> list[Document]:
     """One document of a message: its text, and those of its attachments that are text."""
-    message = BytesParser(policy=policy.default).parsebytes(data)
+    message = _parse_message(data)
+    if data.strip() and not message.keys():
+        msg = "it does not begin with headers"
+        raise ValueError(msg)
     return [_convert_message(source, message)]
 
 
@@ -81,11 +89,35 @@ def parse_mailbox(source: str, data: bytes) -> list[Document]:
     ends = [*(start for start, _ in begins), len(data)][1:]
     spans = _require_few([(start, end) for (_, start), end in zip(begins, ends, strict=True)])
     messages = [_QUOTED.sub(rb"\1", data[start:end]) for start, end in spans]
-    found = [document for message in messages for document in parse_mail(source, message)]
+    found = [_convert_message(source, _parse_message(message)) for message in messages]
     for document in found:
         name = document.metadata.get("message_id")
         document.metadata["file_entry"] = name or _digest(document.page_content)
     return found
+
+
+class _Headers(EmailPolicy):
+    """Reads headers also where they are written in bytes outside ASCII, against the rules."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        lines = [_decode_any(line.encode("utf-8", "surrogateescape")) for line in sourcelines]
+        return super().header_source_parse(lines)
+
+
+_MAIL = _Headers()
+
+
+def _parse_message(data: bytes) -> EmailMessage:
+    return cast("EmailMessage", BytesParser(policy=_MAIL).parsebytes(data))
+
+
+def _decode_any(data: bytes, charset: str = "utf-8") -> str:
+    """Decode a text in what it states, else UTF-8 or marked UTF-16, else Windows-1252."""
+    with suppress(LookupError, ValueError):
+        return data.decode(charset)
+    with suppress(InvalidInputError):
+        return decode_text(data)
+    return data.decode("cp1252", "replace")
 
 
 def _convert_message(source: str, message: EmailMessage) -> Document:
@@ -106,9 +138,9 @@ def _convert_message(source: str, message: EmailMessage) -> Document:
 
 def _list_texts(message: EmailMessage) -> Iterator[EmailMessage]:
     """The parts that are text; of a text in several forms the plain one, else the last."""
-    if message.get_content_maintype() == "text":
-        yield message
     if not message.is_multipart():
+        if message.get_content_maintype() == "text" or _get_ending(message) in _TEXTS:
+            yield message
         return
     found = [list(_list_texts(cast("EmailMessage", part))) for part in message.iter_parts()]
     if message.get_content_subtype() == "alternative":
@@ -135,14 +167,28 @@ def _read_date(message: EmailMessage) -> str:
 def _read_part(source: str, part: EmailMessage) -> str:
     data = part.get_payload(decode=True)
     text = data if isinstance(data, bytes) else b""
-    try:
-        decoded = text.decode(part.get_content_charset("utf-8"), "replace")
-    except LookupError:  # of an unknown charset
-        decoded = text.decode("utf-8", "replace")
-    if part.get_content_subtype() != "html":
+    decoded, ending = _decode_any(text, part.get_content_charset("utf-8")), _get_ending(part)
+    if ending in {".html", ".htm"}:
+        require_parser("markdownify", "messages in HTML")
+        return parse_html(source, decoded)[0].page_content
+    parse = {".json": parse_json, ".csv": parse_csv, ".tsv": parse_csv}.get(ending)
+    if parse is None:
         return decoded
-    require_parser("markdownify", "messages in HTML")
-    return parse_html(source, decoded)[0].page_content
+    try:
+        found = parse(f"attachment{ending}", decoded.encode("utf-8", "replace"))
+    except (InvalidInputError, ValueError, csv.Error):
+        return decoded
+    return "\n\n".join(document.page_content for document in found)
+
+
+def _get_ending(part: EmailMessage) -> str:
+    """The ending of a file with what a part of a message holds."""
+    if ending := _ENDINGS.get(part.get_content_type()):
+        return ending
+    try:
+        return PurePosixPath(part.get_filename() or "").suffix.lower()
+    except Exception:  # the parser of a damaged header raises anything
+        return ""
 
 
 def parse_json(source: str, data: bytes) -> list[Document]:
@@ -208,17 +254,21 @@ def _to_text(value: object) -> str:
 def parse_csv(source: str, data: bytes) -> list[Document]:
     """The table of a CSV file as Markdown."""
     try:
-        text = decode_text(data)
+        text = decode_text(data if data[:2] in _MARKS else data.replace(b"\x00", b""))
     except InvalidInputError:
         if b"\x00" in data:
             raise
         text = data.decode("cp1252")  # what Excel writes on Windows in Europe
-    try:
-        form: Any = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
-        form.doublequote = True  # it guesses so from a sample that has none
-    except csv.Error:
-        form = csv.excel_tab if source.endswith(".tsv") else csv.excel
-    rows = format_table(csv.reader(StringIO(text, newline=""), form))
+    text, options = text.replace("\x00", ""), dict[str, Any]()
+    form: Any = csv.excel_tab if source.endswith(".tsv") else csv.excel
+    if stated := _DELIMITER.match(text):
+        text, options = text[stated.end() :], {"delimiter": stated[1]}
+    else:
+        with suppress(csv.Error):
+            form = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
+            form.doublequote = True  # it guesses so from a sample that has none
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_UNPACKED))  # one for all readers
+    rows = format_table(csv.reader(StringIO(text, newline=""), form, **options))
     return [make_markdown(source, rows, title=make_title(source))]
 
 
