@@ -30,7 +30,7 @@ from crabpath_retrievers.cli.options import (
 from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import is_url, require_count
-from crabpath_retrievers.core.text import find_first_line, format_time
+from crabpath_retrievers.core.text import find_first_line, format_time, to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
@@ -247,6 +247,9 @@ def run_forget(
     vectors: Vectors = None,
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
+    if odd := [name for name in (*(ids or ()), *(source or ())) if to_storable(name) != name]:
+        msg = f"{odd[0]!r} is in no memory, whose names are in UTF-8: crabpath list shows them"
+        raise InvalidInputError(msg)
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
         _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
         removed = memory.forget(

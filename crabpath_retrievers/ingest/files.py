@@ -17,6 +17,7 @@ from crabpath_retrievers.ingest.chunking import name_first
 from crabpath_retrievers.ingest.parsers import parse_file
 
 _ATTEMPTS = 3  # attempts to read a file that is being written
+_NO_NAME = "its name is not in UTF-8: rename it"
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
 
 
@@ -65,6 +66,9 @@ def read_folder(path: Path, *, root: str | None = None, largest: int | None = No
         for file in _list_source_files(path):
             below = file.relative_to(path)
             source = Path(folder.root, below).as_posix()
+            if not _is_utf8(source):
+                folder.skipped[_to_text(source)] = _NO_NAME
+                continue
             data = _read_unchanged(file, largest)
             if data is None:
                 folder.skipped[source] = f"larger than {largest:,} bytes"
@@ -101,7 +105,7 @@ def list_files(paths: Iterable[Path]) -> list[SourceFile]:
         require_path(path)
         for file in _list_source_files(path):
             source = Path(path, file.relative_to(path)).as_posix()
-            found[source] = SourceFile(file, source)
+            found[source] = SourceFile(file, _to_text(source))
     return list(found.values())
 
 
@@ -110,6 +114,8 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
 
     Of a bulk ingest one file does not stop the others: it may change or vanish meanwhile.
     """
+    if not _is_utf8(str(file.path)):
+        return [], {file.source: _NO_NAME}
     try:
         data = _read_unchanged(file.path, None)
         assert data is not None  # noqa: S101  there is no bound
@@ -126,13 +132,20 @@ def choose_root(path: Path, held: Callable[[str], bool]) -> str:
     Args:
         path: File or directory.
         held: Tells whether the memory holds documents under a root.
+
+    Raises:
+        InvalidInputError: The name of the path is not in UTF-8.
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
     here = Path.cwd()
     ways = [path.as_posix(), absolute.as_posix()]
     if absolute.is_relative_to(here):
         ways.append(absolute.relative_to(here).as_posix())
-    named = [way for way in ways if way != "."]  # "." would match every source
+    # "." would match every source
+    named = [way for way in ways if way != "." and _is_utf8(way)]
+    if not named:
+        msg = f"{_to_text(absolute.as_posix())} cannot be followed: {_NO_NAME}"
+        raise InvalidInputError(msg)
     return next(filter(held, named), named[0])
 
 
@@ -167,8 +180,10 @@ def require_documents(folders: Iterable[SourceFolder]) -> None:
     """
     for folder in folders:
         if all(is_blank(document.page_content) for document in folder.documents):
+            unread = "; ".join(describe_skipped(folder.skipped))
+            but = f" (not read: {unread})" if unread else ""
             msg = (
-                f"{folder.root} contains no documents: check the path, or pass --allow-empty "
+                f"{folder.root} contains no documents{but}: check the path, or pass --allow-empty "
                 "(allow_empty=True) to remove what the memory holds of it"
             )
             raise InvalidInputError(msg)
@@ -189,6 +204,15 @@ def _list_source_files(path: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files = [Path(place, name) for name in sorted(names) if not name.startswith(".")]
         yield from (file for file in files if file.is_file())
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether no byte of a name stands outside UTF-8; any such byte would look the same."""
+    return _to_text(name) == name
+
+
+def _to_text(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _read_unchanged(file: Path, largest: int | None) -> bytes | None:

@@ -53,8 +53,15 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
                 mark.decompose()  # the sign that leads to the heading itself
         heading.string = " ".join(heading.get_text().split())
         heading.insert_after(*links)
+    for text in main.find_all(string=re.compile(r"\|")):
+        if text.find_parent(["td", "th"]):
+            text.replace_with(type(text)(text.replace("|", "\\|")))
     converter = MarkdownConverter(
-        heading_style=ATX, autolinks=False, escape_asterisks=False, escape_underscores=False
+        heading_style=ATX,
+        autolinks=False,
+        escape_asterisks=False,
+        escape_underscores=False,
+        table_infer_header=True,
     )
     return str(converter.convert_soup(main)).strip()
 

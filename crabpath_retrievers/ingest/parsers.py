@@ -35,6 +35,7 @@ from crabpath_retrievers.ingest.records import (
 _MOST_NAMED = 20  # parts of one file that cannot be read
 # Mammoth knows headings, but not the paragraph style of a document's title.
 _WORD_STYLES = "p[style-name='Title'] => h1:fresh"
+_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]]:
@@ -50,10 +51,14 @@ def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]
         parts of it could not be read, by source and place.
 
     Raises:
-        InvalidInputError: It is no text in UTF-8, or the parser of its format refuses all of it.
+        InvalidInputError: It is no text in UTF-8, the parser of its format refuses all of it or
+            finds nothing in it, or it is what Git LFS leaves in place of a file.
         MissingExtraError: The parser of its format is not installed.
     """
     suffix = PurePosixPath(source).suffix.lower()
+    if data.startswith(_POINTER):
+        msg = "a pointer of Git LFS in place of the file: run git lfs pull"
+        raise InvalidInputError(msg)
     if suffix not in _PARSERS:
         return [_parse_text(source, data)], {}
     module, parse = _PARSERS[suffix]
@@ -72,6 +77,9 @@ def parse_file(source: str, data: bytes) -> tuple[list[Document], dict[str, str]
     if bad and not any(document.page_content for document in documents):
         msg = f"not a readable {suffix} file ({bad[0].place}: {bad[0].reason})"
         raise InvalidInputError(msg)
+    if not documents and data.strip():  # what it held must not look deleted
+        msg = f"not a readable {suffix} file (nothing begins in it)"
+        raise InvalidInputError(msg)
     skipped = {f"{source}, {part.place}": part.reason for part in bad[:_MOST_NAMED]}
     if more := bad[_MOST_NAMED:]:
         skipped[f"{source}, {more[0].place} to {more[-1].place}"] = f"{len(more)} of them likewise"
@@ -89,6 +97,9 @@ def _parse_text(source: str, data: bytes) -> Document:
 def _parse_rich_text(source: str, data: bytes) -> list[Document]:
     from striprtf.striprtf import rtf_to_text
 
+    if data.strip() and not data.lstrip().startswith(b"{\\rtf"):
+        msg = "it does not begin as RTF does"
+        raise ValueError(msg)
     # RTF escapes what is not in ASCII.
     text: str = rtf_to_text(data.decode("latin-1"), errors="ignore")  # type: ignore[no-untyped-call]
     return [Document(page_content=text, metadata={"source": source, "title": make_title(source)})]
@@ -176,6 +187,6 @@ _PARSERS: dict[str, tuple[str, Callable[[str, bytes], Iterable[Document | BadPar
     ".jsonl": ("json", parse_json_lines),
     ".ndjson": ("json", parse_json_lines),
     ".eml": ("email", parse_mail),
-    ".mbox": ("mailbox", parse_mailbox),
+    ".mbox": ("email", parse_mailbox),
 }
 """Parsers by ending of the name, with the module that they need."""

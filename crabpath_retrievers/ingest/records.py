@@ -5,20 +5,19 @@ the file leads to none of them.
 """
 
 import csv
-import mailbox
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from email import policy
+from contextlib import closing, suppress
 from email.message import EmailMessage
 from email.parser import BytesParser
+from email.policy import EmailPolicy
 from email.utils import parsedate_to_datetime
 from functools import partial
 from hashlib import sha256
 from io import BytesIO, StringIO
 from itertools import chain, starmap
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from zipfile import ZipFile
 
@@ -40,7 +39,14 @@ _MOST_ENTRIES = 100_000  # messages or objects of one file
 _MOST_CELLS = 5_000_000  # of one workbook
 _MOST_PARTS = 200  # of one message
 _LARGEST_UNPACKED = 512 * 2**20  # bytes of all files of an archive
+_TEXTS = (".txt", ".md", ".markdown", ".json", ".csv", ".tsv", ".html", ".htm")  # attachments
+_ENDINGS = {"application/json": ".json", "text/csv": ".csv", "text/html": ".html"}
 _TITLES, _IDS = ("title", "subject", "name"), ("id", "_id", "key", "uuid", "url")
+# A line of a text may begin with "From ", too; the first line of a file is none of a text.
+_DATED = rb"From (?:(?=.*\d:\d\d)(?=.*\b\d{4}\b).*|[- ]*\r?)"
+_ENVELOPE = re.compile(rb"(?:\A\s*From .*|(?<=\n)\r?\n" + _DATED + rb")(?:\n|\Z)")
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_DELIMITER = re.compile(r'"?sep=(.)"?(?:\r?\n|\r|\Z)', re.IGNORECASE)  # a line for Excel
 _SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
 
 
@@ -105,26 +111,52 @@ def require_unpacked_size(data: bytes) -> None:
 
 def parse_mail(source: str, data: bytes) -> list[Document]:
     """One document of a message: its text, and those of its attachments that are text."""
-    message = BytesParser(policy=policy.default).parsebytes(data)
+    message = _parse_message(data)
+    if data.strip() and not message.keys():
+        msg = "it does not begin with headers"
+        raise ValueError(msg)
     return [_convert_message(source, message)]
 
 
 def parse_mailbox(source: str, data: bytes) -> Parts:
-    """One document per message of a mailbox."""
+    """One document per message of a mailbox; each begins below a line From, sender and date."""
+    begins = [match.span() for match in _ENVELOPE.finditer(data)]
+    ends = [*(start for start, _ in begins), len(data)][1:]
+    spans = _require_few([(start, end) for (_, start), end in zip(begins, ends, strict=True)])
 
-    def convert(box: mailbox.mbox, key: str) -> list[Document]:
-        (found,) = parse_mail(source, box.get_bytes(key))
+    def convert(start: int, end: int) -> list[Document]:
+        message = _parse_message(_QUOTED.sub(rb"\1", data[start:end]))
+        found = _convert_message(source, message)
         name = found.metadata.get("message_id")
         found.metadata["file_entry"] = name or _digest(found.page_content)
         return [found]
 
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "box")
-        path.write_bytes(data)
-        with closing(mailbox.mbox(path, create=False)) as box:
-            keys = _require_few(list(box.iterkeys()))
-            for number, key in enumerate(keys, 1):
-                yield from read_part(f"message {number}", partial(convert, box, key))
+    for number, span in enumerate(spans, 1):
+        yield from read_part(f"message {number}", partial(convert, *span))
+
+
+class _Headers(EmailPolicy):
+    """Reads headers also where they are written in bytes outside ASCII, against the rules."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        lines = [_decode_any(line.encode("utf-8", "surrogateescape")) for line in sourcelines]
+        return super().header_source_parse(lines)
+
+
+_MAIL = _Headers()
+
+
+def _parse_message(data: bytes) -> EmailMessage:
+    return cast("EmailMessage", BytesParser(policy=_MAIL).parsebytes(data))
+
+
+def _decode_any(data: bytes, charset: str = "utf-8") -> str:
+    """Decode a text in what it states, else UTF-8 or marked UTF-16, else Windows-1252."""
+    with suppress(LookupError, ValueError):
+        return data.decode(charset)
+    with suppress(InvalidInputError):
+        return decode_text(data)
+    return data.decode("cp1252", "replace")
 
 
 def _convert_message(source: str, message: EmailMessage) -> Document:
@@ -146,9 +178,9 @@ def _convert_message(source: str, message: EmailMessage) -> Document:
 
 def _list_texts(message: EmailMessage) -> Iterator[EmailMessage]:
     """The parts that are text; of a text in several forms the plain one, else the last."""
-    if message.get_content_maintype() == "text":
-        yield message
     if not message.is_multipart():
+        if message.get_content_maintype() == "text" or _get_ending(message) in _TEXTS:
+            yield message
         return
     found = [list(_list_texts(cast("EmailMessage", part))) for part in message.iter_parts()]
     if message.get_content_subtype() == "alternative":
@@ -175,14 +207,30 @@ def _read_date(message: EmailMessage) -> str:
 def _read_part(source: str, part: EmailMessage) -> str:
     data = part.get_payload(decode=True)
     text = data if isinstance(data, bytes) else b""
-    try:
-        decoded = text.decode(part.get_content_charset("utf-8"), "replace")
-    except LookupError:  # of an unknown charset
-        decoded = text.decode("utf-8", "replace")
-    if part.get_content_subtype() != "html":
+    decoded, ending = _decode_any(text, part.get_content_charset("utf-8")), _get_ending(part)
+    if ending in {".html", ".htm"}:
+        require_extra("files", "reading messages in HTML", "markdownify")
+        return parse_html(source, decoded)[0].page_content
+    parse = {".json": parse_json, ".csv": parse_csv, ".tsv": parse_csv}.get(ending)
+    if parse is None:
         return decoded
-    require_extra("files", "reading messages in HTML", "markdownify")
-    return parse_html(source, decoded)[0].page_content
+    try:
+        found = list(parse(f"attachment{ending}", decoded.encode("utf-8", "replace")))
+    except (InvalidInputError, ValueError):
+        return decoded
+    if not all(isinstance(part, Document) for part in found):
+        return decoded
+    return "\n\n".join(part.page_content for part in found if isinstance(part, Document))
+
+
+def _get_ending(part: EmailMessage) -> str:
+    """The ending of a file with what a part of a message holds."""
+    if ending := _ENDINGS.get(part.get_content_type()):
+        return ending
+    try:
+        return PurePosixPath(part.get_filename() or "").suffix.lower()
+    except Exception:  # the parser of a damaged header raises anything
+        return ""
 
 
 def parse_json(source: str, data: bytes) -> list[Document]:
@@ -249,17 +297,21 @@ def _to_text(value: object) -> str:
 def parse_csv(source: str, data: bytes) -> Parts:
     """The table of a CSV file as Markdown."""
     try:
-        text = decode_text(data)
+        text = decode_text(data if data.startswith(_MARKS) else data.replace(b"\x00", b""))
     except InvalidInputError:
         if b"\x00" in data:
             raise
         text = "\n".join(map(_decode_line, data.removeprefix(BOM_UTF8).split(b"\n")))
-    try:
-        form: Any = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
-        form.doublequote = True  # it guesses so from a sample that has none
-    except csv.Error:
-        form = csv.excel_tab if source.endswith(".tsv") else csv.excel
-    reader, rows = csv.reader(StringIO(text, newline=""), form), []
+    text, options = text.replace("\x00", ""), dict[str, Any]()
+    form: Any = csv.excel_tab if source.endswith(".tsv") else csv.excel
+    if stated := _DELIMITER.match(text):
+        text, options = text[stated.end() :], {"delimiter": stated[1]}
+    else:
+        with suppress(csv.Error):
+            form = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
+            form.doublequote = True  # it guesses so from a sample that has none
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_UNPACKED))  # one for all readers
+    reader, rows = csv.reader(StringIO(text, newline=""), form, **options), []
     while True:
         try:
             rows.append(next(reader))

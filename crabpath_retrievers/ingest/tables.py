@@ -69,12 +69,16 @@ def _group_rows(
 
 
 def format_table(rows: Iterable[Sequence[object]]) -> str:
-    """A table as Markdown; its first row is the header, unless that has numbers alone."""
+    """A table as Markdown, without empty columns.
+
+    Its first row is the header, unless that has numbers alone.
+    """
     lines = [cells for row in rows if any(cells := [_to_cell(value) for value in row])]
     if not lines:
         return ""
-    width = max(map(len, lines))
-    filled = [[*cells, *[""] * (width - len(cells))] for cells in lines]
+    used = sorted({place for cells in lines for place, cell in enumerate(cells) if cell})
+    width = len(used)
+    filled = [[cells[place] if place < len(cells) else "" for place in used] for cells in lines]
     head = filled[0]
     if all(_is_number(cell) for cell in head if cell):
         head = [f"column {number}" for number in range(1, width + 1)]

@@ -358,6 +358,10 @@ def read_sources(
     if not (has_text or (roots and allow_empty)):
         msg = "nothing was given to sync: give files, directories or documents with text"
         raise InvalidInputError(msg)
+    prefixes = texts_of(roots, name="roots")
+    if not all(map(str.strip, prefixes)):
+        msg = "a root is empty, and would stand for every source: give what sources begin with"
+        raise InvalidInputError(msg)
     folders = [_read_folder(services, path) for path in paths]
     if not allow_empty:
         require_documents(folders)
@@ -366,7 +370,7 @@ def read_sources(
     for line in describe_skipped(unparsed):
         _log.warning("not read: %s", line)
     scope = SyncScope(
-        tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
+        tuple(texts_of([*prefixes, *(f.root for f in folders)])),
         tuple(alias for folder in folders for alias in folder.aliases),
         frozenset(reasons),
     )

@@ -37,8 +37,8 @@ NOTEBOOK = """{"metadata": {}, "cells": [
 {"cell_type": "code", "source": "print(1)", "outputs": [{"text": "1"}]}]}"""
 
 
-def write_word(path):
-    """A Word file with a title, a heading, and a link."""
+def write_word(path, more=""):
+    """A Word file with a title, a heading, a link, and more."""
 
     def paragraph(style, *texts):
         runs = "".join(f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in texts)
@@ -46,7 +46,7 @@ def write_word(path):
 
     link = f'<w:hyperlink xmlns:r="{OFFICE}" r:id="r9"><w:r><w:t>manual</w:t></w:r></w:hyperlink>'
     body = paragraph("Title", "Leave Rules") + paragraph("h1", "How to ask")
-    body += paragraph("", "Ask Petra; see the ").replace("</w:p>", f"{link}</w:p>")
+    body += paragraph("", "Ask Petra; see the ").replace("</w:p>", f"{link}</w:p>") + more
     names = {"Title": "Title", "h1": "heading 1"}
     styles = "".join(
         f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="{name}"/></w:style>'
@@ -147,3 +147,27 @@ def test_a_missing_parser_is_named_with_its_install_line(docs, open_memory, monk
     assert said == f"not read: docs/bad.pdf, docs/manual.pdf: {install}"
     with pytest.raises(InvalidInputError, match=r"manual.pdf was not read: .*\[files\]"):
         memory.sync("docs/manual.pdf")
+
+
+ROWS = "".join(f"<tr><td>widget {n} of the catalogue</td><td>{n}|x</td></tr>" for n in range(99))
+
+
+def test_a_table_whose_header_is_not_marked(open_memory, tmp_path):
+    """Its first row stands above each part; a bar in a cell is none of the table."""
+    table = f"<table><tr><td>Product</td><td>Price</td></tr>{ROWS}</table><!-- a|b -->"
+    (tmp_path / "prices.html").write_text(f"<p>a|b</p>{table}")
+    row = "<w:tr>{}</w:tr>".format("<w:tc><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>" * 2)
+    rows = [row.format("Product", "Price")]
+    rows += [row.format(f"widget {n} of the catalogue", f"{n}|x") for n in range(99)]
+    write_word(tmp_path / "prices.docx", f"<w:tbl>{''.join(rows)}</w:tbl>")
+    memory = open_memory()
+    memory.sync(tmp_path)
+    for source in ("prices.html", "prices.docx"):
+        parts = [d.page_content for d in memory.documents(source=f"{tmp_path}/{source}", limit=99)]
+        assert len(parts) > 3
+        header = "| Product | Price |\n| --- | --- |\n| widget"
+        assert all(part.partition("|")[2].startswith(header[1:]) for part in parts[2:])
+        whole = "\n".join(parts)
+        assert header in whole
+        assert "| widget 9 of the catalogue | 9\\|x |" in whole
+        assert "<!--" not in whole

@@ -79,6 +79,57 @@ def test_odd_mail_is_read_as_far_as_it_goes(mail, said):
     assert said in found.page_content
 
 
+@pytest.mark.parametrize("kind", ["plain", "octet-stream"])
+def test_attachments_are_read_as_files_are(kind):
+    """Whatever type the sender states, the ending of their name says what they are."""
+    mail = make_mail("Files", "See below.")
+    for name, text in {
+        "a.json": '{"place": "M\\u00fcnchen"}',
+        "b.md": "# Heading\n",
+        "c.csv": "name;price\nRad;1,5\n",
+        "d.html": "<h1>Title</h1><script>evil()</script>",
+        "e.txt": "Straße",
+        "f.bin": "no text",
+    }.items():
+        main = "text" if kind == "plain" else "application"
+        mail.add_attachment(text.encode(), maintype=main, subtype=kind, filename=name)
+    (found,) = parse("a.eml", mail.as_bytes())
+    for said in ("place: München", "# Heading", "| Rad | 1,5 |", "# Title", "Straße"):
+        assert said in found.page_content
+    assert "evil" not in found.page_content
+    assert ("no text" in found.page_content) == (kind == "plain")
+    mail = make_mail("JSON", "See below.")
+    mail.add_attachment(b'{"a": {"b": 1}}', maintype="application", subtype="json")
+    assert "a.b: 1" in parse("a.eml", mail.as_bytes())[0].page_content
+
+
+def test_mail_that_breaks_the_rules_of_encodings():
+    """Bytes outside ASCII, without or with a wrong charset, are UTF-8 or Windows-1252."""
+    for encoding in ("utf-8", "cp1252"):
+        for charset in ("", "us-ascii", "utf-8", "x-unknown"):
+            stated = f"Content-Type: text/plain; charset={charset}\n" if charset else ""
+            mail = f"Subject: Grüße\n{stated}\nStraße für 5 €".encode(encoding)
+            (found,) = parse("a.eml", mail)
+            assert (found.metadata["title"], found.page_content.strip()) == (
+                "Grüße",
+                "Straße für 5 €",
+            )
+
+
+def test_a_line_of_a_text_that_begins_with_from():
+    """It begins no message, unless a sender and a date stand in it below an empty line."""
+    envelope = "From a@b Mon Jan  1 00:00:00 2024"
+    text = f"Subject: x\n\nFrom here on.\n\nFrom now on\n{envelope}\n>From me\n>>From you\n"
+    for end in ("\n", "\r\n"):
+        box = f"{envelope}\n{text}\n{envelope}\nSubject: y\n\ntwo\n\nFrom - \nSubject: z\n\nthree\n"
+        found = parse("a.mbox", box.replace("\n", end))
+        assert [document.metadata["title"] for document in found] == ["x", "y", "z"]
+        lines = found[0].page_content.split()
+        assert " ".join(lines) == f"From here on. From now on {envelope} From me >From you".replace(
+            "  ", " "
+        )
+
+
 def test_a_mailbox_is_followed_message_by_message(tmp_path, memory):
     """A message that is added, edited or deleted is the only one that changes."""
     path = tmp_path / "box.mbox"
@@ -152,7 +203,9 @@ def test_other_json_is_one_document():
         ("a.json", r'{"text": "Stra\u00dfe", }', "not a readable .json file"),
         ("a.jsonl", '{"b"\n[', r"not a readable .jsonl file \(line 1: EOF"),
         ("a.xlsx", b"PK junk", "not a readable .xlsx file"),
-        ("a.csv", b"a\x00b", "not a text file"),
+        ("a.csv", b"a\xff\x00b", "not a text file"),
+        ("a.eml", "a letter", "not a readable .eml file"),
+        ("a.rtf", "a letter", "not a readable .rtf file"),
     ],
 )
 def test_damaged_files_are_refused_with_the_reason(name, data, reason):
@@ -224,6 +277,10 @@ def test_a_table_of_two_encodings_keeps_all_its_signs():
     "data",
     [
         'name;price\nStraße;1,5\n"two\nlines | ";2,5\n',
+        'sep=;\r\nname;price\r\nStraße;1,5\r\n"two\nlines | ";2,5\r\n',
+        "sep=!\nname!price\nStraße!1,5\ntwo lines | !2,5\n",
+        "name;pr\x00ice\nStraße;1,5\ntwo lines | ;2,5\n",
+        "name,,price,\nStraße,,'1,5',\ntwo lines | ,,'2,5',\n".replace("'", '"'),
         '\ufeffname,price\nStraße,"1,5"\n"two\nlines | ","2,5"\n',
         "name\tprice\nStraße\t1,5\ntwo lines | \t2,5\n",
         "name;price\nStraße;1,5\ntwo lines | ;2,5\n".encode("cp1252"),
@@ -235,6 +292,11 @@ def test_tables_are_read_whatever_wrote_them(data):
     (found,) = parse("a.csv", data)
     rows = "| name | price |\n| --- | --- |\n| Straße | 1,5 |\n| two lines \\| | 2,5 |"
     assert found.page_content == rows
+
+
+def test_a_cell_may_be_long():
+    (found,) = parse("a.csv", f"name,text\na,{'long ' * 40_000}\n")
+    assert found.page_content.count("long") == 40_000
 
 
 def test_every_row_of_a_wide_table_names_its_columns(memory, tmp_path):
@@ -255,7 +317,9 @@ def test_sheets_of_excel_are_tables(tmp_path, memory):
     book.active.append(["a|b", datetime(2024, 1, 2), 3.0])  # noqa: DTZ001  cells know no zone
     for number in range(200):
         book.active.append([f"gizmo{number}", None, number])
-    book.create_sheet("Numbers").append([1, 2])
+    numbers = book.create_sheet("Numbers")
+    numbers.append([1, 2])
+    numbers.cell(3, 4000, "far")
     book.create_sheet("Empty")
     book.save(tmp_path / "stock.xlsx")
     memory.sync(tmp_path)
@@ -265,7 +329,7 @@ def test_sheets_of_excel_are_tables(tmp_path, memory):
     assert all(part.startswith("| product | since | price |") for part in prices)
     assert "| a\\|b | 2024-01-02T00:00:00 | 3 |" in prices[0]
     assert [d.page_content for d in found if d.metadata["sheet"] == "Numbers"] == [
-        "| column 1 | column 2 |\n| --- | --- |\n| 1 | 2 |"
+        "| column 1 | column 2 | column 3 |\n| --- | --- | --- |\n| 1 | 2 |  |\n|  |  | far |"
     ]
     assert not memory.sync(tmp_path)
 

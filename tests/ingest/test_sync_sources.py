@@ -69,6 +69,48 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content, why):
         memory.sync(file)
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.mark.parametrize(
+    "ending", ["eml", "mbox", "rtf", "json", "jsonl", "csv", "xlsx", "docx", "pdf", "md", "py"]
+)
+@pytest.mark.parametrize("content", [POINTER, b"\x89PNG\r\n\x1a\n\x00\x00"])
+def test_what_was_known_of_a_file_stays_where_it_is_replaced(memory, docs, ending, content):
+    """A pointer of Git LFS is no file of any format; a picture is none that parses to nothing."""
+    (docs / f"new.{ending}").write_bytes(content)
+    plan = memory.sync(docs)
+    (why,) = plan.skipped.values()
+    assert (bool(plan), "run git lfs pull" in why) == (False, content == POINTER)
+
+
+def test_a_mailbox_without_a_message_keeps_what_was_known(open_memory, tmp_path):
+    memory, box = open_memory(), tmp_path / "mail.mbox"
+    box.write_text("From a@b Mon Jan  1 00:00:00 2024\nSubject: x\n\nbody one\n")
+    (tmp_path / "ok.txt").write_text("fine")
+    assert memory.sync(tmp_path).counts()["added"] == 2
+    box.write_text("garbage\n")
+    plan = memory.sync(tmp_path)
+    reason = "not a readable .mbox file (nothing begins in it)"
+    assert (bool(plan), plan.skipped) == (False, {box.as_posix(): reason})
+
+
+def test_names_that_are_not_in_utf_8(memory, docs, monkeypatch):
+    """Their files are left out and named, however the folder is: no two files share a source."""
+    names = [b"bad\xff.md", b"bad\xfe.md"]
+    for name in names:
+        (docs / os.fsdecode(name)).write_text("Something about cherries.")
+    why = "its name is not in UTF-8: rename it"
+    expected = {f"{docs}/bad\\x{code}.md": why for code in ("ff", "fe")}
+    for place, given in ((docs, "."), (docs.parent, "docs"), (docs.parent, docs)):
+        monkeypatch.chdir(place)
+        plan = memory.sync(given)
+        assert (bool(plan), plan.skipped) == (False, expected)
+    assert memory.ingest([docs]).skipped == expected
+    with pytest.raises(InvalidInputError, match=r"bad\\xff.md .*not in UTF-8"):
+        memory.sync(docs / os.fsdecode(names[0]))
+
+
 def test_a_file_that_changes_while_it_is_read(memory, docs, monkeypatch):
     """A file that never stands still is refused; one that does so in time is read whole."""
     real, file = Path.read_bytes, docs / "a.md"
@@ -114,6 +156,8 @@ def test_odd_entries_of_a_folder_are_passed_over(memory, docs):
     [
         (Path("docs"), {"roots": ["x"]}, "roots are for documents"),
         ([Path("docs"), Document("x")], {}, "not both"),
+        ([Document("x")], {"roots": [""], "allow_empty": True}, "a root is empty"),
+        ([], {"roots": ["a", " "], "allow_empty": True}, "a root is empty"),
         ([7], {}, "not both"),
     ],
 )
