@@ -279,7 +279,7 @@ def _require_known(
         NotFoundError: An id, the source or the namespace is unknown.
     """
     if odd := [name for name in (*ids, *sources) if to_storable(name) != name]:
-        msg = f"there is no document or source {odd[0]!r}: names are in UTF-8"
+        msg = f"there is no document or source {odd[0]!r}, which is not UTF-8; nothing was deleted"
         raise NotFoundError(msg)
     catalog, owners = store.catalog, (0, RETIRED)
     chunks = catalog.find_chunks(ids=ids, documents=ids, owners=owners)

@@ -121,6 +121,7 @@ def test_forgetting_what_is_not_there(read, refuse):
     assert "no chunk, document or note 'nope'" in refuse("forget", known, "nope")
     assert "no source 'docs'" in refuse("forget", "--source", "docs")
     assert "no namespace 'eve'" in refuse("forget", "-n", "eve")
+    assert "which is not UTF-8" in refuse("forget", "--source", "bad\udcff.md")
     assert read("info")["nodes"] == 3
     assert read("forget", known)["removed"] == 1
 
