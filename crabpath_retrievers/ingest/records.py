@@ -215,12 +215,10 @@ def _read_part(source: str, part: EmailMessage) -> str:
     if parse is None:
         return decoded
     try:
-        found = list(parse(f"attachment{ending}", decoded.encode("utf-8", "replace")))
-    except (InvalidInputError, ValueError):
+        found = parse(f"attachment{ending}", decoded.encode("utf-8", "replace"))
+    except (InvalidInputError, ValueError, csv.Error):
         return decoded
-    if not all(isinstance(part, Document) for part in found):
-        return decoded
-    return "\n\n".join(part.page_content for part in found if isinstance(part, Document))
+    return "\n\n".join(document.page_content for document in found)
 
 
 def _get_ending(part: EmailMessage) -> str:
@@ -294,7 +292,7 @@ def _to_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def parse_csv(source: str, data: bytes) -> Parts:
+def parse_csv(source: str, data: bytes) -> list[Document]:
     """The table of a CSV file as Markdown."""
     try:
         text = decode_text(data if data.startswith(_MARKS) else data.replace(b"\x00", b""))
@@ -311,15 +309,8 @@ def parse_csv(source: str, data: bytes) -> Parts:
             form = csv.Sniffer().sniff(text[:_SAMPLE], ",;\t|")
             form.doublequote = True  # it guesses so from a sample that has none
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_UNPACKED))  # one for all readers
-    reader, rows = csv.reader(StringIO(text, newline=""), form, **options), []
-    while True:
-        try:
-            rows.append(next(reader))
-        except StopIteration:
-            break
-        except csv.Error as error:
-            yield BadPart(f"line {reader.line_num}", str(error))
-    yield make_markdown(source, format_table(rows), title=make_title(source))
+    rows = format_table(csv.reader(StringIO(text, newline=""), form, **options))
+    return [make_markdown(source, rows, title=make_title(source))]
 
 
 def _decode_line(line: bytes) -> str:

@@ -118,13 +118,14 @@ def test_listing_what_is_there(cli, read, refuse):
     assert "limit" in refuse("list", "--limit", "0")
 
 
-def test_forgetting_what_is_not_there(cli, read):
+def test_forgetting_what_is_not_there(cli, read, refuse):
     """Is no error, and is said; what is there beside it is deleted."""
     read("add", "docs")
     (known, *_) = (node["id"] for node in read("list"))
     for what in (("nope",), ("--source", "docs"), ("-n", "eve")):
         done = cli("forget", *what)
         assert (done.exit_code, f"Nothing was there of {what[-1]!r}" in done.stdout) == (0, True)
+    assert "is in no memory" in refuse("forget", "--source", "bad\udcff.md")
     assert read("info")["nodes"] == 3
     assert read("forget", known, "nope")["unknown"] == ["nope"]
     assert read("info")["nodes"] == 2
