@@ -35,7 +35,7 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.ingest.sync import Section, SyncPlan
+from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -62,23 +62,33 @@ def run_add(
     documents, skipped = read_documents(paths)
     with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
         report = _add_documents(memory, documents)
-    numbers = {
-        "documents": len(
-            {document.metadata["source"] for document in documents if document.page_content.strip()}
-        ),
-        "added": report.added,
-        "updated": report.updated,
-        "removed": report.removed,
-        "unchanged": report.unchanged,
-        "blank": report.blank,
-        "left_out": report.left_out,
-    }
+    sources = {one.metadata["source"] for one in documents if one.page_content.strip()}
+    numbers = {"documents": len(sources), **_count_chunks(report), "skipped": skipped}
     blank = f", {report.blank} without text left out" if report.blank else ""
-    text = (
-        f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
-        f"{report.removed} removed, {report.unchanged} unchanged{blank}"
+    text = f"{len(sources)} documents: {_describe_chunks(report)}{blank}"
+    return Output(numbers, [text], _warn_of(skipped))
+
+
+def _count_chunks(report: IngestReport) -> dict[str, Any]:
+    names = ("added", "updated", "removed", "unchanged", "blank", "left_out")
+    return {name: getattr(report, name) for name in names}
+
+
+def _describe_chunks(report: IngestReport) -> str:
+    return (
+        f"{report.added} chunks added, {report.updated} updated, {report.removed} removed, "
+        f"{report.unchanged} unchanged"
     )
-    return Output({**numbers, "skipped": skipped}, [text], _warn_of(skipped))
+
+
+@contextmanager
+def _explain_stop(describe: Callable[[], str]) -> Iterator[None]:
+    """Where the user interrupts, print what that means."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"Stopped: {describe()}")
+        raise typer.Exit(130) from None
 
 
 def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
@@ -98,12 +108,12 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
 
             yield advance
 
-    try:
-        return memory.add_documents(documents, cleanup="incremental", progress=count_chunks)
-    except KeyboardInterrupt:
+    def describe() -> str:
         amount = f"{done} of {total} new chunks are in" if total else "nothing was added yet"
-        errors.print(f"Stopped: {amount}; run it again to go on")
-        raise typer.Exit(130) from None
+        return f"{amount}; run it again to go on"
+
+    with _explain_stop(describe):
+        return memory.add_documents(documents, cleanup="incremental", progress=count_chunks)
 
 
 def run_ingest(
@@ -119,30 +129,21 @@ def run_ingest(
     """Add very many files, on a Ray cluster if one is given; run it again after a stop."""
     for path in sources:
         require_path(path)  # before a memory is created
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
-        try:
-            report = memory.ingest(sources, ray=ray, progress=_show_progress)
-        except KeyboardInterrupt:
-            errors.print("Stopped: what was published stays; run it again to go on")
-            raise typer.Exit(130) from None
-    chunks = report.chunks
-    text = (
-        f"{report.documents} documents in {report.seconds:.1f} s ({report.rate:.0f}/s): "
-        f"{chunks.added} chunks added, {chunks.updated} updated, {chunks.removed} removed, "
-        f"{chunks.unchanged} unchanged"
-    )
+    stopped = "what was published stays; run it again to go on"
+    with (
+        CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory,
+        _explain_stop(lambda: stopped),
+    ):
+        report = memory.ingest(sources, ray=ray, progress=_show_progress)
+    speed = f"{report.seconds:.1f} s ({report.rate:.0f}/s)"
+    text = f"{report.documents} documents in {speed}: {_describe_chunks(report.chunks)}"
     bill = (
         f"about {report.embedded_tokens:,} tokens embedded, "
         f"{report.llm_tokens} tokens of language models"
     )
     numbers = {
         "documents": report.documents,
-        "added": chunks.added,
-        "updated": chunks.updated,
-        "removed": chunks.removed,
-        "unchanged": chunks.unchanged,
-        "blank": chunks.blank,
-        "left_out": chunks.left_out,
+        **_count_chunks(report.chunks),
         "seconds": round(report.seconds, 3),
         "embedded_tokens": report.embedded_tokens,
         "llm_tokens": report.llm_tokens,
@@ -169,8 +170,14 @@ def run_sync(
     """Follow files as they change, and keep what was learned about their sections."""
     for path in sources:
         require_path(path)  # before a memory is created
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=not dry_run) as memory:
-        plan = _sync_files(memory, sources, allow_empty=allow_empty, dry_run=dry_run)
+    stopped = "a sync is done as a whole or not at all; run it again to finish it"
+    with (
+        CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=not dry_run) as memory,
+        _explain_stop(lambda: stopped),
+    ):
+        plan = memory.sync(
+            sources, allow_empty=allow_empty, dry_run=dry_run, progress=_show_progress
+        )
     if verbose:
         columns: tuple[str, ...] = ("change", "similarity", "section", "source")
         rows = list(map(_describe_section, plan.sections))
@@ -198,19 +205,6 @@ def _count_by_file(sections: Sequence[Section]) -> list[tuple[str, ...]]:
     for section in sections:
         files.setdefault(_describe_source(section), Counter())[section.fate] += 1
     return [(name, list_counts(c)) for name, c in sorted(files.items())]
-
-
-def _sync_files(
-    memory: CrabPath, sources: list[Path], *, allow_empty: bool, dry_run: bool
-) -> SyncPlan:
-    """Sync files; where the user interrupts, print what that means."""
-    try:
-        return memory.sync(
-            sources, allow_empty=allow_empty, dry_run=dry_run, progress=_show_progress
-        )
-    except KeyboardInterrupt:
-        errors.print("Stopped: a sync is done as a whole or not at all; run it again to finish it")
-        raise typer.Exit(130) from None
 
 
 def _describe_section(section: Section) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from crabpath_retrievers.cli.options import (
     existing_store,
     list_counts,
     namespace_option,
+    parse_time,
 )
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import Feedback, Receipt
@@ -231,7 +232,9 @@ def run_learn(
     with existing_store(store) as opened, catch_signals() as ended:
         outside = StandaloneLearner(opened, tune_after_lesson)
         if from_langsmith is not None:
-            langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
+            langsmith = _pull_langsmith(
+                outside, from_langsmith, parse_time("--since", since), key, namespace
+            )
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
             tally = outside.serve(poll, ended.is_set)
@@ -262,16 +265,6 @@ def _pull_langsmith(
     client = make_client()
     pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
     return pulled._asdict()
-
-
-def _parse_time(since: str | None) -> datetime | None:
-    if since is None:
-        return None
-    try:
-        return datetime.fromisoformat(since.replace("Z", "+00:00"))
-    except ValueError as error:
-        msg = f"--since must be a time such as 2026-11-01 or 2026-11-01T08:00, not {since!r}"
-        raise InvalidInputError(msg) from error
 
 
 def run_replay(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from threading import Event
@@ -189,6 +190,19 @@ def catch_signals() -> Iterator[Event]:
 def stored_settings(store: GraphStore) -> Settings:
     """The settings that the process which serves a memory has published in its store."""
     return parse_settings(read_published_settings(store))
+
+
+def parse_time(option: str, text: str | None) -> datetime | None:
+    """A time in ISO 8601, as it is given; None for none.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    try:
+        return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        msg = f"{option} must be a time such as 2027-01-01 or 2027-01-01T08:00, not {text!r}"
+        raise InvalidInputError(msg) from error
 
 
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:

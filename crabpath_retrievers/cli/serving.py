@@ -4,7 +4,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ from crabpath_retrievers.cli.options import (
     Store,
     Vectors,
     errors,
+    parse_time,
 )
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import is_url
@@ -185,16 +185,8 @@ def add_access_token(
     """Add a token to a file, and print it once: only its hash is kept."""
     from crabpath_retrievers.server.access import add_token
 
-    until = None if expires is None else _parse_time(expires)
+    found = parse_time("--expires", expires)  # in the zone of this machine unless it has one
+    until = None if found is None else found.astimezone().isoformat()
     names = [name.strip() for name in rights.split(",")]
     token = add_token(file, namespace, names, until)
     return Output({"token": token}, [escape(token)])
-
-
-def _parse_time(text: str) -> str:
-    """A time in ISO 8601 with its zone, which is that of this machine unless it is given."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().isoformat()
-    except ValueError as error:
-        msg = f"--expires must be a time such as 2027-01-01 or 2027-01-01T08:00, not {text!r}"
-        raise InvalidInputError(msg) from error

@@ -265,16 +265,16 @@ def find_differing(
         found = read_vectors(part) or {}
         for node, vector in catalog.vectors(part).items():
             other = found.get(node)
-            if other is None or (
-                other.shape == vector.shape and _measure_angle(vector, other) < _SAME
-            ):
+            if other is None or (other.shape == vector.shape and not is_same(vector, other)):
                 yield node
 
 
-def _measure_angle(a: Vector, b: Vector) -> float:
-    """Cosine of two vectors ``[d]``; rounding has changed their lengths."""
+def is_same(a: Vector, b: Vector) -> bool:
+    """Whether two vectors ``[d]`` are one, but for rounding, which has changed their lengths."""
+    if a.shape != b.shape:
+        return False
     own, other = a.astype(np.float64), b.astype(np.float64)
-    return float(own @ other / np.sqrt((own @ own) * (other @ other) or 1.0))
+    return bool(own @ other >= _SAME * np.sqrt((own @ own) * (other @ other) or 1.0))
 
 
 class CollectionEntry(NamedTuple):

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from shutil import disk_usage
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.storage.engine import build_disk_full_error, can_make_files
 from crabpath_retrievers.storage.sql_tools import split_batches
-from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.base import VectorIndex, is_same
 from crabpath_retrievers.vectors.chroma_client import (
     close_client,
     create_client,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from chromadb.api.types import GetResult
 
 T = TypeVar("T")
+_Entry: TypeAlias = tuple[str, Vector, Mapping[str, Any]]
 _EMBEDDED = "Chroma in "
 _MIN_FREE = 2**20  # bytes that Chroma needs for writing
 _DISK_FULL = ("disk is full", "No space left")
@@ -292,13 +293,14 @@ class ChromaIndex(VectorIndex):
     ) -> None:
         """Add vectors, or replace those with the same id."""
 
-        def write(records: "Collection", part: Sequence[tuple[str, Vector, Any]]) -> None:
-            names, some, metadata = map(list, zip(*part, strict=True))
-            records.upsert(
-                ids=names,
-                embeddings=np.asarray(some, dtype=np.float32),
-                metadatas=cast("Any", _complete_metadata(records, names, metadata)),
-            )
+        def write(records: "Collection", part: Sequence[_Entry]) -> None:
+            if changed := list(_find_changed(records, part)):
+                names, some, metadata = map(list, zip(*changed, strict=True))
+                records.upsert(
+                    ids=names,
+                    embeddings=np.asarray(some, dtype=np.float32),
+                    metadatas=cast("Any", metadata),
+                )
 
         for part in split_batches(zip(ids, vectors, metadatas, strict=True), self._batch):
             self._require_room(part[0][1].nbytes * len(part))
@@ -421,16 +423,22 @@ def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":
     return records.get(ids=list(ids), include=["metadatas"])
 
 
-def _complete_metadata(
-    records: "Collection", ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any] | None]:
-    """Metadata with None for former keys: Chroma merges metadata, and removes None values."""
-    known = _read_metadata(records, ids)
-    former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
-    return [
-        {**dict.fromkeys(former.get(node_id) or ()), **keep_filterable(metadata)} or None
-        for node_id, metadata in zip(ids, metadatas, strict=True)
-    ]
+def _find_changed(
+    records: "Collection", entries: "Sequence[_Entry]"
+) -> "Iterator[tuple[str, Vector, dict[str, Any] | None]]":
+    """The entries that the collection does not hold as they are: to replace a vector takes long.
+
+    Metadata have None for former keys: Chroma merges metadata, and removes None values.
+    """
+    known = records.get(ids=[name for name, _, _ in entries], include=["metadatas", "embeddings"])
+    vectors = () if known["embeddings"] is None else known["embeddings"]
+    found = zip(known["ids"], vectors, known["metadatas"] or (), strict=True)
+    former = {name: (vector, metadata or {}) for name, vector, metadata in found}
+    for name, vector, given in entries:
+        held, kept = former.get(name, (None, {}))
+        metadata = keep_filterable(given)
+        if held is None or metadata != kept or not is_same(held, vector):
+            yield name, vector, {**dict.fromkeys(kept), **metadata} or None
 
 
 @contextmanager

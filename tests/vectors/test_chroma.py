@@ -45,6 +45,21 @@ def put(index, node_id="a", vector=X, **metadata):
     index.upsert([node_id], [vector], [""], [metadata])
 
 
+def test_what_the_collection_holds_already_is_not_written_again(index, monkeypatch):
+    """Chroma replaces a vector slowly, and slowly again when it opens after a kill."""
+    put(index, "a", X, n=1)
+    put(index, "b", Y, n=1)
+    written, upsert = [], index._records.upsert
+    monkeypatch.setattr(
+        index._records, "upsert", lambda **g: (written.append(g["ids"]), upsert(**g))
+    )
+    put(index, "a", X.astype(np.float16), n=1)
+    index.upsert(["a", "b"], [X, X], ["", ""], [{"n": 1}, {"n": 1}])
+    put(index, "a", X, m=2)
+    assert written == [["b"], ["a"]]
+    assert index.search(X, 2, {"m": 2}) == ["a"]
+
+
 def test_a_collection_is_created_for_cosine_with_careful_search(index):
     """Space and HNSW parameters are set when the collection is made; they cannot be later."""
     careful = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
