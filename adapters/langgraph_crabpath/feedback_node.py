@@ -6,7 +6,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 from typing_extensions import Unpack
 
-from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.integration import Operations, RewardSource
 from langgraph_crabpath.feedback_input import (
     FEEDBACK_FIELDS,
@@ -20,6 +20,7 @@ from langgraph_crabpath.scope import Namespace, require_retriever, resolve_names
 from langgraph_crabpath.state import StateKeys, find_last_question, get_value, has_key, merge_keys
 
 _MAX_CHARS = 500  # characters of a document in the interrupt
+_MISNAMED = ("not_returned", "both_sides")  # reasons for which a person is asked again
 
 
 class FeedbackNode(GraphNode):
@@ -52,12 +53,12 @@ class FeedbackNode(GraphNode):
             "feedback_id": make_feedback_id(turn_id),
         }
         if self._ask:
-            feedback = self._ask_person(state, turn_id, fixed)
+            receipt = yield from self._ask_person(state, turn_id, fixed)
         elif (said := self._read_feedback(state)) is not None:
             feedback = build_feedback(said, turn_id, **fixed)
+            receipt = yield from record_feedback(self._retriever, feedback)
         else:
             return {}
-        receipt = yield from record_feedback(self._retriever, feedback)
         return {self._keys["feedback_key"]: receipt}
 
     def _find_turn(self, state: Any) -> str | None:
@@ -87,8 +88,10 @@ class FeedbackNode(GraphNode):
         said = {name: get_value(state, key) for name, key in keys.items()}
         return None if said["outcome"] is None and said["correction"] is None else said
 
-    def _ask_person(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
-        """Ask a person until the answer is valid; on resume LangGraph replays earlier answers."""
+    def _ask_person(
+        self, state: Any, turn_id: str, fixed: dict[str, Any]
+    ) -> Operations[dict[str, Any]]:
+        """Ask a person until what they say can be used; LangGraph replays earlier answers."""
         answer = self._find_answer(state)
         payload = {
             "type": "crabpath_feedback",
@@ -103,9 +106,14 @@ class FeedbackNode(GraphNode):
         while True:
             said = interrupt(payload)
             try:
-                return build_feedback(said, turn_id, answer=answer, **fixed)
+                feedback = build_feedback(said, turn_id, answer=answer, **fixed)
             except InvalidInputError as error:
                 payload = {**payload, "error": str(error)}
+                continue
+            receipt = yield from record_feedback(self._retriever, feedback)
+            if receipt["reason"] not in _MISNAMED:
+                return receipt
+            payload = {**payload, "error": receipt["note"]}
 
     def _find_question(self, state: Any) -> str | None:
         asked = get_value(state, self._keys["query_key"])

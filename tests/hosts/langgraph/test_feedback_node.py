@@ -113,6 +113,10 @@ async def test_a_person_is_asked_until_an_answer_fits(retriever, question, calle
         waiting = await called(built, Command(resume=said), CONFIG)
         assert reason in waiting["__interrupt__"][0].value["error"]
         assert sum(count_feedback(retriever).values()) == 0
+    for used in (["nothing of the kind"], [5]):
+        said = {"outcome": -1, "used": used, "correction": "These words must not be lost."}
+        waiting = await called(built, Command(resume=said), CONFIG)
+        assert "no document that the turn returned" in waiting["__interrupt__"][0].value["error"]
     assert CORRECTION not in texts(retriever.invoke(question))
     result = await called(built, Command(resume={"correction": CORRECTION}), CONFIG)
     assert result["feedback"]["status"] == "applied"
