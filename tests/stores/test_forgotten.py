@@ -198,7 +198,10 @@ def test_no_statistic_of_an_emptied_table_holds_it(request, tmp_path, vectors):
             assert {word: rows_with(connection, word) for word in words} == {
                 word: [] for word in words
             }
-            measured = sa.text("SELECT count(*) FROM pg_stats WHERE attname = 'embedding'")
+            measured = sa.text(
+                "SELECT count(*) FROM pg_stats WHERE attname = 'embedding' "
+                "AND schemaname = current_schema()"
+            )
             assert connection.scalar(measured) == 0
             assert described(connection) == before
         memory.add_documents([page(n) for n in range(5)], split=False, progress=None)
