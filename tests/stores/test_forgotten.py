@@ -134,7 +134,8 @@ def rows_with(connection, word) -> list[str]:
         query = sa.text(f'SELECT count(*) FROM "{table}" t WHERE t::text ILIKE :word')
         found += [table] * connection.scalar(query, {"word": f"%{word}%"})
     known = sa.text(
-        "SELECT count(*) FROM pg_stats s WHERE schemaname = current_schema() AND s::text ILIKE :word"
+        "SELECT count(*) FROM pg_stats s "
+        "WHERE schemaname = current_schema() AND s::text ILIKE :word"
     )
     return found + ["pg_stats"] * connection.scalar(known, {"word": f"%{word}%"})
 
