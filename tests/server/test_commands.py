@@ -43,7 +43,7 @@ def start(tmp_path):
     """Starts ``crabpath serve`` and waits for its address; what is left of it is killed."""
     processes = []
 
-    def begin(*arguments, **environment):
+    def begin(*arguments, on_line=None, **environment):
         process = subprocess.Popen(
             [*COMMAND, *arguments, "--port", "0"],
             cwd=tmp_path,
@@ -52,13 +52,15 @@ def start(tmp_path):
             text=True,
         )
         processes.append(process)
-        late = threading.Timer(60, process.kill)
+        late = threading.Timer(180, process.kill)
         late.start()
         said = ""
         while not (found := re.search(r"http://\S+", said)):
             line = process.stderr.readline()
             assert line, f"it ended: {said}"
             said += line
+            if on_line is not None:
+                on_line(line)
         late.cancel()
         return process, found[0], said
 
@@ -107,7 +109,7 @@ def test_a_server_starts_among_questions(memory, start, tmp_path):
             for _ in range(10)
         ]
         process, url, _ = start("memory")
-        assert [(q.communicate(timeout=60)[1], q.returncode) for q in questions] == [("", 0)] * 10
+        assert [(q.communicate(timeout=180)[1], q.returncode) for q in questions] == [("", 0)] * 10
         assert httpx.get(f"{url}/session").status_code == 200
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -118,9 +120,8 @@ def test_a_server_waits_for_a_process_that_is_nearly_done(memory, start, tmp_pat
     memory.close()
     lock = FileLock(tmp_path / "memory" / "vectors" / "crabpath.lock", thread_local=False)
     lock.acquire()
-    threading.Timer(4.0, lock.release).start()
-    _, url, said = start("memory")
-    assert "vectors: waiting for it up to 10 s" in " ".join(said.split())
+    _, url, said = start("memory", on_line=lambda line: "waiting" in line and lock.release())
+    assert "waiting for it up to 10 s" in " ".join(said.split())
     assert httpx.get(f"{url}/session").status_code == 200
 
 
