@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
+expect.set_options(timeout=30_000)  # ms; the machine may be busy elsewhere
 FILES = Path(__file__).parents[2] / "crabpath_retrievers" / "server" / "explorer"
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 DRAW = os.environ.get("CRABPATH_SCREENSHOTS") == "1"

@@ -105,7 +105,9 @@ def test_every_application_runs_under_the_development_server(tmp_path, passages,
         assert (events[0], events[-1]) == ("crabpath_hop", "crabpath_retrieved")
         waiting = client.threads.get(thread)
         assert waiting["status"] == "interrupted"
-        resumed = run("human_feedback", thread, command={"resume": {"correction": CORRECTION}}, **bob)
+        resumed = run(
+            "human_feedback", thread, command={"resume": {"correction": CORRECTION}}, **bob
+        )
         assert resumed["feedback"]["status"] == "applied"
 
         # Without authentication and without context the server says that user "" asks.
