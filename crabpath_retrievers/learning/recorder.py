@@ -185,7 +185,7 @@ class Recorder:
         if space is not None and self._store.walk.get_clock(space).key:
             return False  # it can be forgotten with its namespace
         until = time.monotonic() + WAIT_FOR_RUN
-        while self._store.turns.find(turn, wait=False) is None:
+        while not self._store.turns.is_known(turn):
             if time.monotonic() > until:
                 return True
             time.sleep(LOOK_AGAIN)

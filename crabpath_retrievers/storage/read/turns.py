@@ -111,6 +111,12 @@ _SELECT_TURN = (
     .offset(0)
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
+_KNOWN = CompiledSelect(
+    sa.select(turns.c.clock)
+    .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
+    .limit(1)
+    .offset(0)
+)
 
 
 def _select_last(*where: Any) -> sa.Select[Any]:
@@ -185,6 +191,11 @@ class TurnLog(Queries):
             time.sleep(_LOOK_AGAIN)
             found = self._find(turn_id, namespace)
         return found
+
+    def is_known(self, turn_id: str) -> bool:
+        """Whether a turn is stored in any namespace; by its id, or the run id of the host."""
+        self._store.flush()
+        return bool(self._run(_KNOWN, asked=turn_id))
 
     def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
         """The feedback that turns were learned from, with ids of turns, the first given first."""
