@@ -352,6 +352,9 @@ def test_a_token_leaves_half_of_the_places_to_others(slow_memory, token_file, se
     bob = {"Authorization": f"Bearer {tokens['bob']}"}
     answer = httpx.post(f"{url}/query", json={"text": "sky"}, headers=bob, timeout=20)
     assert answer.status_code == 200
+    deadline = time.monotonic() + 20
+    while len(answers) < 4 and time.monotonic() < deadline:  # all six have asked
+        time.sleep(0.02)
     gate.set()
     for thread in waiting:
         thread.join()
