@@ -218,12 +218,13 @@ class EpisodeMemory:
             return []
         similar = cosines([episode.vector for episode in episodes], vector)
         matches = [EpisodeMatch(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
-        return sorted(matches, key=lambda near: -near.similarity)[: self._settings.neighbours]
+        matches.sort(key=lambda near: (-near.similarity, near.episode.id))
+        return matches[: self._settings.neighbours]
 
     def find_episode(
         self, namespace: str, clock: Clock, query: str, vector: Vector
     ) -> StoredEpisode | None:
-        """The episode of a turn: that of a near-duplicate query, else of equal words."""
+        """The episode of a turn: that of equal words, else of a near-duplicate query."""
         if not (clock.learned or clock.notes):
             return None
         digest = hash_question(namespace, query)
@@ -232,10 +233,12 @@ class EpisodeMemory:
             ids = [near.episode.id for near in self.near(vector, clock)]
         # If nothing was learned since the retrieval, its nearest episode is still the nearest.
         episodes = self._store.learned.episodes(clock.key, [*ids, digest])
+        # First, since the question of a note may have the same vector.
+        if own := [episode for episode in episodes if episode.id == digest]:
+            return own[0]
         nearest = self._rank(vector, episodes)
-        if nearest and nearest[0].similarity >= self._settings.duplicate_similarity:
-            return nearest[0].episode
-        return next((episode for episode in episodes if episode.id == digest), None)
+        alike = nearest and nearest[0].similarity >= self._settings.duplicate_similarity
+        return nearest[0].episode if alike else None
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.

@@ -388,7 +388,7 @@ def test_feedback_that_waits_ends_alike(open_memory, apply):
             give_what_stands(memory, control, said, stands)
             turn = memory.turns(namespace=control)[0].id
             memory.record(Feedback(turn, -1.0, used=["b"], user="eve"))
-            within = 1e-3 if label == "two users, one twice" else 1e-4
+            within = 1e-3 if label == "two users, one twice" else 1e-6
             found, wanted = scores(memory, label), scores(memory, control)
             assert found == pytest.approx(wanted, abs=within), label
 
