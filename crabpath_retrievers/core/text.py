@@ -231,8 +231,9 @@ _tokenise_cached = lru_cache(maxsize=512)(_tokenise)
 
 
 def hash_question(namespace: str, question: str) -> str:
-    """Id of a query in a namespace: a hash of its tokens in order."""
-    return sha256(f"{namespace}\n{' '.join(tokenise(question))}".encode()).hexdigest()[:32]
+    """Id of a query in a namespace: a hash of its tokens in order, or of a text without any."""
+    words = " ".join(tokenise(question)) or question.strip()
+    return sha256(f"{namespace}\n{words}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def prepend_title(title: str, content: str) -> str:

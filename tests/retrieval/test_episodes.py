@@ -214,3 +214,11 @@ def test_a_bare_outcome_speaks_for_all_documents_of_the_same_question(memory):
     memory.record(Feedback(memory.retrieve(ASKED, k=3).turn.id, 1.0))
     returned = memory.retrieve(ASKED, k=3).turn.returned
     assert [item.features["again"] > 0 for item in returned] == [True] * 3
+
+
+def test_questions_without_words_are_different_questions(memory):
+    for question in ("😀", "???", "🚀"):
+        learn(memory, "ann", question)
+    assert count_near(memory, "ann", "🚀") == 3
+    learn(memory, "ann", " 🚀 ")
+    assert count_near(memory, "ann", "🚀") == 3
