@@ -16,6 +16,9 @@ def run_command_line() -> None:
         from crabpath_retrievers.cli import app
     except MissingExtraError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped\n")
+        sys.exit(130)
     app()
 
 

@@ -51,7 +51,8 @@ def rewrite_tables(engine: sa.Engine, time_limit: float) -> bool:
 
 
 def _rewrite_patiently(engine: sa.Engine, name: str, deleted: str, patience: float) -> bool:
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
+        sleep(patience if attempt else 0)  # those that waited behind the last one go on
         try:
             with translate_database_errors(engine), engine.begin() as connection:
                 limit = max(1, int(patience * 1000))
@@ -61,7 +62,6 @@ def _rewrite_patiently(engine: sa.Engine, name: str, deleted: str, patience: flo
                     return True
         except StoreLockedError:
             pass
-        sleep(patience)  # those that waited behind it go on
     return False
 
 
