@@ -37,6 +37,7 @@ from crabpath_retrievers.ingest.tables import split_with_header
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 
 _log = logging.getLogger(__name__)
+_NOTE_ID = re.compile(r"(?:teaching|directive|correction|auto):[0-9a-f]{12,}")
 _MAX_NAMED = 5  # documents named in the warning; the rest are counted
 _MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its beginning
 
@@ -381,7 +382,7 @@ def _pair_with_ids(
     """Yield each document with the id that the caller gave it, cleaned, or None.
 
     Raises:
-        InvalidInputError: An item is not a ``Document``.
+        InvalidInputError: An item is not a ``Document``, or has the id of a note.
     """
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
@@ -390,7 +391,12 @@ def _pair_with_ids(
             raise InvalidInputError(msg)
         given = document.id if ids is None else ids[index]
         given = document.id if given is None else given
-        yield document, None if given is None else text_of("id", given) or None
+        node_id = None if given is None else text_of("id", given) or None
+        if node_id is not None and _NOTE_ID.fullmatch(node_id):
+            # It would be answered in the place of the note, whose id its readers know.
+            msg = f"{node_id!r} is an id that only notes have: give the document another one"
+            raise InvalidInputError(msg)
+        yield document, node_id
 
 
 def _drop_repeated_ids(

@@ -285,7 +285,8 @@ def _remove(
     )
     if chunks:
         services.ingest.remove([chunk.id for chunk in chunks])
-    notes = _remove_notes(services, names, notes_of)
+    hidden = {name for chunk in chunks for name in (chunk.id, chunk.document)}
+    notes = _remove_notes(services, [name for name in names if name not in hidden], notes_of)
     known = {*notes, *chain.from_iterable((c.id, c.document, c.source) for c in chunks)}
     return Forgotten(
         len(chunks) + len(notes),

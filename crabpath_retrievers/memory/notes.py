@@ -133,8 +133,13 @@ def save_note(
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
     name = said.id or make_note_id(kind, owner, said.text)
-    known = {fact.digest for fact in store.notes.get_facts([name], owner)}
-    if hash_note(kind, said, rank, None if asked is None else asked.query) in known:
+    digest = hash_note(kind, said, rank, None if asked is None else asked.query)
+    # A correction counts from when it was said last.
+    known = ("last",) if kind == "correction" else ("last", "before")
+    if any(
+        fact.digest == digest and fact.said in known
+        for fact in store.notes.get_facts([name], owner)
+    ):
         return name
     vector = services.identity.embed_text(
         prepend_title(said.title, said.text) if said.title else said.text

@@ -21,7 +21,7 @@ AUTO_NOTE_PREFIX = "auto:"
 
 
 def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
-    """What corrects each document now: a note that was itself corrected gives way to its own.
+    """What corrects each document now: a note gives way to what has corrected it since.
 
     Args:
         corrections: What notes correct, latest note first, documents and notes alike.
@@ -29,9 +29,12 @@ def find_current_corrections(corrections: Iterable[Correction]) -> list[Correcti
     Returns:
         Corrections by notes that nothing corrects, in the same order for each document.
     """
+    given = list(corrections)
+    said = {item.note: item.said for item in given}
     links: defaultdict[int, list[Correction]] = defaultdict(list)
-    for item in corrections:
-        links[item.document].append(item)
+    for item in given:
+        if item.said > said.get(item.document, -1):  # else the note was said again since
+            links[item.document].append(item)
     current = list[Correction]()
     for document in list(links):
         seen, queue = {document}, links[document]

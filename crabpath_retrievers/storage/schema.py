@@ -447,6 +447,9 @@ notes = Table(
     Column("query", Text),
     Column("turn", String(64)),
     Column("feedback", Text),
+    # Its place among all that was said in its namespace: the last time, and by a user directly.
+    Column("said", BigInteger, nullable=False, server_default="0"),
+    Column("said_directly", BigInteger),
 )
 
 Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.created_turn)

@@ -51,7 +51,12 @@ _ALLOWED_NAMES: Mapping[tuple[str, str], list[Any]] = {
     (s.notes.name, "kind"): list(get_args(NoteKind)),
 }
 # Columns that archives of older schemas lack; they are empty there.
-_LATER_COLUMNS = frozenset({(s.turns.name, "session")})
+# Columns that older archives lack, with what they hold then.
+_LATER_COLUMNS: Mapping[tuple[str, str], Any] = {
+    (s.turns.name, "session"): None,
+    (s.notes.name, "said"): 0,
+    (s.notes.name, "said_directly"): None,
+}
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
 _MAX_RATIO = 32
@@ -75,7 +80,8 @@ def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict
     """
     read = _make_validator(table)
     columns = EXPORTED[table].c
-    missing = {c.name: None for c in columns if (c.table.name, c.name) in _LATER_COLUMNS}
+    later = {column.name: (column.table.name, column.name) for column in columns}
+    missing = {n: _LATER_COLUMNS[key] for n, key in later.items() if key in _LATER_COLUMNS}
 
     def parse(line: bytes) -> dict[str, Any]:
         row: dict[str, Any] = {**missing, **read.validate_json(line)}
@@ -200,6 +206,9 @@ def _require_finite(value: Any) -> None:
 class _NoteQuery:
     note: str
     query: str | None
+    asked: str | None = None
+    turn: str | None = None
+    said: int = 0
 
 
 # Id, turns, credit, former clock, labelled turns, credit by user; or that user, in older archives.

@@ -368,7 +368,8 @@ def test_cleanup_keeps_notes_and_a_filter_hides_them(memory, host, secret):
     assert found == ["t"]
 
 
-def test_a_document_that_comes_at_the_same_time_wins(memory, secret, host):
+def test_a_document_that_comes_at_the_same_time_wins(memory, host):
+    secret = memory.teach(TEXT, id="ci", query=QUESTION, title="CI", namespace="ann")
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))

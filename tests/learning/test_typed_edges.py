@@ -132,7 +132,7 @@ def test_the_same_action_links_what_one_turn_used(turn_of):
 
 @given(
     weight=st.floats(-1, 1),
-    strengths=st.lists(st.floats(0, 1), max_size=6),
+    strengths=st.lists(st.just(0.0) | st.floats(1e-9, 1), max_size=6),
     bound=st.sampled_from([1.0, -1.0, MIN_IRRELEVANT]),
     rate=st.floats(0.01, 1),
 )

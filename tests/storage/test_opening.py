@@ -132,7 +132,7 @@ def test_a_database_that_is_down_is_unavailable():
 
 
 def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):
-    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "2"
+    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "3"
     graph.publish(make("a"))
     before = graph.contents()
     GraphStore(location).close()
@@ -142,7 +142,7 @@ def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store
 @pytest.mark.parametrize(
     ("name", "version", "sentence"),
     [
-        ("schema_version", SCHEMA_VERSION + 1, r"version 3, .* upgrade crabpath-retrievers$"),
+        ("schema_version", SCHEMA_VERSION + 1, r"version 4, .* upgrade crabpath-retrievers$"),
         ("schema", 1, r"add the documents to a new store$"),
         ("schema", 8, r"add the documents to a new store$"),
     ],

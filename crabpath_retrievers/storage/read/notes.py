@@ -25,15 +25,23 @@ class NoteVector(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """That a note corrects a document: keys of both, and the question that the note answers."""
+    """That a note corrects a document: keys of both, and the question that the note answers.
+
+    A larger ``said`` is that of a note that was said later.
+    """
 
     document: int
     note: int
     query: str | None
+    said: int
 
 
 class NoteFacts(NamedTuple):
-    """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace."""
+    """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace.
+
+    ``said`` tells whether a user said it directly, and nothing was said since: ``"last"``, or
+    ``"before"``; None where only feedback says it.
+    """
 
     id: str
     kind: str
@@ -46,6 +54,7 @@ class NoteFacts(NamedTuple):
     turn: str | None
     feedback: str | None
     digest: str
+    said: str | None
 
 
 class NoteRecord(NamedTuple):
@@ -105,7 +114,7 @@ _OF_KEYS = CompiledSelect(
 # The inhibitory edge from a note to what it corrects is the record of the correction; its weight
 # does not matter here, so the note goes with the document however much of it has decayed.
 _LINKS = (
-    sa.select(overlay.c.target, notes.c.node, notes.c.query)
+    sa.select(overlay.c.target, notes.c.node, notes.c.query, notes.c.said)
     .select_from(overlay.join(notes, notes.c.node == overlay.c.source))
     .where(
         overlay.c.kind == EdgeKind.INHIBITS.value,
@@ -124,7 +133,7 @@ _ALL_LINKS = _FIRST.union(
 )
 _CORRECTIONS = CompiledSelect(
     sa.select(_ALL_LINKS)
-    .order_by(_ALL_LINKS.c.node.desc())
+    .order_by(_ALL_LINKS.c.said.desc(), _ALL_LINKS.c.node.desc())
     .limit(sa.bindparam("limit"))
     .offset(sa.literal_column("0"))
 )
@@ -153,7 +162,7 @@ class NoteQueries(Queries):
             limit: Most corrections.
 
         Returns:
-            Corrections, latest note first.
+            Corrections, the note that was said last first.
         """
         rows = self._run(_CORRECTIONS, namespace=namespace, keys=list(keys), limit=limit)
         return [Correction(*row) for row in rows]
@@ -217,9 +226,15 @@ class NoteQueries(Queries):
         """Facts of those of the ids that belong to notes of a namespace, or of any."""
         n = notes.c
         columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
+        other = notes.alias()
+        last = sa.select(sa.func.max(other.c.said)).where(other.c.namespace == n.namespace)
+        said = sa.case(
+            (n.said_directly == last.scalar_subquery(), "last"),
+            (n.said_directly.is_not(None), "before"),
+        )
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
-            .add_columns(contents.c.digest)
+            .add_columns(contents.c.digest, said)
             .select_from(_JOINED)
             .join(contents, contents.c.node == nodes.c.key)
             .join(namespaces, namespaces.c.key == n.namespace)

@@ -317,7 +317,7 @@ def consume_feedback(tx: Transaction, change: c.ConsumeFeedback) -> None:
     key, exponent = found
     tx.keep_lock(name, key, exponent)
     tx.hold_nodes(_list_nodes(change.changes))  # of all changes, in one statement
-    _INSERT_EFFECTS.run(tx.connection, _encode_effects(key, change))
+    _INSERT_EFFECTS.run(tx.connection, _encode_effects(tx, key, change))
 
 
 def _list_nodes(changes: Iterable[c.Change]) -> Iterable[int]:
@@ -468,7 +468,13 @@ def read_episode(tx: Transaction, episode: str) -> EpisodeContent:
     return EpisodeContent(turns, labelled_turns, json.loads(documents), users, clock)
 
 
-def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
+def read_last_said(tx: Transaction, namespace: int) -> int:
+    """The place of what was said last in a namespace; 0 where nothing was."""
+    query = sa.select(sa.func.max(s.notes.c.said)).where(s.notes.c.namespace == namespace)
+    return tx.scalar(query) or 0
+
+
+def _encode_effects(tx: Transaction, namespace: int, consumed: c.ConsumeFeedback) -> dict[str, Any]:
     """The row of ``feedback_effects``: what the changes of a feedback add, for undo.
 
     Weight changes are stored by themselves.
@@ -494,7 +500,9 @@ def _encode_effects(namespace: int, consumed: c.ConsumeFeedback) -> dict[str, An
             case KeepNote():
                 # A note is found by its query only if that has a vector.
                 query = None if change.query_vector is None else change.query
-                record["notes"].append({"note": change.node.id, "query": query})
+                place = read_last_said(tx, namespace) + 1 + len(record["notes"])
+                about = {"query": query, "asked": change.query, "turn": change.turn}
+                record["notes"].append({"note": change.node.id, **about, "said": place})
             case UseNotes():
                 record["used"] += change.used
     return {

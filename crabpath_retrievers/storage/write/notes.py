@@ -26,6 +26,7 @@ from crabpath_retrievers.storage.write.learned import (
     add_credit,
     keep_episode,
     read_episode,
+    read_last_said,
     write_episode,
 )
 from crabpath_retrievers.storage.write.nodes import (
@@ -40,6 +41,7 @@ from crabpath_retrievers.storage.write.weights import (
     adjust_weights,
     materialise_decay,
     read_effective_weight,
+    undo_weights,
 )
 
 _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created with a note
@@ -87,16 +89,17 @@ def _write_node(
     row = build_node_row(node.id, payload, encode_vector(node.vector))
     # Only its namespace sees a note, but regions are shared: a note is no hub.
     row |= {"owner": namespace, "authority": change.authority.value, "level": 0}
-    query = sa.select(s.nodes.c.owner, s.nodes.c.key).where(s.nodes.c.owner.in_((0, namespace)))
-    known = {owner: key for owner, key in tx.run(query.where(s.nodes.c.id == node.id))}
+    query = sa.select(s.nodes).where(s.nodes.c.owner.in_((0, namespace)))
+    known = {found.owner: found for found in tx.run(query.where(s.nodes.c.id == node.id))}
     if 0 in known:
         msg = f"the id {node.id!r:.250} is that of a document: choose another one, or none"
         raise InvalidInputError(msg)
     if namespace not in known:
         return int(tx.scalar(s.nodes.insert().values(row).returning(s.nodes.c.key)))
-    key = int(known[namespace])
+    key = int(known[namespace].key)
     _delete_former_content(tx, key, namespace, node)
-    materialise_decay(tx, [key])
+    if known[namespace].authority != row["authority"]:  # its edges decay at another rate from now
+        materialise_decay(tx, [key])
     tx.update(s.nodes, s.nodes.c.key == key, **row)
     return key
 
@@ -113,20 +116,22 @@ def _delete_former_content(tx: Transaction, key: int, namespace: int, node: Node
 
 
 def _write_note(tx: Transaction, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
-    fresh = {
-        "kind": change.kind,
-        "last_turn": turn,
-        "indexed": 0,
+    place = read_last_said(tx, namespace) + 1
+    fresh: dict[str, Any] = {"kind": change.kind, "last_turn": turn, "indexed": 0, "said": place}
+    if change.feedback is None:
+        fresh["said_directly"] = place
+    about: dict[str, Any] = {
         "query": change.query,
         "turn": change.turn,
         "feedback": change.feedback,
     }
-    row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh}
+    row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh, **about}
     insert = tx.insert(s.notes).values(row)
-    # A note without feedback comes from a user; feedback that repeats it does not change that.
-    origin = sa.case((s.notes.c.feedback.is_(None), sa.null()), else_=insert.excluded.feedback)
-    update = {**fresh, "feedback": origin}
-    tx.run(insert.on_conflict_do_update(index_elements=["node"], set_=update))
+    if change.feedback is not None:
+        # What a user said directly stays so; feedback that repeats it does not change that.
+        direct, new = s.notes.c.said_directly.is_not(None), insert.excluded
+        about = {name: sa.case((direct, s.notes.c[name]), else_=new[name]) for name in about}
+    tx.run(insert.on_conflict_do_update(index_elements=["node"], set_={**fresh, **about}))
 
 
 def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) -> None:
@@ -174,7 +179,8 @@ def undo_notes(
     Args:
         tx: The transaction.
         name: Name of the namespace.
-        made: Notes that it created or repeated: ``note`` is the id, ``query`` that of its episode.
+        made: Notes that it created or repeated: ``note`` is the id, ``query`` that of its episode,
+            ``asked`` the question, ``turn`` the turn, and ``said`` its place.
         used: Ids of the nodes that its answers used, once per turn.
     """
     if not (made or used):
@@ -193,7 +199,7 @@ def _undo_note(
 ) -> None:
     """Undo that feedback created or repeated a note; one that only it created is deleted."""
     row = tx.run(
-        sa.select(s.notes.c.node, s.notes.c.feedback)
+        sa.select(s.notes.c.node, s.notes.c.said_directly)
         .join(s.nodes, s.nodes.c.key == s.notes.c.node)
         .where(s.nodes.c.id == node, s.notes.c.namespace == namespace)
     ).one_or_none()
@@ -201,8 +207,8 @@ def _undo_note(
         return
     effects = s.feedback_effects.c
     same = effects.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
-    latest = sa.select(effects.feedback).where(effects.namespace == namespace, same)
-    other = tx.scalar(latest.order_by(effects.sequence.desc()).limit(1))
+    latest = sa.select(effects.feedback, effects.record).where(effects.namespace == namespace, same)
+    other = tx.run(latest.order_by(effects.sequence.desc()).limit(1)).one_or_none()
     if query is not None:
         # Subtract one turn from the episode by which the note is recalled.
         episode = _build_episode_id(row.node, query)
@@ -212,11 +218,19 @@ def _undo_note(
             turns = (now.turns - 1.0, now.labelled_turns - 1.0)
             after = EpisodeContent(*turns, credit, now.credit_by_user, now.clock)
             write_episode(tx, name, episode, now, after)
-    if row.feedback is not None and other is None:
-        delete_notes(tx, s.notes.c.node == row.node)
+    own = s.notes.c.node == row.node
+    if other is None and row.said_directly is None:
+        delete_notes(tx, own)
         write_journal(tx, "remove_notes", {"notes": 1}, name)
-    elif row.feedback is not None:
-        tx.update(s.notes, s.notes.c.node == row.node, feedback=other)
+        return
+    kept: dict[str, Any] = {"said": row.said_directly or 0}
+    if other is not None:
+        said = next(one for one in json.loads(other.record)["notes"] if one["note"] == node)
+        kept["said"] = max(kept["said"], said.get("said", 0))
+        if row.said_directly is None:
+            asked, turn = said.get("asked", said["query"]), said.get("turn")
+            kept |= {"feedback": other.feedback, "query": asked, "turn": turn}
+    tx.update(s.notes, own, **kept)
 
 
 def use_notes(tx: Transaction, change: n.UseNotes) -> None:
@@ -233,11 +247,18 @@ def use_notes(tx: Transaction, change: n.UseNotes) -> None:
 
 def remove_notes(tx: Transaction, change: n.RemoveNotes) -> None:
     """Delete notes, also from snapshots, so that no restore brings them back."""
-    namespace = tx.find_key(change.namespace)
+    if tx.find_key(change.namespace) is None:
+        return
+    namespace, exponent = tx.get_namespace(change.namespace, lock=True)
     keys = set[int]()
     for part in split_batches(change.ids):
         own = (s.notes.c.namespace == namespace, is_one_of(tx.connection, s.nodes.c.id, part))
-        keys |= {row.key for row in delete_notes(tx, *own)}
+        gone = delete_notes(tx, *own)
+        for row in gone:  # what it changed between other nodes, where no feedback did
+            undo_weights(tx, namespace, exponent, row.id)
+        keys |= {row.key for row in gone}
+    if keys:
+        tx.increment_versions(namespace)
     query = sa.select(s.snapshots.c.id, s.snapshots.c.content)
     for identity, content in tx.run(query.where(s.snapshots.c.namespace == namespace)).all():
         remaining = remove_notes_from_snapshot(content, keys)
