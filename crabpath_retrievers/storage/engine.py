@@ -155,7 +155,8 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
     ping, is_disconnect = dialect.do_ping, dialect.is_disconnect
 
     def ping_briefly(connection: Any) -> bool:
-        if monotonic() - connection.answered < _TRUSTED_SECONDS:
+        answered = monotonic() - connection.answered < _TRUSTED_SECONDS
+        if answered and not connection.has_news():
             return True
         # A firewall may have dropped an idle connection: leave time for a new one.
         with shorten_waiting(time_limit / 4):
