@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, UnionType
 from typing import Any
 
 import uvicorn
@@ -445,6 +445,12 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
             raise InvalidInputError(msg) from None
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
+        field = model.model_fields.get(place.partition(".")[0])
+        if field is not None and isinstance(field.annotation, UnionType) and field.is_required():
+            # One of several types: the first error is about one of them.
+            text = field.description or ""
+            msg = f"{first['loc'][0]} must be {text[:1].lower()}{text[1:]}"
+            raise InvalidInputError(msg) from None
         raise InvalidInputError(explain_first_error(error)) from None
 
 
