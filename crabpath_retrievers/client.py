@@ -34,7 +34,7 @@ from crabpath_retrievers.core.graph import Node
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import Query, QueryOptions, ids_of, require_list, texts_of
-from crabpath_retrievers.core.text import format_value, is_blank
+from crabpath_retrievers.core.text import format_value, is_blank, to_storable
 from crabpath_retrievers.core.turn import Hop, PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
@@ -161,7 +161,11 @@ class ServedMemory(CrabPath):
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             msg = f"the address must begin with http:// or https://, not {format_value(url)}"
             raise InvalidInputError(msg)
-        if "@" in url.partition("://")[2].partition("/")[0]:
+        host = url.partition("://")[2].partition("/")[0]
+        if not host:
+            msg = f"the address has no host: {url}"
+            raise InvalidInputError(msg)
+        if "@" in host:
             # Errors name the address, and httpx would send this instead of the token.
             msg = "the address must hold no user and password: give token=, or transport="
             raise InvalidInputError(msg)
@@ -319,7 +323,9 @@ class ServedMemory(CrabPath):
             if source is None:
                 found = self._request("DELETE", _make_path(name), notes_of)
             else:
-                found = self._request("DELETE", "/documents", None, params={"source": name})
+                found = self._request(
+                    "DELETE", "/documents", None, params={"source": to_storable(name)}
+                )
             unknown += [] if found["deleted"] else [name]
             total = {part: number + found[part] for part, number in total.items()}
         return Forgotten(total["chunks"] + total["notes"], **total, unknown=tuple(unknown))
@@ -417,7 +423,7 @@ class ServedMemory(CrabPath):
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """As :meth:`CrabPath.explain`, within one namespace."""
         name = namespace or self._namespaces.get(str(turn_id))
-        found = self._get(f"/turns/{quote(str(turn_id), safe='')}", name)
+        found = self._get(f"/turns/{_quote(str(turn_id))}", name)
         return Explanation.from_dict(found)
 
     # Feedback.
@@ -500,7 +506,11 @@ class ServedMemory(CrabPath):
 
     def _get(self, path: str, namespace: str | None, **parameters: Any) -> dict[str, Any]:
         """What GET answers."""
-        given = {name: value for name, value in parameters.items() if value is not None}
+        given = {
+            name: to_storable(value) if isinstance(value, str) else value
+            for name, value in parameters.items()
+            if value is not None
+        }
         return self._request("GET", path, namespace, params=given, repeat=True)
 
     def _post(
@@ -515,10 +525,11 @@ class ServedMemory(CrabPath):
         """What POST answers; ``repeat`` where sending it again changes nothing."""
         given = {name: value for name, value in body.items() if value is not None}
         try:
-            content = json.dumps(given, allow_nan=False)
+            text = json.dumps(given, allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:
             message = f"this cannot be sent as JSON ({error}): pass plain values"
             raise InvalidInputError(message) from error
+        content = text.encode("utf-8", "replace")
         return self._request("POST", path, namespace, content=content, repeat=repeat, on_hop=on_hop)
 
     def _request(
@@ -529,7 +540,7 @@ class ServedMemory(CrabPath):
             headers["Accept"] = "text/event-stream"
         name = getattr(self, "namespace", None) if is_blank(namespace) else namespace
         if name is not None:
-            headers["CrabPath-Namespace"] = quote(str(name))
+            headers["CrabPath-Namespace"] = _quote(str(name))
         if path.startswith("/documents") and method != "GET":
             options["timeout"] = self._slow
         attempts = Retrying(
@@ -716,7 +727,11 @@ def _read_events(response: httpx.Response, on_hop: Callable[[Hop], object]) -> d
 
 
 def _make_path(name: str) -> str:
-    return f"/documents/{quote(name, safe='')}"
+    return f"/documents/{_quote(name)}"
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="", errors="replace")
 
 
 def _to_body(document: Document) -> dict[str, Any]:

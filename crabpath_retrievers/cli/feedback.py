@@ -19,6 +19,7 @@ from crabpath_retrievers.cli.options import (
     catch_signals,
     errors,
     existing_store,
+    leave_receipts_to_command,
     list_counts,
     namespace_option,
     parse_time,
@@ -87,6 +88,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
     with suppress(ValueError):
         said = float(outcome)
     feedback = Feedback(turn, parse_outcome(said), namespace=namespace, **fields)
+    leave_receipts_to_command()
     with existing_store(store) as opened:
         receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
     return _show_receipt(receipt, "Refused" if receipt.status == "refused" else None)
@@ -282,6 +284,7 @@ def run_replay(
 
     The file has JSON lines, one per question.
     """
+    leave_receipts_to_command()
     with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
         done = memory.learning.replay(
             file, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad

@@ -27,6 +27,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from crabpath_retrievers.learning.recorder import Recorder
 from crabpath_retrievers.learning.standalone import parse_settings, read_published_settings
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.opening import place_of, require_existing, require_graph
@@ -46,6 +47,13 @@ class _Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
         errors.print(escape(self.format(record)), style="yellow")
+
+
+def leave_receipts_to_command() -> None:
+    """Print no warnings about feedback: the command prints the receipts."""
+    handler = _Warnings(logging.WARNING)
+    handler.addFilter(lambda record: record.name != Recorder.__module__)
+    logging.lastResort = handler
 
 
 out = Terminal()

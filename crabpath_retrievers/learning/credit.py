@@ -375,7 +375,7 @@ def _find_recent_turns(
     where = "" if session is None else f" in conversation {session!r}"
     msg = (
         f"namespace {namespace!r} has no turn{where} within {seconds:g} seconds before this "
-        "feedback: give the turn id"
+        "feedback (LearningSettings.window_seconds): give the turn id"
     )
     return Refusal("no_turn", msg)
 

@@ -195,7 +195,7 @@ def _make_refusal(receipt: Receipt) -> CrabPathError:
         "; give the turn_id of an answer, or the run id of the retrieval itself: only a callback "
         "handler knows the runs around it, such as those of chains and agents"
         if missing
-        else "; with strict off this comes back as a receipt"
+        else ""
     )
     return kind(f"{receipt.note}{hint}")
 

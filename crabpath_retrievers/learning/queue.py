@@ -44,7 +44,10 @@ WAIT_FOR_RUN, LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
 
 
 class LearningTally(NamedTuple):
-    """How many waiting feedbacks one pass applied, refused, or failed to apply."""
+    """How many waiting feedbacks one pass applied, refused, or failed to apply.
+
+    Those whose giver had said so before count as refused.
+    """
 
     applied: int = 0
     refused: int = 0

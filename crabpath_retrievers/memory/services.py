@@ -61,6 +61,7 @@ from crabpath_retrievers.vectors.opening import (
     VectorPlace,
     open_index,
     place_of,
+    prepare_vectors,
     require_existing,
     require_graph,
     require_known_vectors,
@@ -203,7 +204,7 @@ class Services:
         require_replica(replica, place)
         limit, embedder = settings.time_limit, Embedder(embeddings)
         with ExitStack() as undo:
-            opened = _open_graph(place, replica, settings, undo)
+            opened = _open_graph(place, vectors, replica, settings, undo)
             store, index, meta = _open_stores(opened, vectors, limit, undo)
             embedder.use_by_default(read_embedder_name(meta))
             services = cls(
@@ -361,14 +362,20 @@ def _require_place(path: str | Path | None, vectors: VectorPlace, *, create: boo
 
 
 def _open_graph(
-    place: str | None, replica: str | None, settings: Settings, undo: ExitStack
+    place: str | None,
+    vectors: VectorPlace,
+    replica: str | None,
+    settings: Settings,
+    undo: ExitStack,
 ) -> tuple[str, GraphStore]:
     """The place of a memory, which is made for a temporary one, and its graph store."""
     if place is None:
         place = tempfile.mkdtemp(prefix="crabpath-")
         undo.callback(shutil.rmtree, place, ignore_errors=True)
     names = ("time_limit", "max_replica_lag", "max_connections")
-    store = GraphStore(place, replica=replica, **{name: getattr(settings, name) for name in names})
+    limits = {name: getattr(settings, name) for name in names}
+    prepare = partial(prepare_vectors, vectors=vectors, location=place)
+    store = GraphStore(place, replica=replica, prepare=prepare, **limits)
     return place, undo.enter_context(closing(store))
 
 

@@ -84,7 +84,11 @@ class Grant:
         if header is None:
             first = self.namespaces[0]
             return DEFAULT_NAMESPACE if first == ALL_NAMESPACES else first
-        name = namespace_of(unquote(header))
+        try:
+            name = namespace_of(unquote(header.encode("ascii").decode(), errors="strict"))
+        except UnicodeError:
+            msg = "the header CrabPath-Namespace must be percent-encoded UTF-8"
+            raise InvalidInputError(msg) from None
         if not self.has_all_namespaces and name not in self.namespaces:
             msg = f"this token does not grant the namespace {name!r}: leave the header out"
             raise ForbiddenError(msg)

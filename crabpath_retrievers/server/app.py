@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, UnionType
 from typing import Any
 
 import uvicorn
@@ -203,7 +203,7 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
     """Answer requests until SIGTERM or SIGINT.
 
     After SIGTERM ``/ready`` refuses, so that a balancer sends no more, and every answer ends its
-    connection; after some seconds no connection is accepted, and what came before is answered.
+    connection; after some seconds no connection is accepted, and what came whole is answered.
 
     Args:
         app: The application.
@@ -213,7 +213,7 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
         milliseconds = int(_UNREAD_SECONDS * 1000)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     config = uvicorn.Config(
-        app,
+        _answer_cancelled(app),
         http=_PatientHttp,
         log_level="warning",
         server_header=False,
@@ -222,6 +222,27 @@ def run_app(app: ASGIApp, listening: socket.socket) -> None:
         ws="none",
     )
     _PatientServer(config).run(sockets=[listening])
+
+
+def _answer_cancelled(app: ASGIApp) -> ASGIApp:
+    """The application; a request that the server cancels, since it ends, is answered with 503."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await app(scope, receive, send_on)
+        except asyncio.CancelledError:
+            if not started:
+                msg = "the server ends; what was asked for may still be done"
+                await _make_error(503, "ServiceError", msg)(scope, receive, send)
+
+    return answer
 
 
 class _PatientServer(uvicorn.Server):
@@ -246,6 +267,9 @@ class _PatientServer(uvicorn.Server):
         for connection in waiting:
             await asyncio.get_running_loop().connect_accepted_socket(self._connect, connection)
         await self._wait(_LAST_SECONDS, for_connections=True)
+        for protocol in list(self.server_state.connections):
+            if isinstance(protocol, _PatientHttp):
+                protocol.give_up_body()
         await super().shutdown(sockets)
 
     async def _wait(self, seconds: float, *, for_connections: bool = False) -> None:
@@ -294,6 +318,11 @@ class _PatientHttp(H11Protocol):
         super().connection_lost(exc)
         if self._timer is not None:
             self._timer.cancel()
+
+    def give_up_body(self) -> None:
+        """Close the connection where the body of a request has not come whole."""
+        if self.cycle is not None and self.cycle.more_body:
+            self.transport.close()
 
     def _wait(self) -> None:
         if self._timer is not None:
@@ -416,6 +445,12 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
             raise InvalidInputError(msg) from None
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             raise InvalidInputError(explain_unknown([place], model.model_fields)) from None
+        field = model.model_fields.get(place.partition(".")[0])
+        if field is not None and isinstance(field.annotation, UnionType) and field.is_required():
+            # One of several types: the first error is about one of them.
+            text = field.description or ""
+            msg = f"{first['loc'][0]} must be {text[:1].lower()}{text[1:]}"
+            raise InvalidInputError(msg) from None
         raise InvalidInputError(explain_first_error(error)) from None
 
 

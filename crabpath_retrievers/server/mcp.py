@@ -123,6 +123,7 @@ class Deletion(BaseModel):
     """What was deleted."""
 
     deleted: int = Field(description="Number of chunks and notes.")
+    unknown: list[str] = Field(description="Those of the ids that were not there.")
 
 
 class Reason(BaseModel):
@@ -426,13 +427,13 @@ class _Tools:
     ) -> Deletion:
         """Delete documents or notes for good, for all users of the memory.
 
-        Only do this when the user asked for it. Nothing is deleted if one of the ids is unknown.
+        Only do this when the user asked for it. Ids that are not there are named in the answer.
         """
         namespace = await self.authorise(context, "write")
-        for name in ids:
-            await self.find_documents(name, namespace)
-        stored = [*(await self.names.find(ids)).values()]
-        return Deletion(deleted=await self.memory.aio.forget(stored, notes_of=namespace))
+        stored = await self.names.find(ids)
+        deleted = await self.memory.aio.forget([*stored.values()], notes_of=namespace)
+        unknown = [name for name, found in stored.items() if found in deleted.unknown]
+        return Deletion(deleted=deleted, unknown=unknown)
 
     async def explain(self, turn_id: TurnId, context: Context) -> Reasons:
         """Say why a search returned each of its documents: how it was found, and what counted."""

@@ -41,6 +41,7 @@ _FULL, _UNOPENED = "disk is full", "unable to open database file"
 _DAMAGED = ("malformed", "not a database", "decode to UTF-8", "corrupt")
 # SQLSTATE of PostgreSQL; classes 08 and 57 mean that it is unavailable.
 _DISK_FULL, _READ_ONLY, _NO_LOCK, _AWAY = "53100", "25006", "55P03", ("08", "57")
+_NO_SCHEMA = "3F000"
 # Whose exceptions are of the database; psycopg drops the traceback of others.
 _MODULES = ("sqlalchemy", "psycopg", "sqlite3", "builtins", "crabpath_retrievers")
 _LAZY = "crabpath_lazy"
@@ -155,7 +156,8 @@ def _use_own_connections(engine: sa.Engine, time_limit: float) -> None:
     ping, is_disconnect = dialect.do_ping, dialect.is_disconnect
 
     def ping_briefly(connection: Any) -> bool:
-        if monotonic() - connection.answered < _TRUSTED_SECONDS:
+        answered = monotonic() - connection.answered < _TRUSTED_SECONDS
+        if answered and not connection.has_news():
             return True
         # A firewall may have dropped an idle connection: leave time for a new one.
         with shorten_waiting(time_limit / 4):
@@ -298,8 +300,14 @@ def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> St
         msg = f"the store {name} is damaged ({_first_line(text)}): run crabpath doctor"
         made = StoreError(msg)
     elif failed and not own and isinstance(error, (OperationalError, InterfaceError)):
-        msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
+        reason = _first_line(text)
+        msg = f"the store {name} cannot be reached ({reason}): is the database running?"
+        if "FATAL:" in reason:  # from the server
+            msg = f"the server of the store {name} refuses the connection ({reason})"
         made = StoreUnavailableError(msg)
+    elif state == _NO_SCHEMA:
+        msg = f"no schema of the search_path of {name} exists: create it, or name one that exists"
+        made = StoreError(msg)
     else:
         made = StoreError(f"the store refused an operation: {_first_line(text)}")
     return made

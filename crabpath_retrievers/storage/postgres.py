@@ -7,6 +7,7 @@ its packets are dropped. Behind a pooler of transactions nothing that belongs to
 import math
 import random
 import re
+import selectors
 from collections.abc import Generator, Mapping
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -90,6 +91,12 @@ class LimitedConnection(psycopg.Connection[Any]):
             result = super().wait(steps, *args, **options)
         self.answered = monotonic()
         return result
+
+    def has_news(self) -> bool:
+        """Whether the server sent something unasked, such as that it ends an idle connection."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     def _limit_steps(
         self, steps: Generator[Any, Any, T], deadline: float

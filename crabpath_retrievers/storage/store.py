@@ -164,6 +164,7 @@ class GraphStore:
         max_connections: int = MAX_CONNECTIONS,
         replica: str | None = None,
         max_replica_lag: float = DEFAULT_MAX_LAG,
+        prepare: Callable[[sa.Connection], None] | None = None,
     ) -> None:
         """Open or create the store.
 
@@ -173,6 +174,7 @@ class GraphStore:
             max_connections: To each server of PostgreSQL, >= 4; those to a replica are half.
             replica: SQLAlchemy URL of a streaming standby, which queries read; None for none.
             max_replica_lag: Seconds that it may be behind; then queries read the store itself.
+            prepare: Called before tables are created; none is where it raises an error.
 
         Raises:
             ConfigurationError: The replica is not one of this store.
@@ -195,6 +197,8 @@ class GraphStore:
         try:
             with translate_database_errors(self._engine), self._engine.begin() as connection:
                 lock_schema(connection)
+                if prepare is not None:
+                    prepare(connection)
                 ensure_schema(connection, self._fulltext)
                 if replica is not None:
                     self._replica = Replica(

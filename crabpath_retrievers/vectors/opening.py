@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
+import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import TypedDict
 
@@ -20,6 +21,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import is_postgres, open_engine, translate_database_errors
 from crabpath_retrievers.storage.store import find_database_file, read_schema_version
+from crabpath_retrievers.storage.vector_tables import ensure_extension
 from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import CATALOGUE_FILE, peek_collection
@@ -42,6 +44,11 @@ PGVECTOR = "pgvector"
 
 OWN = json.dumps({"kind": "own"})
 """Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
+
+_NO_VECTORS = (
+    "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
+    "'pgvector' for the same database, a Chroma client or a VectorStore"
+)
 
 
 def is_pgvector(vectors: Any, meta: Mapping[str, str] | None = None) -> bool:
@@ -116,6 +123,23 @@ def require_replica(replica: str | None, place: str | None) -> None:
         raise ConfigurationError(msg)
 
 
+def prepare_vectors(connection: sa.Connection, *, vectors: VectorPlace, location: str) -> None:
+    """Refuse a new memory whose vectors would have no place, before its tables are created.
+
+    Args:
+        connection: An open transaction on the database of the graph.
+        vectors: The argument of that name.
+        location: Directory or URL of the graph store.
+
+    Raises:
+        ConfigurationError: The database lacks pgvector, or the argument is missing with a URL.
+    """
+    if is_pgvector(vectors):
+        ensure_extension(connection)
+    elif vectors is None and is_url(location) and read_schema_version(connection) is None:
+        raise ConfigurationError(_NO_VECTORS)
+
+
 def open_index(
     vectors: VectorPlace, location: str | Path, store: GraphStore, meta: Mapping[str, str]
 ) -> VectorIndex:
@@ -135,11 +159,7 @@ def open_index(
     from crabpath_retrievers.vectors.chroma import ChromaIndex
 
     if vectors is None and is_url(location):
-        msg = (
-            "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
-            "'pgvector' for the same database, a Chroma client or a VectorStore"
-        )
-        raise ConfigurationError(msg)
+        raise ConfigurationError(_NO_VECTORS)
     directory = Path(location) / "vectors" if vectors is None else find_directory(vectors)
     if directory is not None:
         return ChromaIndex.open_directory(directory)

@@ -1,5 +1,6 @@
 """Habits of shells: versions, help, questions before deleting, embedders, other processes."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -166,6 +167,14 @@ def test_beside_a_process_that_holds_the_vectors(read, refuse, monkeypatch):
     assert read("sync", "docs")["unchanged"] == 3
     with CrabPath.open("memory") as memory:
         assert memory.index.count() == 3
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_refused_feedback_is_said_once(cli, read, monkeypatch):
+    read("add", "docs", "--embeddings", "fake:16")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as where nobody configured any
+    said = cli("feedback", "none", "--outcome", "1").stderr
+    assert " ".join(said.split()).count("no turn 'none'") == 1, said
 
 
 @pytest.mark.usefixtures("_embedders", "docs")

@@ -159,6 +159,16 @@ def test_progress_counts_the_documents_that_were_sent(served):
         served.memory.add_documents(pages, progress=3)
 
 
+def test_texts_that_cannot_be_stored_are_taken_as_by_the_memory(served, memory):
+    broken = "\ud800 the sky"
+    assert served.memory.retrieve(broken).turn.query == memory.retrieve(broken).turn.query
+    assert served.get_by_ids([broken]) == memory.get_by_ids([broken]) == []
+    assert served.memory.documents(words=broken) == memory.documents(words=broken)
+    assert served.memory.sources(under=broken) == {}
+    note = served.memory.teach(broken, namespace=broken)
+    assert [kept.id for kept in memory.notes(namespace=broken)] == [note]
+
+
 def test_documents_are_added_read_and_forgotten(served, memory):
     strange = "a/b c?#%ä\n"
     pages = [Document("A pear.", id=strange, metadata={"source": "fruit.md", "n": 1})]
@@ -273,6 +283,8 @@ def test_a_server_that_is_away_is_said_to_be(url):
     for address in ("ftp://x", "", 7, "http://ann:secret@127.0.0.1:9"):
         with pytest.raises(InvalidInputError):
             CrabPathRetriever.connect(address)
+    with pytest.raises(InvalidInputError, match="has no host"):
+        CrabPathRetriever.connect("http://")
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
         CrabPathRetriever.connect("http://127.0.0.1:9")
     with CrabPathRetriever.connect(url) as retriever:

@@ -127,6 +127,8 @@ def test_feedback_that_cannot_be_learned_from(client):
     refused(client.post("/feedback", json=unknown), 404, "NotFoundError")
     for outcome in (2, "great", None, [], "NaN"):
         refused(client.post("/feedback", json={"turn_id": turn, "outcome": outcome}), 400)
+    said = client.post("/feedback", json={"turn_id": turn, "outcome": None}).json()["error"]
+    assert said["message"].startswith("outcome must be from -1 (failure) to 1 (success); or true")
 
 
 def test_hops_are_sent_as_they_happen_and_the_answer_last(client, read_events):
@@ -241,6 +243,9 @@ def test_health_readiness_and_session(client, memory, until_ready):
         "version": __version__,
     }
     assert client.head("/health").status_code == 200
+    for name in (b"%ff", b"\xff"):
+        said = client.get("/session", headers={b"CrabPath-Namespace": name})
+        assert "percent-encoded UTF-8" in refused(said, 400)
     memory.close()
     closed = client.get("/ready")
     assert (closed.status_code, closed.json()["ready"]) == (503, False)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -75,13 +77,17 @@ PROGRAM = """
 import socket, sys, time
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.server import app
 from crabpath_retrievers.server.app import create_app, run_app
+
+if len(sys.argv) > 2:
+    app._SHUTDOWN_SECONDS = float(sys.argv[2])
 
 class Slow(DeterministicFakeEmbedding):
     def embed_query(self, text):
         if "slow" in text:
             print("asked", flush=True)
-            time.sleep(2)
+            time.sleep(8 if "slower" in text else 2)
         return super().embed_query(text)
 
 with CrabPath.open(sys.argv[1], embeddings=Slow(size=16)) as memory:
@@ -133,3 +139,38 @@ def test_a_server_that_ends_answers_what_has_come(tmp_path, until_ready):
                 socket.create_connection(place)
         finally:
             process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
+def test_a_server_that_ends_gives_up_what_takes_too_long(tmp_path, until_ready):
+    """Bodies that have not come, and an answer that is not there in time: without a traceback."""
+    with CrabPath.open(
+        tmp_path / "memory", embeddings=DeterministicFakeEmbedding(size=16)
+    ) as memory:
+        memory.add_documents([Document("The sky is blue.", id="sky")], progress=None)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "memory"), "1"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process, ExitStack() as stack:
+        stack.callback(process.kill)
+        place = "127.0.0.1", int(process.stdout.readline())
+        client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{place[1]}"))
+        assert until_ready(client).status_code == 200
+        half = [stack.enter_context(socket.create_connection(place)) for _ in range(20)]
+        head = "POST /query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        for connection in half:
+            connection.sendall(f'{head}Content-Length: 99\r\n\r\n{{"text": '.encode())
+        asked = stack.enter_context(ThreadPoolExecutor(1)).submit(
+            client.post, "/query", json={"text": "slower"}, timeout=30
+        )
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        for connection in half:
+            connection.settimeout(20)
+            assert connection.recv(1) == b""
+        assert time.monotonic() - begun < 10
+        assert asked.result().status_code == 503
+        assert "the server ends" in asked.result().json()["error"]["message"]
+        assert process.wait(20) == 0
+        assert "Traceback" not in process.stderr.read()

@@ -97,6 +97,29 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url):
     admin.dispose()
 
 
+def test_the_first_call_after_idle_connections_ended_works(far):
+    """Also right after they were used, as when the server is restarted quickly."""
+    url, proxy = far
+    embeddings = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": embeddings, "vectors": InMemoryVectorStore(embeddings)}
+    with CrabPath.open(url, **given) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")])
+        answer = memory.retrieve("sky")
+        for call in (
+            lambda: memory.retrieve("sky").documents,
+            lambda: memory.record(answer, "up"),
+            lambda: memory.undo(turn_id=answer.turn.id),
+            memory.turns,
+            lambda: memory.ready().ready,
+            lambda: memory.forget(["a"]).documents,
+        ):
+            memory.store.flush()
+            assert memory.store.catalog.meta()
+            proxy.cut()
+            proxy.mend()
+            assert call()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "statements", [{"seconds": 5.0}, {"seconds": 5.0, "hot": False}, {"seconds": 0.25, "times": 3}]

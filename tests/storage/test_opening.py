@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import databases
 import pytest
 import sqlalchemy as sa
 from tables import meta
@@ -15,6 +16,7 @@ from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.errors import (
     ConfigurationError,
     SchemaVersionError,
+    StoreError,
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
@@ -129,6 +131,23 @@ def test_a_database_that_is_down_is_unavailable():
     with pytest.raises(StoreUnavailableError, match="cannot be reached") as error:
         GraphStore(f"postgresql://user:secret@127.0.0.1:{port}/x")
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("none_of_these", r"no schema of the search_path .* exists: create it, or name one"),
+        ("with space", r"the server of the store .* refuses the connection \(.*argument"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_named(postgres_url, schema, sentence):
+    """Nothing is said of a database that may not be running: it answered."""
+    url = sa.make_url(postgres_url).update_query_dict({"options": f"-csearch_path={schema}"})
+    if databases.POOLED:
+        pytest.skip("the pooler does not pass it on")
+    with pytest.raises(StoreError, match=sentence) as error:
+        GraphStore(url.render_as_string(hide_password=False))
+    assert "running" not in str(error.value)
 
 
 def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):

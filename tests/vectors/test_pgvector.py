@@ -145,7 +145,8 @@ def test_large_vectors_are_searched_in_half_precision(index):
     assert "halfvec(3072)" in VectorType.make(extension, 3072).distance
 
 
-def test_a_database_without_the_extension_is_refused(postgres_url):
+def test_a_refused_opening_leaves_no_tables(postgres_url):
+    """Neither without the extension, nor where nobody says where the vectors are."""
     engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         available = "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"
@@ -154,6 +155,9 @@ def test_a_database_without_the_extension_is_refused(postgres_url):
     sentence = "the database has no extension vector .*: install pgvector on the server and run"
     with pytest.raises(ConfigurationError, match=sentence):
         CrabPath.open(postgres_url, vectors="pgvector")
+    with pytest.raises(ConfigurationError, match="a store at a URL needs vectors="):
+        CrabPath.open(postgres_url)
+    assert not sa.inspect(engine).get_table_names()
 
 
 def test_the_extension_is_found_in_a_schema_of_any_name(pgvector):
