@@ -7,7 +7,7 @@ from langgraph.types import interrupt
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import Operations, RewardSource
+from crabpath_retrievers.integration import Operations, RewardSource, is_blank
 from langgraph_crabpath.feedback_input import (
     FEEDBACK_FIELDS,
     build_feedback,
@@ -86,7 +86,7 @@ class FeedbackNode(GraphNode):
             )
             raise InvalidInputError(msg)
         said = {name: get_value(state, key) for name, key in keys.items()}
-        return None if said["outcome"] is None and said["correction"] is None else said
+        return None if said["outcome"] is None and is_blank(said["correction"]) else said
 
     def _ask_person(
         self, state: Any, turn_id: str, fixed: dict[str, Any]
@@ -101,6 +101,7 @@ class FeedbackNode(GraphNode):
             "documents": [
                 _summarise_document(item)
                 for item in get_value(state, self._keys["documents_key"]) or ()
+                if find_turn_id([item]) in {turn_id, None}  # not those of earlier questions
             ],
         }
         while True:

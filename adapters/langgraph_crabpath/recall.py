@@ -81,8 +81,8 @@ def _describe_hop(hop: Hop) -> dict[str, Any]:
 
 
 def find_turn_id(documents: Any) -> str | None:
-    """Find the id of the turn that returned documents; None if they carry none."""
-    for document in documents or ():
+    """Find the id of the turn that returned documents, the last one; None if they carry none."""
+    for document in reversed(documents or ()):
         block = read_answer_block(getattr(document, "metadata", {}))
         if block is not None:
             return str(block["turn_id"])

@@ -77,6 +77,31 @@ async def test_outcome_and_correction_none_record_nothing(retriever, called, sta
     assert sum(count_feedback(retriever).values()) == 0
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_an_empty_box_for_a_correction_says_nothing(retriever, question, build, blank):
+    """It is no verdict; the person who was asked is asked again."""
+    turn = turn_of(retriever.invoke(question))
+    node = crabpath_feedback(retriever)
+    assert node.invoke({"turn_id": turn, "outcome": None, "correction": blank}) == {}
+    assert sum(count_feedback(retriever).values()) == 0
+    graph = build(ask=True)
+    graph.invoke({"question": question}, CONFIG)
+    (again,) = graph.invoke(Command(resume={"correction": blank}), CONFIG)["__interrupt__"]
+    assert "neither outcome nor correction" in again.value["error"]
+    receipt = graph.invoke(Command(resume={"outcome": "up", "correction": blank}), CONFIG)[
+        "feedback"
+    ]
+    assert read_feedback(retriever, receipt["feedback_id"]).correction is None
+
+
+def test_documents_of_earlier_questions_are_not_judged(retriever, question):
+    """Where a state gathers them, the last turn is meant, and only its documents are shown."""
+    documents = [*retriever.invoke(question), *retriever.invoke("Where is it?")]
+    node = crabpath_feedback(retriever)
+    receipt = node.invoke({"documents": documents, "outcome": "down"})["feedback"]
+    assert receipt["turn_id"] == turn_of(documents[-1:]) != turn_of(documents)
+
+
 @pytest.mark.parametrize(
     ("state", "options", "sentence"),
     [
