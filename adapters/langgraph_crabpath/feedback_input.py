@@ -40,12 +40,10 @@ def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     if unknown:
         msg = f"unknown fields {unknown} in the feedback: use {', '.join(FEEDBACK_FIELDS)}"
         raise InvalidInputError(msg)
-    blank = {name for name in ("answer", "correction") if is_blank(given.get(name))}
-    fields = {
-        name: given[name]
-        for name in FEEDBACK_FIELDS
-        if given.get(name) is not None and name not in blank
-    }
+    fields = {name: given[name] for name in FEEDBACK_FIELDS if given.get(name) is not None}
+    for name in ("answer", "correction"):
+        if is_blank(fields.get(name)):
+            fields.pop(name, None)
     if "outcome" not in fields and "correction" not in fields:
         msg = "the feedback has neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)

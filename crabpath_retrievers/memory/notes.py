@@ -134,12 +134,8 @@ def save_note(
     said = replace(said, related=related, wrong=wrong)
     name = said.id or make_note_id(kind, owner, said.text)
     digest = hash_note(kind, said, rank, None if asked is None else asked.query)
-    # A correction counts from when it was said last.
-    known = ("last",) if kind == "correction" else ("last", "before")
-    if any(
-        fact.digest == digest and fact.said in known
-        for fact in store.notes.get_facts([name], owner)
-    ):
+    known = store.notes.get_facts([name], owner)
+    if any(fact.digest == digest and fact.is_settled for fact in known):
         return name
     vector = services.identity.embed_text(
         prepend_title(said.title, said.text) if said.title else said.text

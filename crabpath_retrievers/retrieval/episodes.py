@@ -234,8 +234,9 @@ class EpisodeMemory:
         # If nothing was learned since the retrieval, its nearest episode is still the nearest.
         episodes = self._store.learned.episodes(clock.key, [*ids, digest])
         # First, since the question of a note may have the same vector.
-        if own := [episode for episode in episodes if episode.id == digest]:
-            return own[0]
+        own = next((episode for episode in episodes if episode.id == digest), None)
+        if own is not None:
+            return own
         nearest = self._rank(vector, episodes)
         alike = nearest and nearest[0].similarity >= self._settings.duplicate_similarity
         return nearest[0].episode if alike else None

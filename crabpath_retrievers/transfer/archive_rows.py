@@ -50,8 +50,7 @@ _ALLOWED_NAMES: Mapping[tuple[str, str], list[Any]] = {
     (s.feedback.name, "status"): list(get_args(FeedbackStatus)),
     (s.notes.name, "kind"): list(get_args(NoteKind)),
 }
-# Columns that archives of older schemas lack; they are empty there.
-# Columns that older archives lack, with what they hold then.
+# Columns that archives of older schemas lack, with what they hold then.
 _LATER_COLUMNS: Mapping[tuple[str, str], Any] = {
     (s.turns.name, "session"): None,
     (s.notes.name, "said"): 0,
@@ -79,9 +78,8 @@ def make_row_parser(table: str, dimension: int | None) -> Callable[[bytes], dict
         dimension: Dimension of the vectors; None if unknown.
     """
     read = _make_validator(table)
-    columns = EXPORTED[table].c
-    later = {column.name: (column.table.name, column.name) for column in columns}
-    missing = {n: _LATER_COLUMNS[key] for n, key in later.items() if key in _LATER_COLUMNS}
+    stored = EXPORTED[table].name
+    missing = {name: value for (of, name), value in _LATER_COLUMNS.items() if of == stored}
 
     def parse(line: bytes) -> dict[str, Any]:
         row: dict[str, Any] = {**missing, **read.validate_json(line)}

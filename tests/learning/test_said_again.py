@@ -35,9 +35,8 @@ def test_the_correction_that_was_said_last_counts(memory, host, first, other, ag
         correct(memory, text, "bob")
         found = [item.node.content for item in host.answer(k=3).documents]
         assert found[0] == text
-        assert {FIRST, SECOND} - {text} not in [{one} for one in found]
-    for note in memory.notes():
-        assert note.text in {FIRST, SECOND}
+        assert {FIRST, SECOND}.intersection(found) == {text}
+    assert {note.text for note in memory.notes()} == {FIRST, SECOND}
 
 
 @pytest.mark.both_databases
@@ -52,7 +51,7 @@ def test_corrections_of_turns_that_were_asked_before_count_in_the_order_they_are
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("undone", [(3,), (1, 3), (3, 2), (2, 1, 3), (0, 3, 2, 1)])
-def test_undo_of_a_correction_that_others_gave_is_exact(memory, state_of, assert_same, undone):
+def test_undo_of_a_correction_that_others_gave_is_exact(memory, undone):
     """Also what it is about: the question of the last that stands."""
     questions = [QUESTION, "What is the sky?", "How green is grass?", "What else?"]
     asked = [QUESTION, "What is the sky?", "Is anything blue?"]
@@ -65,15 +64,14 @@ def test_undo_of_a_correction_that_others_gave_is_exact(memory, state_of, assert
 
     give([place for place in range(4) if place not in undone])
     wanted = [scores(memory, text) for text in asked]
-    notes = {note.text: (note.query, note.turn_id, note.feedback_id) for note in memory.notes()}
+    notes = {note.text: (note.query, note.feedback_id) for note in memory.notes()}
     memory.forget(namespace="default")
     turns = [memory.retrieve(text, k=3).turn.id for text in questions]
     give(range(4))
     for place in undone:
         memory.undo(str(place))
     assert [scores(memory, text) for text in asked] == wanted
-    now = {note.text: (note.query, note.feedback_id) for note in memory.notes()}
-    assert now == {text: (query, feedback) for text, (query, _, feedback) in notes.items()}
+    assert {note.text: (note.query, note.feedback_id) for note in memory.notes()} == notes
 
 
 @pytest.mark.both_databases

@@ -98,14 +98,18 @@ print("closed", flush=True)
 """
 
 
+@pytest.fixture
+def command(tmp_path) -> list[str]:
+    """Starts the program over a memory of one document."""
+    place = tmp_path / "memory"
+    with CrabPath.open(place, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document("The sky is blue.", id="sky")], progress=None)
+    return [sys.executable, "-c", PROGRAM, str(place)]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
-def test_a_server_that_ends_answers_what_has_come(tmp_path, until_ready):
-    with CrabPath.open(
-        tmp_path / "memory", embeddings=DeterministicFakeEmbedding(size=16)
-    ) as memory:
-        memory.add_documents([Document("The sky is blue.", id="sky")], progress=None)
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "memory")]
+def test_a_server_that_ends_answers_what_has_come(command, until_ready):
     answers = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -143,13 +147,9 @@ def test_a_server_that_ends_answers_what_has_come(tmp_path, until_ready):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
-def test_a_server_that_ends_gives_up_what_takes_too_long(tmp_path, until_ready):
+def test_a_server_that_ends_gives_up_what_takes_too_long(command, until_ready):
     """Bodies that have not come, and an answer that is not there in time: without a traceback."""
-    with CrabPath.open(
-        tmp_path / "memory", embeddings=DeterministicFakeEmbedding(size=16)
-    ) as memory:
-        memory.add_documents([Document("The sky is blue.", id="sky")], progress=None)
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "memory"), "1"]
+    command.append("1")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process, ExitStack() as stack:
         stack.callback(process.kill)

@@ -186,6 +186,33 @@ def test_sound_ones_are_read(sound, open_memory, tmp_path):
     assert found.rows["nodes"] == 41
 
 
+def test_one_of_an_older_schema_is_read(learned, open_memory, tmp_path):
+    """Its notes do not say when they were said last; what made them can be undone."""
+
+    def make_older(line):
+        row = {n: v for n, v in json.loads(line).items() if n not in {"said", "said_directly"}}
+        if "record" in row:
+            record = json.loads(row["record"])
+            record["notes"] = [{n: note[n] for n in ("note", "query")} for note in record["notes"]]
+            row["record"] = json.dumps(record, separators=(",", ":"))
+        return json.dumps(row).encode() + b"\n"
+
+    turn = learned.retrieve("Which page is last?").turn
+    learned.record(turn.id, outcome=False, correction="The last is Page 40.", feedback_id="said")
+    made = learned.transfer.export(tmp_path / "new", namespace="default").path
+    with zipfile.ZipFile(made) as file:
+        held = {name: file.read(name) for name in file.namelist()}
+    for member in ("notes.jsonl", "feedback_effects.jsonl"):
+        held[member] = b"".join(map(make_older, held[member].splitlines()))
+    write(tmp_path / "old", held)
+    there = open_memory(tmp_path / "there", documents=40)
+    there.transfer.import_archive(tmp_path / "old", rename="copy")
+    before = [note.text for note in there.notes(namespace="copy")]
+    assert there.undo("said", namespace="copy").status == "undone"
+    assert [note.text for note in there.notes(namespace="copy")] == before[1:]
+    assert before[0] == "The last is Page 40."
+
+
 @pytest.mark.parametrize("level", [0, 1, 30])
 def test_levels_of_regions_follow_from_ids(sound, open_memory, tmp_path, level):
     """Those of an archive do not count: regions would have no hubs, or queries other ones."""

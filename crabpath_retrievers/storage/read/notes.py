@@ -39,8 +39,8 @@ class Correction(NamedTuple):
 class NoteFacts(NamedTuple):
     """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace.
 
-    ``said`` tells whether a user said it directly, and nothing was said since: ``"last"``, or
-    ``"before"``; None where only feedback says it.
+    ``is_settled``: a user said it directly, so that saying it again changes nothing; where it is a
+    correction, nothing else was said since.
     """
 
     id: str
@@ -54,7 +54,7 @@ class NoteFacts(NamedTuple):
     turn: str | None
     feedback: str | None
     digest: str
-    said: str | None
+    is_settled: bool
 
 
 class NoteRecord(NamedTuple):
@@ -228,13 +228,11 @@ class NoteQueries(Queries):
         columns = (n.created_turn, n.last_turn, n.uses, n.query, n.turn, n.feedback)
         other = notes.alias()
         last = sa.select(sa.func.max(other.c.said)).where(other.c.namespace == n.namespace)
-        said = sa.case(
-            (n.said_directly == last.scalar_subquery(), "last"),
-            (n.said_directly.is_not(None), "before"),
-        )
+        is_last = sa.func.coalesce(n.said_directly == last.scalar_subquery(), sa.false())
+        settled = sa.case((n.kind == "correction", is_last), else_=n.said_directly.is_not(None))
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
-            .add_columns(contents.c.digest, said)
+            .add_columns(contents.c.digest, settled)
             .select_from(_JOINED)
             .join(contents, contents.c.node == nodes.c.key)
             .join(namespaces, namespaces.c.key == n.namespace)

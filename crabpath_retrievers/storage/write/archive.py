@@ -226,7 +226,8 @@ class _NamespaceImport:
         record = json.loads(row["record"])
         for note in record["notes"]:
             note["note"] = self._ids["nodes"].get(note["note"], note["note"])
-            note["turn"] = self._ids["turns"].get(note["turn"], note["turn"])
+            turn = note.get("turn")  # none in archives of older schemas
+            note["turn"] = self._ids["turns"].get(turn, turn)
         for episode in record["episodes"]:
             episode[0] = self._ids["episodes"].get(episode[0], episode[0])
         record["used"] = self._rename_nodes(record["used"])
