@@ -416,6 +416,89 @@ def time_large_store(
         typer.echo(line)
 
 
+@app.command("no-harm")
+@report_errors
+def study_no_harm(
+    data: Annotated[Path, typer.Option(help="Folder of the data sets.")],
+    datasets: Annotated[str, typer.Option(help="Names, with commas; all for all.")] = "all",
+    embedders: Annotated[
+        str, typer.Option(help="minilm, squeezed, e5, random.")
+    ] = "minilm,squeezed,e5",
+    limit: Annotated[int | None, typer.Option(help="Most questions of each data set.")] = None,
+    cache: Cache = None,
+) -> None:
+    """Compare cold retrieval with the better of dense and hybrid search; exit code 1 if below."""
+    from benchmarks.no_harm import DATA, HEADER, compare_cold, render_comparison
+    from crabpath_retrievers.cli.evaluation import split_names
+
+    names = tuple(DATA) if datasets == "all" else split_names(datasets)
+    typer.echo(HEADER)
+    below = 0
+    for row in compare_cold(data, names, split_names(embedders), limit=limit, cache=cache):
+        typer.echo(render_comparison(row))
+        below += row.is_below
+    raise typer.Exit(1 if below else 0)
+
+
+@app.command("twins")
+@report_errors
+def study_twins(
+    members: Annotated[str, typer.Option(help="Texts of a family, with commas.")] = "100,500,2000",
+    families: Annotated[str, typer.Option(help="Names, with commas; all for all.")] = "all",
+    embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm,squeezed,e5",
+    questions: Annotated[int, typer.Option(help="Questions of a family.")] = 100,
+    cache: Cache = None,
+) -> None:
+    """Compare cold retrieval with plain searches on near twins; exit code 1 if below the best."""
+    from benchmarks.no_harm import HEADER, compare_twins, render_comparison
+    from benchmarks.twins import FAMILIES
+    from crabpath_retrievers.cli.evaluation import split_names
+
+    names = tuple(FAMILIES) if families == "all" else split_names(families)
+    typer.echo(HEADER)
+    below = 0
+    for size in map(int, split_names(members)):
+        given = (size, questions)
+        for row in compare_twins(names, split_names(embedders), given, cache=cache):
+            typer.echo(render_comparison(row))
+            below += row.difference < 0
+    raise typer.Exit(1 if below else 0)
+
+
+@app.command("versions")
+@report_errors
+def study_versions(cache: Cache = None) -> None:
+    """Measure which of two dated versions that contradict each other stands first."""
+    from benchmarks.no_harm import EMBEDDERS
+    from benchmarks.versions import measure_versions
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    made = {name: cached_embedder(model, cache) for name, model in EMBEDDERS.items()}
+    _print_json({name: measure_versions(model)._asdict() for name, model in made.items()})
+
+
+@app.command("small-talk")
+@report_errors
+def study_small_talk(
+    data: Annotated[Path, typer.Option(help="Folder of the data sets.")],
+    datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "manuals,stackfaq,chunks",
+    embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
+    limit: Annotated[int, typer.Option(help="Most questions of each data set.")] = 300,
+    cache: Cache = None,
+) -> None:
+    """Measure what a least score does to small talk and to real questions."""
+    from benchmarks.small_talk import measure_thresholds
+    from crabpath_retrievers.cli.evaluation import split_names
+
+    typer.echo(
+        "| data | min_score | small talk without a document | questions without | right lost |"
+    )
+    typer.echo("|---|---|---|---|---|")
+    names = split_names(datasets)
+    for row in measure_thresholds(data, names, embedder=embedder, limit=limit, cache=cache):
+        typer.echo(f"| {row[0]} | {row[1]} | {row[2]:.2f} | {row[3]:.3f} | {row[4]:.3f} |")
+
+
 @app.command("hosts")
 @report_errors
 def time_hosts() -> None:

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.retrieval.pipeline import Answer
 
 _DATA = Path(__file__).with_suffix(".json")
@@ -47,7 +48,7 @@ def measure_corrections(embeddings: Embeddings | None = None, k: int = 4) -> Cor
     texts = {fact["id"]: fact["document"] for fact in facts}
     texts |= {f"other {number}": text for number, text in enumerate(data["others"])}
     counts = CorrectionCounts(0, 0, 0, 0, 0)
-    with CrabPath.open(embeddings=embeddings) as memory:
+    with open_scratch(embeddings=embeddings) as memory:
         memory.add_documents([Document(text, id=name) for name, text in texts.items()])
         notes = {fact["id"]: _correct_fact(memory, fact, k) for fact in facts}
         for fact in facts:

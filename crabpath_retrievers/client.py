@@ -53,11 +53,12 @@ from crabpath_retrievers.ingest.pipeline import (
     Cleanup,
     IngestReport,
     Progress,
+    require_progress,
     show_progress,
 )
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.maintenance.readiness import Readiness
-from crabpath_retrievers.memory.documents import Forgotten, require_progress
+from crabpath_retrievers.memory.documents import Forgotten
 from crabpath_retrievers.memory.notes import NoteFields
 from crabpath_retrievers.retrieval.explain import Explanation
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
@@ -820,5 +821,6 @@ def _to_retrieved(item: Mapping[str, Any]) -> RetrievedDocument:
         origin=item["origin"],
         path=path,
         features=item["features"],
+        superseded_by=item.get("superseded_by"),
     )
     return RetrievedDocument(node, returned)

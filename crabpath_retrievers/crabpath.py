@@ -38,11 +38,21 @@ from crabpath_retrievers.core.telemetry import (
     trace_operation,
     trace_retrieval,
 )
-from crabpath_retrievers.core.time_limit import apply_time_limit, limit_waiting
+from crabpath_retrievers.core.time_limit import (
+    apply_time_limit,
+    arun_with_timeout,
+    limit_waiting,
+)
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker
-from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.ingest.pipeline import (
+    Cleanup,
+    IngestReport,
+    Progress,
+    require_progress,
+)
+from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Sync, SyncPlan
 from crabpath_retrievers.learning.outcomes import Outcome, record_said
 from crabpath_retrievers.learning.rules.notes import NoteQuestion
@@ -57,7 +67,6 @@ from crabpath_retrievers.memory.documents import (
     list_documents,
     read_sources,
     refresh_wrapped,
-    require_progress,
     to_unit_vectors,
 )
 from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
@@ -482,10 +491,13 @@ class CrabPath(Component):
         require_flags(allow_empty=allow_empty, dry_run=dry_run)
         require_progress(progress)
         chunking = self._make_chunking(splitter, split=split)
-        documents, scope, skipped = read_sources(services, sources, roots, allow_empty=allow_empty)
+        known = KnownRoots(services.store)
+        documents, scope, skipped = read_sources(
+            services, known, sources, roots, allow_empty=allow_empty
+        )
         nodes = chunking.nodes(chunking.clean(documents))
         similarity = self.settings.sync.new_version_similarity
-        sync = Sync(services.ingest, services.identity, similarity, progress)
+        sync = Sync(services.ingest, services.identity, similarity, known, progress)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
     @trace_memory("upsert_memory", lambda report: count_records(report.added + report.updated))
@@ -714,7 +726,7 @@ class CrabPath(Component):
             services = self._services
         except CrabPathError as error:
             return Readiness(ready=False, reason=str(error))
-        return check_open_memory(services.store, services.index)
+        return check_open_memory(services.store, services.index, services.identity)
 
     # Queries.
 
@@ -1013,7 +1025,6 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     notes = off_loop(CrabPath.notes)
     turns = off_loop(CrabPath.turns)
     info = off_loop(CrabPath.info)
-    ready = off_loop(CrabPath.ready, slow=True)  # not behind queries that wait
     explain = off_loop(CrabPath.explain)
     teach = off_loop(CrabPath.teach)
     correct = off_loop(CrabPath.correct)
@@ -1042,6 +1053,10 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
     async def record(self, about: Any, *given: Any, **options: Any) -> Receipt | list[Receipt]:
         """As :meth:`CrabPath.record`, without blocking the event loop."""
         return await arun(perform(partial(self._blocking.record, about, *given, **options)))
+
+    async def ready(self) -> Readiness:
+        """As :meth:`CrabPath.ready`, in a thread of its own: not behind whatever waits."""
+        return await arun_with_timeout(self._blocking.ready)
 
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""

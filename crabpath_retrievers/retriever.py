@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 from uuid import UUID
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _OPENING = ("router", "reranker", "settings", "replica")
 _FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
-_UNSET = ("filter", "min_score", "max_tokens", "task_type")  # fields that None unsets for a call
+# Fields that None unsets for a call.
+_UNSET = ("filter", "min_score", "max_tokens", "recency", "as_of", "task_type")
 _SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
 _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
@@ -193,6 +195,10 @@ class CrabPathRetriever(BaseRetriever):
     """Return at most one chunk of each document, for corpora of long documents."""
     max_tokens: int | None = None
     """Tokens of all returned texts together, at most; near-duplicates are left out."""
+    recency: float | None = None
+    """Half-life of a document in days, by its ``metadata["date"]``; None: age does not count."""
+    as_of: str | date | None = None
+    """Only documents that were valid then, such as "2024-05-31", and those without a date."""
 
     def __init__(self, *, memory: CrabPath, **fields: Unpack[RetrieverFields]) -> None:
         """Search a memory.
@@ -770,6 +776,8 @@ def to_documents(answer: Answer) -> list[Document]:
             ],
             "features": dict(returned.features),
         }
+        if returned.superseded_by is not None:
+            block["superseded_by"] = returned.superseded_by
         # The id is also outside of the block, where EnsembleRetriever(id_key="id") reads it.
         metadata = add_answer_metadata(node.metadata, block)
         documents.append(CrabPathDocument(id=node.id, page_content=node.content, metadata=metadata))

@@ -1,12 +1,16 @@
 """The demo and the bench's parts run on the shipped sample."""
 
 import json
+import shlex
+import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.cli import app
+from crabpath_retrievers.cli import app, demo
+from crabpath_retrievers.core.extras import EXTRAS
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
 
@@ -20,6 +24,62 @@ def test_the_demo_shows_that_the_graph_finds_more(tmp_path):
     assert shown["route"]["documents"]
     with CrabPath.open(tmp_path / "demo", create=False) as memory:
         assert memory.turns(limit=1)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs commands in an empty folder; the demo has four questions there."""
+    data = load_sample().head(4)
+    gold = set().union(*data.qrels.values())
+    few = tuple(document for document in data.documents if document.id in gold)
+    monkeypatch.setattr(demo, "load_sample", lambda: replace(data, documents=few))
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments):
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke
+
+
+def list_commands(shown):
+    """The lines that begin with a program, without its name, by that name."""
+    given = [shlex.split(line) for line in shown.splitlines() if line.startswith("  ")]
+    return [line for line in given if line and line[0] in ("crabpath", "pip")]
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "a demo")])
+def test_what_the_demo_recommends_next_works(run, tmp_path, store):
+    """On files of one's own, of each kind; the page is that of the memory which the demo left."""
+    explore, add, query, explain = list_commands(run("demo", *store).stdout)
+    assert explore == ["crabpath", "explore", *store]
+    assert (tmp_path / (store or ("", "demo-memory"))[1] / "graph.sqlite").is_file()
+    folder = tmp_path / add[-1]
+    folder.mkdir()
+    (folder / "deploy.md").write_text("# Deploying\n\nDeploy with one command: ship it.\n")
+    (folder / "page.html").write_text("<h1>Holidays</h1><p>Ask two weeks ahead.</p>")
+    assert "Skipped" not in run(*add[1:]).output
+    answer = run(*query[1:]).stdout
+    assert "ship it" in answer
+    (why,) = [line for line in answer.splitlines() if line.startswith("Why:")]
+    own = shlex.split(why)[1:]
+    assert own[:2] == explain[:2]
+    assert "Deploying" in run(*own[1:]).stdout
+
+
+@pytest.mark.parametrize("missing", [("server",), ("files",), ("server", "files"), ()])
+def test_what_the_demo_recommends_is_installed_first(run, monkeypatch, missing):
+    """Where a module of the extra is missing, and only there, before what needs it."""
+    for extra in missing:
+        monkeypatch.setitem(sys.modules, EXTRAS[extra][0], None)
+    found = list_commands(run("demo").stdout)
+    extras = {"explore": "server", "add": "files"}
+    for number, line in enumerate(found):
+        extra = extras.get(line[1])
+        install = ["pip", "install", f"crabpath-retrievers[{extra}]"]
+        assert (found[number - 1] == install) == (extra in missing), line
+    assert sum(line[0] == "pip" for line in found) == len(missing)
 
 
 def test_the_sample_is_what_its_readme_says():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from langsmith_server import API_KEY, LangSmithServer
@@ -105,7 +106,7 @@ def given(documents, chat_server, httpserver, monkeypatch, request):
         ]
         if page == "how-to/one-database":
             return {"documents": bookings, "url": request.getfixturevalue("pgvector_url")}
-        return {"documents": bookings}
+        return {"documents": bookings, "embeddings": DeterministicFakeEmbedding(size=8)}
 
     return make
 
@@ -233,6 +234,10 @@ def check_mcp(it):
     assert it.answer == ("deploy", "applied")
 
 
+def check_embedders(it):
+    assert it.memory.embedder.model == "DeterministicFakeEmbedding"
+
+
 def check_one_database(it):
     assert len(it.found) == 2
     assert all(document.metadata["number"] >= 60 for document in it.found)
@@ -244,6 +249,7 @@ CHECKS = {
     "how-to/agent-episodes": check_regions,
     "how-to/autotune": check_autotuner,
     "how-to/client": check_client,
+    "how-to/embedders": check_embedders,
     "how-to/feedback-callbacks": check_callbacks,
     "how-to/langgraph": check_langgraph,
     "how-to/llama-index": check_llama_index,
@@ -379,6 +385,29 @@ def test_files_and_settings_that_pages_name_exist(page):
     for group, name in re.findall(r"`(?:settings\.)?([a-z]+)\.([a-z_]+)", text):
         settings = getattr(Settings(), group, None)
         assert settings is None or hasattr(settings, name), f"{group}.{name}"
+
+
+# Figures.
+
+
+def read_experiments():
+    """What the page of figures says of each experiment, by the anchor of its heading."""
+    page = (DOCS / "experiments" / "figures.md").read_text()
+    sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-"): text for name, text in sections}
+
+
+def test_figures_beside_a_link_to_an_experiment_are_its_own():
+    sections, checked = read_experiments(), 0
+    link = re.compile(r"\]\([./]*experiments/figures\.md#([\w-]+)\)(:[^()]*\)|)")
+    for page in DOCS.rglob("*.md"):
+        if page.parent.name == "experiments":
+            continue
+        for anchor, said in link.findall(page.read_text()):
+            for figure in re.findall(r"(?<![\d.])\.\d+", said):
+                assert f"0{figure}" in sections[anchor], (page.name, anchor, figure)
+                checked += 1
+    assert checked
 
 
 # The reference.

@@ -1,5 +1,6 @@
 """Seeing what a memory holds: documents, sources, notes, turns, its repr, an explained turn."""
 
+import re
 from datetime import date
 from html.parser import HTMLParser
 
@@ -177,6 +178,23 @@ def test_an_explanation_is_short_as_text_and_data_as_html():
     assert cells.tags == {"table", "caption", "tr", "th", "td"}
     assert "<script>alert('x')</script>\ufffd[2J & Page 2" in cells.texts
     assert "Query: <b>Page 1</b>?" in cells.texts
+
+
+@pytest.mark.both_databases
+def test_documents_without_a_title_are_explained_by_their_sources(location, tmp_path):
+    """What was returned as well as what led there; what has neither, by its id."""
+    documents = [
+        Document("Deploys run at night, see [how](ship.md).", metadata={"source": "night.md"}),
+        Document("Type make ship.", id="ship", metadata={"source": "ship.md"}),
+        Document("Deploys are quiet.", id="plain"),
+    ]
+    with CrabPath.open(location, embeddings=PLAIN, vectors=tmp_path / "v") as memory:
+        memory.add_documents(documents)
+        shown = str(memory.explain(memory.retrieve("When do deploys run?").turn.id))
+    lines = shown.splitlines()
+    assert any(re.search(r"  ship\.md: ", line) for line in lines), shown
+    assert any(re.search(r"link 0\.60 by night\.md$", line) for line in lines), shown
+    assert any(re.search(r"  plain: search hit$", line) for line in lines), shown
 
 
 @pytest.mark.both_databases

@@ -50,6 +50,33 @@ def test_a_temporary_memory_goes_when_it_is_closed_or_dropped():
     assert not place.exists()
 
 
+async def test_many_ingests_keep_neither_questions_nor_probes_waiting():
+    """More of them than there are threads, while none of them goes on."""
+    come = threading.Event()
+
+    class Slow(DeterministicFakeEmbedding):
+        def embed_documents(self, texts):
+            if any("slow" in text for text in texts):
+                assert come.wait(120)
+            return super().embed_documents(texts)
+
+    memory = await asyncio.to_thread(CrabPath.open, embeddings=Slow(size=16))
+    await memory.aio.add_documents(DOCUMENTS)
+    pages = [Document(f"A slow page {n}.", id=f"s{n}") for n in range(40)]
+    adding = [asyncio.create_task(memory.aio.add_documents([page])) for page in pages]
+    await asyncio.sleep(0)
+    try:
+        assert (await asyncio.wait_for(memory.aio.ready(), 60)).ready
+        found = await asyncio.wait_for(memory.aio.retrieve("Passage number 3.", k=1), 60)
+        said = memory.aio.record(found, outcome=True)
+        assert (await asyncio.wait_for(said, 60)).status == "applied"
+        assert not any(task.done() for task in adding)
+    finally:
+        come.set()
+    assert sum(report.added for report in await asyncio.gather(*adding)) == 40
+    await memory.aio.close()
+
+
 def test_a_memory_with_a_path_stays(tmp_path, monkeypatch):
     """A tilde stands for the home directory, as in a shell; info says what is held and where."""
     monkeypatch.setenv("HOME", str(tmp_path))

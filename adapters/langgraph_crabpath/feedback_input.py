@@ -5,7 +5,8 @@ Records feedback for a graph: once per turn, and only in the namespace of the tu
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
@@ -13,7 +14,9 @@ from crabpath_retrievers.integration import (
     DOCUMENT_FIELDS,
     Operations,
     Receipt,
+    find_turn_ids,
     is_blank,
+    make_outcome_feedback,
     parse_outcome,
     perform,
 )
@@ -66,23 +69,29 @@ def parse_counted_feedback(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
     return {"source": policy.correction.source if corrected else "human", **fields}
 
 
-def build_feedback(said: Any, turn_id: str, **fields: Any) -> Feedback:
-    """Make the feedback for a turn.
-
-    Raises:
-        InvalidInputError: The feedback is not valid.
-    """
-    given = {**fields, **parse_feedback(said)}
-    return Feedback(turn_id, given.pop("outcome"), **given)
-
-
 _log = logging.getLogger(__name__)
 _IDS = uuid.UUID("6f6fbe1c-54f8-4b0f-9a0c-6c8d1f1f8e55")
 
 
-def make_feedback_id(turn_id: str) -> str:
-    """Derive a feedback id from a turn, so that a node that runs again repeats the feedback."""
-    return uuid.uuid5(_IDS, f"said\0{turn_id}").hex
+def build_feedback(
+    turns: Sequence[str], held: Iterable[object], *, answer: str | None = None, **fields: Any
+) -> list[Feedback]:
+    """Make the feedback for each turn, with those used documents that it returned.
+
+    Its id is derived from the turn, so that a node that runs again repeats the feedback.
+
+    Args:
+        turns: Ids of the turns.
+        held: What a state holds, among it documents of the turns.
+        answer: The answer.
+        fields: Other fields of the feedback.
+
+    Raises:
+        InvalidInputError: A field is not valid.
+    """
+    documents = [item for item in held if {*find_turn_ids([item])}.intersection(turns)]
+    given = make_outcome_feedback([*turns, *documents], answer=answer, **fields)
+    return [replace(one, feedback_id=uuid.uuid5(_IDS, f"said\0{one.turn_id}").hex) for one in given]
 
 
 def make_refusals(note: str) -> list[dict[str, Any]]:
@@ -91,7 +100,12 @@ def make_refusals(note: str) -> list[dict[str, Any]]:
     return [{"feedback_id": None, "status": "refused", "note": note, "turn_id": None}]
 
 
-def record_feedback(retriever: CrabPathRetriever, feedback: Feedback) -> Operations[dict[str, Any]]:
-    """Record feedback, and return the receipt as plain data for a state."""
-    receipt: Receipt = yield from perform(retriever.memory.record, feedback)
-    return {**receipt._asdict(), "turn_id": feedback.turn_id}
+def record_feedback(
+    retriever: CrabPathRetriever, given: Iterable[Feedback]
+) -> Operations[list[dict[str, Any]]]:
+    """Record feedback, and return the receipts as plain data for a state."""
+    receipts = []
+    for feedback in given:
+        receipt: Receipt = yield from perform(retriever.memory.record, feedback)
+        receipts.append({**receipt._asdict(), "turn_id": feedback.turn_id})
+    return receipts

@@ -7,17 +7,17 @@ from langgraph.types import interrupt
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import Operations, RewardSource, is_blank
+from crabpath_retrievers.integration import Operations, RewardSource, find_turn_ids, is_blank
 from langgraph_crabpath.feedback_input import (
     FEEDBACK_FIELDS,
     build_feedback,
-    make_feedback_id,
+    parse_feedback,
     record_feedback,
 )
 from langgraph_crabpath.node import GraphNode
-from langgraph_crabpath.recall import find_turn_id
+from langgraph_crabpath.recall import find_last_turns
 from langgraph_crabpath.scope import Namespace, require_retriever, resolve_namespace, resolve_user
-from langgraph_crabpath.state import StateKeys, find_last_question, get_value, has_key, merge_keys
+from langgraph_crabpath.state import StateKeys, find_last_question, get_value, merge_keys
 
 _MAX_CHARS = 500  # characters of a document in the interrupt
 _MISNAMED = ("not_returned", "both_sides")  # reasons for which a person is asked again
@@ -42,79 +42,70 @@ class FeedbackNode(GraphNode):
         self._ask, self._namespace, self._source = ask, namespace, source
 
     def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
-        turn_id = self._find_turn(state)
-        if turn_id is None:
+        said = {} if self._ask else self._read_feedback(state)
+        turns = [] if said is None else self._find_turns(state)
+        if not turns:
             return {}
         namespace = resolve_namespace(self._retriever, self._namespace, config)
-        fixed = {
-            "source": self._source,
-            "namespace": namespace,
-            "user": resolve_user(config),
-            "feedback_id": make_feedback_id(turn_id),
-        }
+        user = resolve_user(config)
+        fixed = {"source": self._source, "namespace": namespace, "user": user}
         if self._ask:
-            receipt = yield from self._ask_person(state, turn_id, fixed)
-        elif (said := self._read_feedback(state)) is not None:
-            feedback = build_feedback(said, turn_id, **fixed)
-            receipt = yield from record_feedback(self._retriever, feedback)
+            receipts = yield from self._ask_person(state, turns, fixed)
         else:
-            return {}
-        return {self._keys["feedback_key"]: receipt}
+            held = get_value(state, self._keys["documents_key"]) or ()
+            given = build_feedback(turns, held, **fixed, **parse_feedback(said))
+            receipts = yield from record_feedback(self._retriever, given)
+        return {self._keys["feedback_key"]: _unwrap(receipts)}
 
-    def _find_turn(self, state: Any) -> str | None:
-        """The turn of the state; None where its question had no words."""
+    def _find_turns(self, state: Any) -> list[str]:
+        """The turns of the last question in the state; none where it had no words."""
         turn, documents = self._keys["turn_key"], self._keys["documents_key"]
-        found = get_value(state, turn) or find_turn_id(get_value(state, documents))
-        if found is None and get_value(state, documents) == []:
-            return None
-        if found is None:
+        held = get_value(state, documents)
+        if named := turn and get_value(state, turn):
+            return [str(named)]
+        if not (found := find_last_turns(held)) and held != []:
             msg = (
                 f"the state holds no turn in {turn!r}, and none in {documents!r}: run "
                 "crabpath_retrieve before, with one of these keys in the schema of the state"
             )
             raise InvalidInputError(msg)
-        return str(found)
+        return found
 
     def _read_feedback(self, state: Any) -> dict[str, Any] | None:
         """Read the feedback in the state; None without outcome and correction."""
-        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FEEDBACK_FIELDS}  # type: ignore[literal-required]
-        outcome, correction = keys["outcome"], keys["correction"]
-        if not has_key(state, outcome) and not has_key(state, correction):
-            msg = (
-                f"the state holds neither {outcome!r} nor {correction!r}: write one of them before "
-                "this node, or build it with ask=True"
-            )
-            raise InvalidInputError(msg)
-        said = {name: get_value(state, key) for name, key in keys.items()}
+        said = {name: get_value(state, self._keys[f"{name}_key"]) for name in FEEDBACK_FIELDS}  # type: ignore[literal-required]
         return None if said["outcome"] is None and is_blank(said["correction"]) else said
 
     def _ask_person(
-        self, state: Any, turn_id: str, fixed: dict[str, Any]
-    ) -> Operations[dict[str, Any]]:
+        self, state: Any, turns: list[str], fixed: dict[str, Any]
+    ) -> Operations[list[dict[str, Any]]]:
         """Ask a person until what they say can be used; LangGraph replays earlier answers."""
         answer = self._find_answer(state)
+        held = [
+            item
+            for item in get_value(state, self._keys["documents_key"]) or ()
+            if {*find_turn_ids([item])} <= {*turns}  # not those of earlier questions
+        ]
         payload = {
             "type": "crabpath_feedback",
-            "turn_id": turn_id,
+            "turn_id": _unwrap(turns),
             "question": self._find_question(state),
             "answer": answer,
-            "documents": [
-                _summarise_document(item)
-                for item in get_value(state, self._keys["documents_key"]) or ()
-                if find_turn_id([item]) in {turn_id, None}  # not those of earlier questions
-            ],
+            "documents": [_summarise_document(item) for item in held],
         }
         while True:
             said = interrupt(payload)
             try:
-                feedback = build_feedback(said, turn_id, answer=answer, **fixed)
+                fields = {"answer": answer, **fixed, **parse_feedback(said)}
+                given = build_feedback(turns, held, **fields)
             except InvalidInputError as error:
                 payload = {**payload, "error": str(error)}
                 continue
-            receipt = yield from record_feedback(self._retriever, feedback)
-            if receipt["reason"] not in _MISNAMED:
-                return receipt
-            payload = {**payload, "error": receipt["note"]}
+            receipts = yield from record_feedback(self._retriever, given)
+            misnamed = [one["note"] for one in receipts if one["reason"] in _MISNAMED]
+            if not misnamed:
+                return receipts
+            payload = {**payload, "error": misnamed[0]}
 
     def _find_question(self, state: Any) -> str | None:
         asked = get_value(state, self._keys["query_key"])
@@ -140,11 +131,12 @@ def crabpath_feedback(
 ) -> FeedbackNode:
     """Make a node that records feedback for the answer, so that the next retrieval improves.
 
-    It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
-    ``unused_key``, ``relevant_key``, ``irrelevant_key``, ``answer_key`` and ``correction_key``; if
-    outcome and correction are None, or no documents were retrieved, nothing is recorded. It writes
-    the receipt, a dict of ``feedback_id``, ``status``, ``note`` and ``turn_id``, under
-    ``feedback_key``.
+    It reads ``turn_key`` (else the turns of the last step in ``documents_key``, several of
+    parallel branches), ``outcome_key``, ``used_key``, ``unused_key``, ``relevant_key``,
+    ``irrelevant_key``, ``answer_key`` and ``correction_key``; if outcome and correction are None,
+    or no documents were retrieved, nothing is recorded. It writes the receipt, a dict of
+    ``feedback_id``, ``status``, ``note`` and ``turn_id``, under ``feedback_key``; a list of them
+    for several turns.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
     is derived from the turn, so the same feedback changes nothing, and other feedback of the same
@@ -162,11 +154,16 @@ def crabpath_feedback(
 
     Raises:
         InvalidInputError: An argument is not valid; or, when the node runs, the state holds no
-            turn, no feedback, or invalid feedback.
+            turn for its feedback, or invalid feedback.
     """
     return FeedbackNode(
         require_retriever(retriever), merge_keys(keys), ask=ask, namespace=namespace, source=source
     )
+
+
+def _unwrap(found: list[Any]) -> Any:
+    """The only one; a list of several."""
+    return found[0] if len(found) == 1 else found
 
 
 def _summarise_document(document: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
-from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError, OutcomePolicy
 from crabpath_retrievers.integration import (
     CallOptions,
     EventKind,
@@ -24,13 +24,14 @@ from crabpath_retrievers.integration import (
     arun,
     collect_exception_names,
     find_turns_in_state,
+    is_blank,
     make_event_feedback,
     parse_output,
     run,
 )
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.feedback_input import (
-    make_feedback_id,
+    build_feedback,
     make_refusals,
     parse_counted_feedback,
     record_feedback,
@@ -215,7 +216,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         if said is not None:
             update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
         question = find_last_question(state["messages"])
-        if question is None or not question.strip():  # an image only, or a resumed run
+        if is_blank(question):  # an image only, or a resumed run
             return {**update, "crabpath_documents": [], "crabpath_turns": []}
         found = yield from self._recall.steps(question, config)
         return {
@@ -236,10 +237,11 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         try:
             whose = {"namespace": namespace, "user": resolve_user(config)}
             fields = {"answer": answer, **parse_counted_feedback(said, self._policy), **whose}
-            given = [Feedback(turn, feedback_id=make_feedback_id(turn), **fields) for turn in turns]
+            held = [*state.get("crabpath_documents", []), *state["messages"]]
+            given = build_feedback(turns, held, **fields)
         except InvalidInputError as error:  # raising would fail every later run of the thread
             return make_refusals(str(error))
-        return (yield from self._record_all(given))
+        return (yield from record_feedback(self._retriever, given))
 
     def _run_after(
         self, state: CrabPathState, config: RunnableConfig
@@ -263,16 +265,9 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             )
             for turn in turns
         ]
-        receipts = yield from self._record_all(given)
+        receipts = yield from record_feedback(self._retriever, given)
         earlier = state.get("crabpath_receipts", [])
         return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
-
-    def _record_all(self, given: Sequence[Feedback]) -> Operations[list[dict[str, Any]]]:
-        receipts = []
-        for feedback in given:
-            receipt = yield from record_feedback(self._retriever, feedback)
-            receipts.append(receipt)
-        return receipts
 
 
 def _insert_documents(request: "ModelRequest[Any]") -> "ModelRequest[Any]":

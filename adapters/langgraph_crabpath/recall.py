@@ -1,6 +1,7 @@
 """Retrieves for a graph, in the right namespace, with plain, JSON-safe events in its stream."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ from langchain_core.runnables import RunnableConfig
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.integration import (
+    METADATA_KEY,
     CallOptions,
     Hop,
     Operations,
+    find_turn_ids,
     perform_sync_or_async,
     read_answer_block,
 )
@@ -22,6 +25,10 @@ from langgraph_crabpath.scope import (
     resolve_namespace,
     resolve_task_type,
 )
+
+# Ids of the checkpoints that a step follows: of the graph, and of each sub-graph around the node.
+_CHECKPOINTS = "checkpoint_map"
+_STEP = "step"
 
 
 class RecallResult(NamedTuple):
@@ -64,8 +71,13 @@ class Recall:
             lambda: self.retriever.invoke(question, config, **given),
             lambda: self.retriever.ainvoke(question, config, **given),
         )
-        turn_id = find_turn_id(documents) or str(run_id)
-        found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
+        step = dict(config.get("configurable", {}).get(_CHECKPOINTS) or {})
+        for item in documents:
+            item.metadata[METADATA_KEY][_STEP] = step
+        turn_id = next(iter(find_turn_ids(documents)), str(run_id))
+        found = [
+            {"id": item.id, "score": item.metadata[METADATA_KEY]["score"]} for item in documents
+        ]
         about = {"turn_id": turn_id, "namespace": namespace, "documents": found}
         write({"type": "crabpath_retrieved", **about})
         return RecallResult(turn_id, documents)
@@ -80,10 +92,19 @@ def _describe_hop(hop: Hop) -> dict[str, Any]:
     }
 
 
-def find_turn_id(documents: Any) -> str | None:
-    """Find the id of the turn that returned documents, the last one; None if they carry none."""
+def find_last_turns(documents: Any) -> list[str]:
+    """Find the ids of the turns that the last step returned: several of parallel branches."""
+    steps: dict[str, Mapping[str, str]] = {}
     for document in reversed(documents or ()):
         block = read_answer_block(getattr(document, "metadata", {}))
         if block is not None:
-            return str(block["turn_id"])
-    return None
+            step = block.get(_STEP) or {}
+            if all(_is_parallel(step, later) for later in steps.values()):
+                steps.setdefault(str(block["turn_id"]), step)
+    return [*reversed(steps)]
+
+
+def _is_parallel(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether two retrievals were made in one step of each graph that both ran in."""
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(one[graph] == other[graph] for graph in shared)

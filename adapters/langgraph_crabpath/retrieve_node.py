@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import Unpack
 
@@ -25,12 +26,14 @@ class RetrieveNode(GraphNode):
     def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
         question = require_question(state, self._keys)
         if is_blank(question):  # a message that is only a picture
-            return {self._keys["documents_key"]: [], self._keys["turn_key"]: None}
+            return self._write([], None)
         found = yield from self._recall.steps(question, config)
-        return {
-            self._keys["documents_key"]: found.documents,
-            self._keys["turn_key"]: found.turn_id,
-        }
+        return self._write(found.documents, found.turn_id)
+
+    def _write(self, documents: list[Document], turn_id: str | None) -> dict[str, Any]:
+        """The update of the state; without a turn where parallel branches name no key for it."""
+        turn = self._keys["turn_key"]
+        return {self._keys["documents_key"]: documents, **({turn: turn_id} if turn else {})}
 
 
 def crabpath_retrieve(
@@ -45,9 +48,9 @@ def crabpath_retrieve(
 
     One object for sync and async graphs: ``builder.add_node("retrieve", crabpath_retrieve(r))``.
     It reads ``query_key``, else the last human message of ``messages_key``, and writes
-    ``documents_key`` and ``turn_key``; both must be in the schema of the state. A question without
-    words, such as a picture, finds no documents and has no turn. With
-    ``stream_mode="custom"`` every hop of the walk is streamed.
+    ``documents_key`` and ``turn_key``; both must be in the schema of the state, but where branches
+    retrieve in parallel ``turn_key`` is None. A question without words, such as a picture, finds
+    no documents and has no turn. With ``stream_mode="custom"`` every hop of the walk is streamed.
 
     Args:
         retriever: The retriever.

@@ -15,7 +15,7 @@ class StateKeys(TypedDict, total=False):
     query_key: str
     messages_key: str
     documents_key: str
-    turn_key: str
+    turn_key: str | None
     outcome_key: str
     used_key: str
     unused_key: str
@@ -58,11 +58,6 @@ def merge_keys(given: StateKeys) -> StateKeys:
 def get_value(state: Any, key: str) -> Any:
     """Return the value of a key; None if there is none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
-
-
-def has_key(state: Any, key: str) -> bool:
-    """Whether the state has a key."""
-    return key in state if isinstance(state, Mapping) else hasattr(state, key)
 
 
 def require_question(state: Any, keys: StateKeys) -> Any:

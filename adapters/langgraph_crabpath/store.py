@@ -297,7 +297,7 @@ class CrabPathStore(BaseStore):
 
     def _search(self, op: SearchOp) -> Operations[list[SearchItem]]:
         prefix = tuple(op.namespace_prefix)
-        wanted = _read_filter(op.filter or {})
+        wanted = _read_filter({} if op.filter is None else op.filter)
         if op.limit <= 0:
             return []
         end = min(max(0, op.offset) + op.limit, _MAX_LISTED)
@@ -611,7 +611,7 @@ def _read_filter(wanted: object) -> dict[str, Any]:
 
 
 def _read_group(name: str, given: object) -> list[dict[str, Any]]:
-    if name not in _GROUPS or not isinstance(given, (list, tuple)) or not given:
+    if name not in _GROUPS or not isinstance(given, (list, tuple)):
         msg = (
             f"a store cannot filter with {name}: {given!r:.80}: name a field first, as in "
             "{'age': {'$gt': 5}}, or give $and or $or a list of such filters"

@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.episodes.tau_bench import Trajectory
 from crabpath_retrievers import CrabPath, RegionMDP
 from crabpath_retrievers.core.progress import bar
+from crabpath_retrievers.evaluation.scratch import open_scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def predict_episodes(
         embeddings: The embedder.
     """
     # Regions need no pointers.
-    with CrabPath.open(embeddings=embeddings, linkers=()) as memory:
+    with open_scratch(embeddings=embeddings, linkers=()) as memory:
         _learn(memory, train)
         mdp = memory.regions.mdp()
         most = Counter(action for one in train for action in one.actions).most_common(1)[0][0]

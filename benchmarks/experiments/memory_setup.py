@@ -10,6 +10,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.evaluation.scratch import open_scratch
 
 UNTAUGHT = "static"
 """A namespace that answers questions and never gets feedback."""
@@ -34,7 +35,7 @@ def open_memory(
         settings: Other settings than the usual ones.
         titles: Pages whose id is their title, under which other pages may mention them.
     """
-    with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
+    with open_scratch(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(make_documents(texts, titles), split=False)
         yield memory
 

@@ -10,6 +10,7 @@ from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
+from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
@@ -149,6 +150,6 @@ def open_paired_learners(
         ks: Cut-offs, rising.
         passes: Passes that the frozen twin makes.
     """
-    with CrabPath.open(embeddings=embeddings) as memory, ExitStack() as others:
+    with open_scratch(embeddings=embeddings) as memory, ExitStack() as others:
         memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
         yield PairedLearners(name, dataset, embeddings, memory, ks, passes, others)

@@ -3,7 +3,6 @@
 More specific feedback replaces less specific feedback.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ from crabpath_retrievers.config.outcome_policy import (
     OutcomePolicy,
     collect_exception_names,
 )
+from crabpath_retrievers.core.driver import arun, perform
 from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
@@ -336,11 +336,11 @@ class _Handler:
 
     async def acorrect(self, text: str, **fields: Unpack[RunCorrectionFields]) -> list[Receipt]:
         """As :meth:`correct`, off the event loop."""
-        return await asyncio.to_thread(self.correct, text, **fields)
+        return await arun(perform(self.correct, text, **fields))
 
     async def ascore(self, score: float, **fields: Unpack[RunScoreFields]) -> list[Receipt]:
         """As :meth:`score`, off the event loop."""
-        return await asyncio.to_thread(self.score, score, **fields)
+        return await arun(perform(self.score, score, **fields))
 
     def on_interrupt(self, event: Any) -> None:
         """Handle a graph that waits at a breakpoint.
@@ -379,7 +379,7 @@ def _make_async_handler(event: Callable[..., list[Feedback]]) -> Any:
     async def handle(self: _Handler, *given: Any, **about: Any) -> None:
         due = event(self._listener, *given, **about)
         if due:
-            await asyncio.to_thread(self._record, due)
+            await arun(perform(self._record, due))
 
     return handle
 
@@ -427,5 +427,5 @@ class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         """Handle feedback that a chain sends for itself or, after a look-up, for another run."""
-        due = await asyncio.to_thread(self._listener.on_custom_event, name, data, run_id=run_id)
-        await asyncio.to_thread(self._record, due)
+        due = await arun(perform(self._listener.on_custom_event, name, data, run_id=run_id))
+        await arun(perform(self._record, due))

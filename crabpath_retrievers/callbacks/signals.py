@@ -6,6 +6,7 @@ from typing import Any
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource
+from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.events import make_event_id
 from crabpath_retrievers.learning.outcomes import parse_outcome
@@ -81,7 +82,9 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
         msg = "feedback must have correction (a text), score (0 to 1) or outcome (-1 to 1)"
         raise InvalidInputError(msg)
     correction = data.get("correction")
-    if correction is not None and not (isinstance(correction, str) and correction.strip()):
+    if is_blank(correction) and any(data.get(name) is not None for name in ("score", "outcome")):
+        correction = None  # it says nothing, and the score counts
+    if correction is not None and (not isinstance(correction, str) or is_blank(correction)):
         msg = f"a correction must be a text with the right answer, not {correction!r}"
         raise InvalidInputError(msg)
     kind: EventKind = "score" if correction is None else "correction"

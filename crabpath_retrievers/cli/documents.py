@@ -35,11 +35,13 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.files import describe_skipped, read_documents, require_path
 from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import Section
 from crabpath_retrievers.memory.notes import list_notes, list_turns
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.opening import describe, is_pgvector, place_of, wrapped_store
 
 _ID_WIDTH = 40  # characters of an id that stay together
@@ -59,8 +61,12 @@ def run_add(
     embeddings: EmbedderName = None,
 ) -> Output:
     """Add files, or update what the memory holds of them."""
-    documents, skipped = read_documents(paths)
+    for path in paths:
+        require_path(path)  # before a memory is created
     with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
+        roots = KnownRoots(memory.store)
+        documents, skipped = read_documents(paths, roots.choose)
+        roots.remember()
         report = _add_documents(memory, documents)
     sources = {one.metadata["source"] for one in documents if one.page_content.strip()}
     numbers = {"documents": len(sources), **_count_chunks(report), "skipped": skipped}
@@ -275,6 +281,9 @@ def list_contents(
     notes: Annotated[bool, typer.Option("--notes", help="Notes instead, newest first.")] = False,
     turns: Annotated[bool, typer.Option("--turns", help="Turns instead, newest first.")] = False,
     sources: Annotated[bool, typer.Option("--sources", help="Sources instead, by name.")] = False,
+    retired: Annotated[
+        bool, typer.Option("--retired", help="Retired sections instead; with --source, its own.")
+    ] = False,
     limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
     namespace: Annotated[
         str, namespace_option(help="The namespace of the notes or turns.")
@@ -282,8 +291,8 @@ def list_contents(
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """List chunks of documents, or notes, turns or sources; other processes may use the memory."""
-    if [source is not None, notes, turns, sources].count(True) > 1:
-        msg = "give at most one of --source, --notes, --turns and --sources"
+    if [source is not None or retired, notes, turns, sources].count(True) > 1:
+        msg = "give at most one of --source (or --retired), --notes, --turns and --sources"
         raise InvalidInputError(msg)
     limit = require_count("limit", limit)
     with existing_store(store) as opened:
@@ -294,7 +303,9 @@ def list_contents(
         elif sources:
             table, data = _list_sources(opened.catalog.count_by_source(limit))
         else:
-            table, data = _list_nodes(opened.catalog.list_nodes(limit, source=source))
+            owner = RETIRED if retired else 0
+            found = opened.catalog.list_nodes(limit, source=source, owner=owner)
+            table, data = _list_nodes(found)
     if not data:
         whose = f" in namespace {namespace}" if notes or turns else ""
         return Output(data, [dim(f"nothing{whose}; crabpath info counts what there is")])

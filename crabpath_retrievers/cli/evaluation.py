@@ -27,7 +27,10 @@ Seed = Annotated[
     int | None, typer.Option(help="Draws the questions of --limit, and the resamples.")
 ]
 Embedding = Annotated[
-    str, typer.Option(help="A sentence-transformers model.", show_default="all-MiniLM-L6-v2")
+    str,
+    typer.Option(
+        help="A sentence-transformers model, or module:attribute.", show_default="all-MiniLM-L6-v2"
+    ),
 ]
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
 Setting = Annotated[str, typer.Option(help="pooled, or closed: a question's own paragraphs only.")]
@@ -54,6 +57,7 @@ Dropped = Annotated[
 Explored = Annotated[
     float, typer.Option(help="Share of a stream's places for documents that were seldom shown.")
 ]
+Split = Annotated[bool, typer.Option(help="Cut passages into chunks, as long pages are.")]
 Router = Annotated[
     str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
 ]
@@ -80,6 +84,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     seed: Seed = None,
     embedding: Embedding = DEFAULT_MODEL,
     cache: Cache = None,
+    split: Split = False,
     setting: Setting = "pooled",
     level: Level = "document",
     stream: Stream = None,
@@ -105,6 +110,7 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         methods=split_names(methods),
         ks=parse_cutoffs(k),
         limit=limit,
+        split=split,
         seed=seed,
         embedding=embedding,
         cache=cache,

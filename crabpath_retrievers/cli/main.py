@@ -68,6 +68,7 @@ _COMMANDS: dict[str, _Commands] = {
         "doctor": maintenance.run_doctor,
         "maintain": maintenance.run_maintain,
         "reindex": maintenance.run_reindex,
+        "reembed": maintenance.run_reembed,
         "token": add_access_token,
     },
     "Research": {"regions": show_regions},

@@ -1,4 +1,4 @@
-"""Commands that operate: ``ready``, ``health``, ``doctor``, ``maintain``, ``tune``, ``reindex``."""
+"""Commands that operate: readiness, health, doctor, maintenance, knobs, index, embedder."""
 
 import os
 import re
@@ -232,6 +232,22 @@ def run_reindex(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output
     with CrabPath.open(store, vectors=vectors, create=False, reindex=True) as memory:
         count, where = memory.index.count(), memory.index.description
     return Output({"vectors": count}, [f"{count} vectors in {escape(where)}"])
+
+
+def run_reembed(
+    embeddings: Annotated[str, typer.Argument(metavar="PROVIDER:MODEL", help="New embedder.")],
+    query_prefix: Annotated[str | None, typer.Option(help="Written before questions.")] = None,
+    document_prefix: Annotated[str | None, typer.Option(help="Written before texts.")] = None,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+) -> Output:
+    """Embed everything again with another embedder; queries go on, what was learned stays."""
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        count = memory.maintenance.change_embedder(
+            embeddings, query_prefix=query_prefix, document_prefix=document_prefix
+        )
+        model = memory.embedder.model
+    return Output({"embedded": count, "model": model}, [f"{count} texts by {escape(model)}"])
 
 
 def run_tune(

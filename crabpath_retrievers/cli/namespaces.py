@@ -112,10 +112,13 @@ def run_export(
     namespace: Annotated[
         str | None, namespace_option(help="Only what this namespace has learned.")
     ] = None,
+    yes: Yes = False,
     store: Store = DEFAULT_STORE,
 ) -> Output:
     """Write a memory, or what one namespace has learned, into one file."""
     scope = None if namespace is None else namespace_of(namespace)
+    if file.expanduser().exists():
+        confirm_deletion(f"Replace {file}?", yes=yes)
     with existing_store(store) as opened:
         done = export_archive(opened, file, scope)
     size = f"{sum(done.rows.values())} rows, {done.size / 1e6:.1f} MB"

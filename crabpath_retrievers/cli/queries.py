@@ -1,5 +1,6 @@
 """Commands that ask: ``query``, ``explain`` and ``demo``."""
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Annotated
@@ -55,11 +56,20 @@ def run_query(  # noqa: PLR0913  each is an option of the command
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
     session: Annotated[str | None, typer.Option(help="The conversation that asks.")] = None,
+    recency: Annotated[float | None, typer.Option(help="Half-life of a document, in days.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Only what was valid at this date.")] = None,
 ) -> Output:
     """Find the documents that answer a question."""
     with _open_for_queries(store, vectors, replica, embeddings) as memory:
         answer = memory.retrieve(
-            text, k=k, namespace=namespace, fill=fill, task_type=task, session=session
+            text,
+            k=k,
+            namespace=namespace,
+            fill=fill,
+            task_type=task,
+            session=session,
+            recency=recency,
+            as_of=as_of,
         )
     documents = [
         {
@@ -69,13 +79,16 @@ def run_query(  # noqa: PLR0913  each is an option of the command
             "score": item.score,
             "origin": item.returned.origin,
             "content": item.node.content,
+            "superseded_by": item.returned.superseded_by,
         }
         for item in answer.documents
     ]
     shown = [_describe_hit(item) for item in answer.documents]
     turn = answer.turn.id
-    more = dim(f"\nRate: crabpath feedback {turn} --outcome 1 --used ID")
-    why = dim(f"Why:  crabpath explain {turn}")
+    known = (DEFAULT_STORE, os.environ.get("CRABPATH_STORE"))
+    place = "" if store in known else f" --store {shlex.quote(store)}"
+    more = dim(f"\nRate: crabpath feedback {turn} --outcome 1 --used ID{place}")
+    why = dim(f"Why:  crabpath explain {turn}{place}")
     return Output({"turn_id": turn, "documents": documents}, [*shown, more, why])
 
 

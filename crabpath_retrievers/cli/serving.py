@@ -4,6 +4,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -186,7 +187,10 @@ def add_access_token(
     from crabpath_retrievers.server.access import add_token
 
     found = parse_time("--expires", expires)  # in the zone of this machine unless it has one
-    until = None if found is None else found.astimezone().isoformat()
+    until = None if found is None else found.astimezone()
+    if until is not None and until <= datetime.now(tz=timezone.utc):
+        msg = f"--expires {expires} is in the past: give a later time, or none"
+        raise InvalidInputError(msg)
     names = [name.strip() for name in rights.split(",")]
-    token = add_token(file, namespace, names, until)
+    token = add_token(file, namespace, names, None if until is None else until.isoformat())
     return Output({"token": token}, [escape(token)])

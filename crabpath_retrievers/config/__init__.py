@@ -11,9 +11,11 @@ from crabpath_retrievers.config.learning import (
 )
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.config.settings import (
+    DateSettings,
     IngestSettings,
     LinkSettings,
     PolicySettings,
+    PrefixSettings,
     RankSettings,
     SeedSettings,
     Settings,
@@ -25,6 +27,7 @@ from crabpath_retrievers.config.settings import (
 __all__ = [
     "APPLY",
     "AutotuneSettings",
+    "DateSettings",
     "EpisodeSettings",
     "HealthSettings",
     "IngestSettings",
@@ -33,6 +36,7 @@ __all__ = [
     "MaintenanceSettings",
     "NoteSettings",
     "PolicySettings",
+    "PrefixSettings",
     "RankSettings",
     "RegionSettings",
     "SeedSettings",

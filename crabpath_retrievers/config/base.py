@@ -85,7 +85,7 @@ def to_tuple(value: Any) -> Any:
 Texts = Annotated[tuple[str, ...], BeforeValidator(to_tuple)]
 """Several texts."""
 Share = Annotated[float, Field(ge=0, le=1)]
-"""A number from 0 to 1: a share, a probability, a cosine or weight that is not negative."""
+"""A number from 0 to 1: a share, a probability, a similarity or weight that is not negative."""
 Positive = Annotated[float, Field(gt=0, le=1_000_000_000)]
 """A number above 0, in the unit that the field names."""
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -93,7 +93,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 CountOrZero = Annotated[int, Field(ge=0, le=1_000_000_000)]
 """A number of things, perhaps none."""
 Signed = Annotated[float, Field(ge=-1, le=1)]
-"""A number from -1 to 1: a weight, or a cosine."""
+"""A number from -1 to 1: a weight, or a similarity."""
 Neighbours = Annotated[int, Field(ge=1, le=10_000)]
 """How many nearest things one search returns."""
 Range = tuple[float, float]

@@ -32,11 +32,11 @@ class EpisodeSettings(ValidatedSettings):
     neighbours: Neighbours = 20
     """Most similar episodes that a query recalls; each counts by how alike its query is."""
     same_query_similarity: Share = 0.9
-    """Least cosine of an episode of the same query, whose unused documents are returned later."""
+    """Least similarity of an episode of the same query; what it did not use is returned later."""
     same_query_term_share: Share = 0.8
     """Least share of the query's terms, by information, in such an episode."""
     duplicate_similarity: Share = 0.92
-    """Least cosine of two turns that are one episode."""
+    """Least similarity of two turns that are one episode."""
     max_scanned: Count = 500
     """Latest episodes that are compared where the vector index holds none."""
 
@@ -51,7 +51,7 @@ class NoteSettings(ValidatedSettings):
     probation_turns: Count = 14
     """Turns since its last use from which a note on probation is not found."""
     duplicate_similarity: Share = 0.92
-    """Least cosine of two notes that are one note."""
+    """Least similarity of two notes that are one note."""
     min_words: Count = 3
     """Fewest words of a question that makes a note."""
     min_alphanumeric_share: Share = 0.6

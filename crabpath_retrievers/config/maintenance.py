@@ -36,7 +36,7 @@ class MaintenanceSettings(ValidatedSettings):
     connect_neighbours: Neighbours = 3
     """Nodes that a node without edges is connected with."""
     connect_similarity: Share = 0.5
-    """Least cosine of nodes that are connected."""
+    """Least similarity of nodes that are connected."""
     max_turns: Count = 5_000
     """Turn records kept per namespace."""
     max_feedback: Count = 20_000

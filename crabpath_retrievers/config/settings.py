@@ -34,6 +34,7 @@ from crabpath_retrievers.config.learning import (
 )
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.core.language import require_language
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT
 from crabpath_retrievers.errors import InvalidInputError, StoreError
@@ -96,7 +97,7 @@ class SeedSettings(ValidatedSettings):
     max_entries: Neighbours = 8
     """Best hits from which the walk starts."""
     similarity_weight: Share = 0.6
-    """Weight of the cosine in the entry score."""
+    """Weight of the similarity in the entry score."""
     lexical_weight: Share = 0.4
     """Weight in the entry score of the lexical score relative to the best hit."""
     name_weight: Share = 0.3
@@ -152,23 +153,21 @@ class LinkSettings(ValidatedSettings):
     fading_kinds: frozenset[EdgeKind] = frozenset()
     """Kinds of edges whose weight decays to 0; all others decay to their prior."""
     max_mentions: CountOrZero = 256
-    """Nodes that may mention one name; further ones get no edge to its owner."""
+    """Nodes with an edge to a node that they name; of more, those with the first ids."""
     max_back_links: CountOrZero = 32
-    """Edges back from a named node, so that hubs stay cheap to read."""
-    max_owners: Count = 3
+    """Edges back from a named node, to the first ids, so that hubs stay cheap to read."""
+    max_owners: Count = 5
     """Nodes that may share a name; a name of more nodes links to none of them."""
     max_name_words: Count = 8
     """Words of the longest name that is looked up."""
     max_chunks_per_term: Count = 6
     """Chunks that may share a term before the term counts as common."""
-    max_terms_per_chunk: CountOrZero = 24
-    """Terms of a chunk that are looked up in other chunks."""
     metadata_keys: Texts = ()
     """Metadata keys: documents with an equal value are linked."""
     similar_neighbours: CountOrZero = 0
     """Nearest neighbours that each node is linked with; 0 links none."""
     min_similarity: Signed = 0.5
-    """Least cosine of neighbours that are linked."""
+    """Least similarity of neighbours that are linked."""
 
     def floor(self, kind: EdgeKind) -> float:
         """The weight to which an edge of this kind decays."""
@@ -195,6 +194,20 @@ class IngestSettings(ValidatedSettings):
         return self.require_order("chunk_overlap", "chunk_size")
 
 
+class PrefixSettings(ValidatedSettings):
+    """What is written before the texts that are embedded, where the model needs it.
+
+    None for what the memory remembers; a new one takes what the makers of the model document, as
+    far as it is known by its name and its class does not add it. A change of either is a change of
+    the embedder.
+    """
+
+    query: str | None = None
+    """Written before questions, such as ``"query: "``; empty for nothing."""
+    document: str | None = None
+    """Written before chunks and notes, such as ``"passage: "``; empty for nothing."""
+
+
 class SyncSettings(ValidatedSettings):
     """Following sources as they change."""
 
@@ -202,6 +215,15 @@ class SyncSettings(ValidatedSettings):
     """Signed above which a new text is a new version of one that is gone."""
     max_file_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * 2**20
     """Bytes of the largest file that is read."""
+
+
+class DateSettings(ValidatedSettings):
+    """Metadata that says when a document was valid."""
+
+    begin: Texts = ("date", "updated", "valid_from")
+    """Keys of the moment from which a document is valid; the first that has a value counts."""
+    end: Texts = ("valid_to",)
+    """Keys of the moment until which it is."""
 
 
 class RankSettings(ValidatedSettings):
@@ -238,7 +260,9 @@ class Settings(ValidatedSettings):
     policy: PolicySettings = Field(default_factory=PolicySettings)
     links: LinkSettings = Field(default_factory=LinkSettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
+    prefix: PrefixSettings = Field(default_factory=PrefixSettings)
     sync: SyncSettings = Field(default_factory=SyncSettings)
+    dates: DateSettings = Field(default_factory=DateSettings)
     rank: RankSettings = Field(default_factory=RankSettings)
     learning: LearningSettings = Field(default_factory=LearningSettings)
     episode: EpisodeSettings = Field(default_factory=EpisodeSettings)
@@ -247,6 +271,10 @@ class Settings(ValidatedSettings):
     health: HealthSettings = Field(default_factory=HealthSettings)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     autotune: AutotuneSettings = Field(default_factory=AutotuneSettings)
+    language: Annotated[str | None, AfterValidator(require_language)] = None
+    """Code of the language of all documents and questions, such as ``"de"``; the memory keeps it.
+    None detects the language of each text."""
+
     time_limit: Annotated[float, Field(gt=0, le=86_400)] = DEFAULT_TIME_LIMIT
     """Seconds that one query or feedback may wait for databases and servers in total; then it fails
     with ``StoreUnavailableError``. Closing waits no longer either. What may take long, such as

@@ -7,11 +7,15 @@ Asynchronous views: the methods of a class under the same names, awaited.
 """
 
 import asyncio
+import os
 import threading
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -131,16 +135,86 @@ def _resume(advance: Callable[[], Operation]) -> Operation | _Done:
         return _Done(stop.value)
 
 
-_SLOW_THREADS = 16  # of each event loop
-_slow_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]
-_slow_threads = WeakKeyDictionary()
+_AT_WORK = min(32, (os.cpu_count() or 1) + 4)  # threads of each event loop, as asyncio has
+_ASIDE = 512  # threads beside them, which wait
+_SLOW_THREADS = 16
 
 
-def _find_slow_threads(loop: asyncio.AbstractEventLoop) -> ThreadPoolExecutor:
-    """Threads for slow operations, which would leave none of the usual ones to queries."""
-    if loop not in _slow_threads:
-        _slow_threads[loop] = ThreadPoolExecutor(_SLOW_THREADS, "crabpath-slow")
-    return _slow_threads[loop]
+class _Places:
+    """Places of the threads of an event loop that work at the same time."""
+
+    def __init__(self, free: int) -> None:
+        # A semaphore of asyncio would keep the loop, and the loop its threads.
+        self._free, self._waiting = free, deque[asyncio.Future[None]]()
+
+    async def take(self) -> None:
+        """Take a place, in the order of asking."""
+        if self._free:
+            self._free -= 1
+            return
+        called = asyncio.get_running_loop().create_future()
+        self._waiting.append(called)
+        try:
+            await called
+        except asyncio.CancelledError:
+            if called.done() and not called.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """Give a place to the one that waits longest."""
+        while self._waiting:
+            called = self._waiting.popleft()
+            if not called.done():  # it was not cancelled
+                called.set_result(None)
+                return
+        self._free += 1
+
+
+class _Place:
+    """The place that an operation has taken."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, places: _Places) -> None:
+        self._loop, self._places = loop, places
+        self._left = threading.Lock()
+
+    def leave(self) -> None:
+        """Leave it to the next operation; safe to repeat."""
+        if self._left.acquire(blocking=False):
+            with suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self._places.give)
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """Threads of an event loop; slow operations have their own, and leave the others to queries."""
+
+    usual: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_AT_WORK + _ASIDE, "crabpath")
+    )
+    slow: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_SLOW_THREADS, "crabpath-slow")
+    )
+    places: _Places = field(default_factory=lambda: _Places(_AT_WORK))
+
+
+_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, _Threads] = WeakKeyDictionary()
+_PLACE: ContextVar[_Place | None] = ContextVar("place", default=None)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
+
+
+def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
+    """What ``look`` finds, after growing pauses, as long as there is nothing and ``may_come``.
+
+    A thread that waits here keeps no other operation of its event loop from working.
+    """
+    pause = _FIRST_PAUSE
+    while not (found := look()) and may_come():
+        if (place := _PLACE.get()) is not None:
+            place.leave()
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return found
 
 
 async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
@@ -164,9 +238,18 @@ async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operatio
         return state
 
     loop = asyncio.get_running_loop()
-    pool = _find_slow_threads(loop) if operation.slow else None
+    threads = _threads.get(loop) or _threads.setdefault(loop, _Threads())
+    context = copy_context()
+    if operation.slow:
+        done = threads.slow.submit(context.run, work)
+    else:
+        await threads.places.take()
+        place = _Place(loop, threads.places)
+        context.run(_PLACE.set, place)
+        done = threads.usual.submit(context.run, work)
+        done.add_done_callback(lambda _: place.leave())
     try:
-        return await loop.run_in_executor(pool, copy_context().run, work)
+        return await asyncio.wrap_future(done)
     except asyncio.CancelledError:
         cancelled.set()
         raise

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from typing_extensions import TypedDict
 
+from crabpath_retrievers.core.pictures import remove_pictures
 from crabpath_retrievers.core.query import (
     find_id,
     namespace_of,
@@ -198,7 +199,7 @@ def _read_text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         msg = f"{name} must be a text, not {format_value(value)}"
         raise InvalidInputError(msg)
-    return None if is_blank(value) else to_storable(str(value))
+    return None if is_blank(value) else remove_pictures(to_storable(str(value)))
 
 
 def validate_user(name: object) -> str:

@@ -32,6 +32,11 @@ OPERATORS = (*_EQUALITIES, *ORDERS, *LISTS, *_GROUPS)
 
 _MANY = (list, tuple, set, frozenset)
 _MOST_WHOLE = 2**63  # whole numbers of databases have 64 bits
+_NUMBER_NEEDED = "finite number of at most 64 bits"
+_VALUES_NEEDED = "a list of texts, booleans or finite numbers of at most 64 bits"
+_VALUE_NEEDED = (
+    f"a text, a boolean or a {_NUMBER_NEEDED}, and None is none of them; of several values use $in"
+)
 
 
 class KeyCondition(NamedTuple):
@@ -127,15 +132,15 @@ def _parse_comparison(
     name, value = str(operator), to_plain(given)
     if name in LISTS:
         value = [_to_scalar(item) for item in value] if isinstance(value, _MANY) else None
-        fits, kind = value is not None and None not in value, "a list of texts, numbers or booleans"
+        fits, kind = value is not None and None not in value, _VALUES_NEEDED
         if value == []:
             return NOTHING if name == "$in" else EVERYTHING
     else:
-        value, kind = _to_scalar(value), "a text, a number or a boolean, and None is none of them"
+        value, kind = _to_scalar(value), _VALUE_NEEDED
         fits = value is not None
         if name in ORDERS:
             fits = fits and not isinstance(value, (str, bool))
-            kind = "a number, for a date the one of its day, such as 20240131"
+            kind = f"a {_NUMBER_NEEDED}, for a date the one of its day, such as 20240131"
     if not fits:
         msg = f"{name} on {key!r} in the filter for {store} needs {kind}, not {format_value(given)}"
         raise InvalidInputError(msg)

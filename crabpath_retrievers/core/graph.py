@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 
 Vector = NDArray[np.float32]
+Number = TypeVar("Number", float, NDArray[np.float32])
 
 
 # numpy converts half to single precision number by number; a look-up table takes a third of that.
@@ -75,10 +76,11 @@ LEARNED_KINDS = frozenset((*OVERLAY_KINDS, *TYPED_KINDS))
 
 
 class Authority(Enum):
-    """How well a node is protected from forgetting [CrabPath]. Never renumber the stored values.
+    """How well a node is protected from forgetting, and how far it goes before others [CrabPath].
 
-    Weights of edges to an ``overlay`` node decay at the usual speed, to a ``canonical`` node at a
-    quarter of it, to a ``constitutional`` node not at all; the latter is never pruned.
+    Never renumber the stored values. Weights of edges to an ``overlay`` node decay at the usual
+    speed, to a ``canonical`` node at a quarter of it, to a ``constitutional`` node not at all; the
+    latter is never pruned.
     """
 
     OVERLAY = 0
@@ -131,7 +133,7 @@ class Node:
         title: Title of the document or section; empty without one.
         names: Normalised names by which other texts may mention this node.
         addresses: Link targets that resolve to this node (paths, URLs, wiki names).
-        references: Link targets that occur in this node's text.
+        references: Link targets that occur in this node's text, and terms that others may share.
         position: Position of the chunk in its document; not part of its identity.
         metadata: JSON-safe metadata of the document.
         digest: Fingerprint of text and metadata; equal digests mean that nothing changed.
@@ -176,6 +178,7 @@ class NodeHead(NamedTuple):
         mentions: In how many texts the node's name is mentioned.
         vector: Unit embedding, shape ``[d]``.
         terms: Words of the text as from :func:`crabpath_retrievers.core.text.encode_terms`.
+        authority: Number of its :class:`Authority`.
     """
 
     key: int
@@ -184,6 +187,7 @@ class NodeHead(NamedTuple):
     mentions: int
     vector: Vector
     terms: bytes = b""
+    authority: int = 0
 
     @property
     def rarity(self) -> float:
@@ -191,16 +195,38 @@ class NodeHead(NamedTuple):
         return 1.0 / math.sqrt(1.0 + self.mentions)
 
 
+def stack_vectors(vectors: Sequence[Vector]) -> Vector:
+    """Vectors of shape ``[d]``, at least one, as the rows of a matrix in single precision."""
+    return to_single_precision(np.concatenate(vectors).reshape(len(vectors), -1))
+
+
 def to_single_precision(vectors: NDArray[Any]) -> Vector:
     """Vectors in half precision as single precision; others as they are."""
     return _SINGLE.take(vectors.view(np.uint16)) if vectors.dtype == np.float16 else vectors
 
 
-def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
-    """Cosine of each unit vector (at least one) with ``vector``; all have shape ``[d]``."""
-    stacked = to_single_precision(np.concatenate(vectors).reshape(len(vectors), -1))
-    similarities: list[float] = (stacked @ vector).tolist()
+def compare_vectors(vectors: Sequence[Vector], vector: Vector, stretch: float = 1.0) -> list[float]:
+    """Similarity of each unit vector with ``vector``; all have shape ``[d]``.
+
+    Args:
+        vectors: The vectors.
+        vector: What they are compared with.
+        stretch: Of the embedder; see :func:`stretch_cosine`. With 1 similarities are cosines.
+    """
+    if not vectors:
+        return []
+    similarities: list[float] = stretch_cosine(stack_vectors(vectors) @ vector, stretch).tolist()
     return similarities
+
+
+def stretch_cosine(cosine: Number, stretch: float) -> Number:
+    """Similarity ``1 - stretch · (1 - cosine)``: 1 for equal texts, about 0 for unrelated ones.
+
+    Embedders differ in the cosine of unrelated texts (.04 in all-MiniLM-L6-v2, .76 in
+    multilingual-e5-small), which the stretch takes back: weights and thresholds then mean the same
+    with any of them. The order of similarities is that of cosines.
+    """
+    return cosine if stretch == 1.0 else 1.0 - stretch * (1.0 - cosine)
 
 
 class OutgoingEdge(NamedTuple):
@@ -261,6 +287,7 @@ class Candidate(NamedTuple):
         passed: Turns of the same query that did not use it, weighted alike, at least 0.
         episode: Uses of it by turns of similar queries, weighted by their similarity, at least 0.
         missed: Turns of similar queries that did not use it, weighted alike, at least 0.
+        recency: 1 for a new document, half of that after a half-life; 0 where age does not count.
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
         shown: Turns that returned it and whose feedback states whether it was used, at least 0.
@@ -278,6 +305,7 @@ class Candidate(NamedTuple):
     passed: float = 0.0
     episode: float = 0.0
     missed: float = 0.0
+    recency: float = 0.0
     usage: float = 0.0
     decayed: float = 0.0
     shown: float = 0.0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,9 +16,11 @@ from uuid import UUID
 
 from typing_extensions import TypedDict, Unpack
 
+from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.pictures import remove_pictures
 from crabpath_retrievers.core.text import (
     format_value,
     is_blank,
@@ -35,6 +38,7 @@ MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[..., bool] | object | N
 _log = logging.getLogger(__name__)
 _LONGEST_NAMESPACE = 512
 _LONGEST_LABEL = 200
+_SHORTEST_HALF_LIFE = 1e-6  # days
 _URL = re.compile(r"\s*[A-Za-z][\w+.-]+://")
 _MAX_PATH_BYTES = 470  # SQLite takes 504, of which "/vectors/chroma.sqlite3" is a part
 _MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
@@ -63,6 +67,12 @@ class RetrieverOptions(TypedDict, total=False):
     """Return at most one chunk of each document."""
     max_tokens: int | None
     """Tokens of all returned texts together, near-duplicates left out; None for no budget."""
+    recency: float | None
+    """Half-life of a document in days: a new one has 2.7 times the odds of a very old one, and half
+    of that advantage after a half-life. None: age does not count, but of two versions of a text the
+    newer stands first."""
+    as_of: str | date | None
+    """Only what was valid then, such as "2024-05-31", and documents without a date; None: all."""
 
 
 class CallOptions(RetrieverOptions, total=False):
@@ -86,7 +96,10 @@ class CallOptions(RetrieverOptions, total=False):
 
 
 _NUMBERS = frozenset(
-    {"k", "explore", "fill", "min_score", "one_per_document", "max_tokens", "confined", "record"}
+    {
+        *("k", "explore", "fill", "min_score", "one_per_document", "max_tokens", "confined"),
+        *("record", "recency"),
+    }
 )
 
 
@@ -127,6 +140,8 @@ class Query:
     min_score: float | None = None
     one_per_document: bool = False
     max_tokens: int | None = None
+    recency: float | None = None
+    as_of: datetime | None = None
     candidate_ids: Sequence[str] | None = None
     vector: Vector | None = None
     existing_ids: Callable[[Sequence[str]], set[str] | None] | None = None
@@ -149,7 +164,7 @@ class Query:
         if not isinstance(text, str):
             msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
             raise InvalidInputError(msg)
-        question = to_storable(text)
+        question = remove_pictures(to_storable(text))
         if not question.strip():
             msg = "the query is empty: pass a question or some words"
             raise InvalidInputError(msg)
@@ -161,6 +176,8 @@ class Query:
             given["session"] = session_of(given["session"])
         labels = ("task_type", "arm", "run_id")
         given |= {n: label_of(n, given[n]) for n in labels if given.get(n) is not None}
+        if given.get("as_of") is not None:
+            given["as_of"] = moment_of("as_of", given["as_of"])
         for name in ("seed_ids", "boost_tags", "candidate_ids"):
             if given.get(name) is not None:
                 given[name] = texts_of(given[name], name=name)
@@ -179,6 +196,8 @@ class Query:
             require_count("max_tokens", self.max_tokens)
         if self.min_score is not None:
             require_number("min_score", self.min_score, 0.0, 1.0)
+        if self.recency is not None:
+            require_number("recency", self.recency, _SHORTEST_HALF_LIFE, _MAX_FLOAT)
         require_flags(
             fill=self.fill,
             one_per_document=self.one_per_document,
@@ -191,16 +210,32 @@ class Query:
             raise InvalidInputError(msg)
         require_bounded(self.filter)
         try:
-            bool(self.filter)
+            holds_nothing = not self.filter
         except Exception as error:  # vector stores have filters of all kinds
             raise_interruption(error)
             msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
             raise InvalidInputError(msg) from error
+        if holds_nothing and not (self.filter is None or isinstance(self.filter, (Mapping, str))):
+            shown = format_value(self.filter)
+            msg = f"the filter must be a condition, or None for none, not {shown}"
+            raise InvalidInputError(msg)
         for name, what in (("on_hop", "one hop"), ("existing_ids", "a list of ids")):
             value = getattr(self, name)
             if value is not None and not callable(value):
                 msg = f"{name} must be a function of {what}, not {format_value(value)}"
                 raise InvalidInputError(msg)
+
+
+def moment_of(name: str, value: object) -> datetime:
+    """A moment, from a date or a text, see :func:`parse_date`; of a day or a month the last one.
+
+    Raises:
+        InvalidInputError: It is none, or in doubt.
+    """
+    if (found := parse_date(value, last=True)) is None:
+        msg = f'{name} must be a date such as "2024-05-31", not {format_value(value)}'
+        raise InvalidInputError(msg)
+    return found
 
 
 def text_of(name: str, value: object) -> str:

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from numbers import Integral, Real
 from struct import pack
 from textwrap import shorten
@@ -25,20 +26,42 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from crabpath_retrievers.core.language import (
+    detect_language,
+    find_script,
+    find_stem,
+    find_word_starts,
+    has_compounds,
+    has_stems,
+)
+from crabpath_retrievers.core.pictures import remove_pictures
+
 _SOFT_HYPHEN = "\u00ad"  # says where a word may be broken; it is no part of the word
 # Combining accents (NFD) and vowel signs of Indic scripts belong to a word, but Python's regular
 # expressions do not count them as word characters.
-_MARKS = _SOFT_HYPHEN + "".join(
-    chr(code)
-    for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
-    for code in block
-    if unicodedata.category(chr(code)).startswith("M")
+_JOINER = "\u200d"  # shapes letters of Indic scripts; it is no letter
+_MARKS = (
+    _SOFT_HYPHEN
+    + _JOINER
+    + "".join(
+        chr(code)
+        for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
+        for code in block
+        if unicodedata.category(chr(code)).startswith("M")
+    )
 )
-# Scripts without spaces become one token per character; phrases still match.
+# Scripts without spaces become one token per character with its marks; phrases still match.
 # Escaped, since editors normalise U+F900 to U+8C48, which would extend the range to Hangul.
 # In Korean particles hang on nouns, so each syllable is one, composed or as a run of its letters.
-_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+_SINGLE = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+_SINGLE += "\U00020000-\U0003ffff" + "".join(  # Thai and Lao, Burmese, Khmer
+    chr(code)
+    for block in (range(0xE00, 0xF00), range(0x1000, 0x10A0), range(0x1780, 0x17E0))
+    for code in block
+    if unicodedata.category(chr(code)) in ("Lo", "Lm")
+)
 _SYLLABLE = "[\u1100-\u115f][\u1160-\u11a7]*[\u11a8-\u11ff]*"
+_CHARACTER = rf"[{_SINGLE}][{_MARKS}\u3099\u309a]*|{_SYLLABLE}"
 _LETTER = rf"[^\W{_SINGLE}\u1100-\u115f]"
 # Endings by which Korean verbs of any meaning end a sentence ("does", "is done", "is"): no words.
 _ENDINGS = frozenset(
@@ -50,9 +73,33 @@ _ENDINGS = frozenset(
     for form in ("NFC", "NFD")
 )
 _WORD = re.compile(
-    rf"(?:{'|'.join(sorted(_ENDINGS))})(?!\w)|[{_SINGLE}]|{_SYLLABLE}"
-    rf"|{_LETTER}(?:{_LETTER}|[{_MARKS}])*"
+    rf"(?:{'|'.join(sorted(_ENDINGS))})(?!\w)|{_CHARACTER}|{_LETTER}(?:{_LETTER}|[{_MARKS}])*"
 )
+_RUN = re.compile(rf"(?:{_CHARACTER})+")
+# Accents of Latin, Greek and Cyrillic, and the points of Arabic and Hebrew, which are optional;
+# marks of other scripts change the word.
+_ACCENTS = dict.fromkeys(
+    code
+    for block in (
+        *(range(0x300, 0x370), range(0x483, 0x488), range(0x591, 0x5C8), range(0x64B, 0x660)),
+        *(range(0x670, 0x671), range(0x6D6, 0x6EE), range(0x1AB0, 0x1B00)),
+        *(range(0x1DC0, 0x1E00), range(0x20D0, 0x2100), range(0xFE20, 0xFE30)),
+    )
+    for code in block
+    if unicodedata.combining(chr(code))
+)
+# Letters of Latin with a stroke, and ligatures, which Unicode does not take apart.
+_FOLDED: dict[int, str] = {
+    **str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i"}),
+    **str.maketrans({"æ": "ae", "œ": "oe", "þ": "th"}),
+    **{
+        code: str(unicodedata.digit(chr(code)))
+        for code in range(0x660, 0x1000)
+        if unicodedata.category(chr(code)) == "Nd"
+    },
+}
+_FOLDED |= {0x643: "ک", 0x64A: "ی", 0x649: "ی"}  # keyboards of Arabic and Persian differ
+_UNSEEN = str.maketrans("", "", _SOFT_HYPHEN + _JOINER)
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # what _WORD finds in ASCII, in a third of the time
 _ASCII_MARKED = re.compile(r"\b[a-z]*[A-Z0-9_]\w*", re.ASCII)
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
@@ -91,6 +138,11 @@ def to_name(text: str) -> str:
 def remove_soft_hyphens(text: str) -> str:
     """The text with its words whole, also where a soft hyphen ends a line."""
     return _SOFT_BREAK.sub("", text) if _SOFT_HYPHEN in text else text
+
+
+def clean_text(text: str) -> str:
+    """The text without soft hyphens and ``data:`` URIs; the name of a picture stays."""
+    return remove_pictures(remove_soft_hyphens(text))
 
 
 _SOFT_BREAK = re.compile(r"\u00ad+(?:[ \t]*\r?\n[ \t]*)?")
@@ -137,10 +189,10 @@ def find_first_line(text: str, longest: int = 100) -> str:
 
 
 def is_blank(text: object) -> bool:
-    """Whether a text or a name is None, or nothing but white space and invisible characters."""
+    """Whether a text or a name is None, or white space, invisible characters and pictures alone."""
     if not isinstance(text, str):
         return text is None
-    return all(c.isspace() or unicodedata.category(c) in _INVISIBLE for c in text)
+    return all(c.isspace() or unicodedata.category(c) in _INVISIBLE for c in remove_pictures(text))
 
 
 def format_value(value: object) -> str:
@@ -152,9 +204,13 @@ def format_value(value: object) -> str:
 
 
 def normalise(text: str) -> str:
-    """Compatibility decomposition (NFKD), case folded, without accents and soft hyphens."""
-    decomposed = unicodedata.normalize("NFKD", text.replace(_SOFT_HYPHEN, ""))
-    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+    """Compatibility form (NFKC), case folded, without accents, points and soft hyphens.
+
+    Marks of other scripts than Latin, Greek, Cyrillic, Arabic and Hebrew stay.
+    """
+    decomposed = unicodedata.normalize("NFKD", text.translate(_UNSEEN))
+    folded = decomposed.translate(_ACCENTS).casefold().translate(_FOLDED)
+    return unicodedata.normalize("NFC", folded)
 
 
 def split_words(text: str, *, marked: bool = False) -> Iterator[Word]:
@@ -229,6 +285,156 @@ def _split_surface(surface: str) -> tuple[str, ...]:
 
 _tokenise_cached = lru_cache(maxsize=512)(_tokenise)
 
+# Where an identifier goes on: "26.3.19", "1013-E60", "http.server.port", "read_timeout", "ReadMe".
+_SEAM = re.compile(r"[a-z][A-Z]|[.:/_-]\w")
+_JOINED = re.compile(r"\w{1,64}(?:(?:[.:/]{1,2}|-)\w{1,64})*")
+_HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")  # "well-known" is no identifier
+_SAMPLE = 20_000  # characters by which a language is detected
+_DEFAULT = "de"  # language of which a query has forms that is too short to tell
+_FEW_IDENTIFIERS = 3  # of a text, whose parts are always found
+_SHARE_OF_CODE = 0.05  # identifiers per token of a text from which it is code
+_SMALL, _CAPITAL = "[a-zß-öø-ÿа-яё]", "[A-ZÀ-ÖØ-ÞА-ЯЁ]"
+_HUMP = re.compile(_SMALL + _CAPITAL)
+_PART = re.compile(rf"{_CAPITAL}+(?!{_SMALL})|{_CAPITAL}?{_SMALL}+|\d+")
+_ANY_WORD = re.compile(r"\w+")
+
+
+def list_searched_words(text: str, language: str | None = None) -> list[str]:
+    """Words by which a text is found: its tokens, then what else stands for its words.
+
+    Two neighbouring characters of a script without spaces, and two syllables of Korean, are a word.
+    "26.3.19" is also "26_3_19"; "read_timeout" and "ReadTimeout" are also "read", "timeout",
+    but not in code, where nearly every word has parts. Words of other languages than English
+    have forms, see :func:`_list_forms`.
+
+    Args:
+        text: Any text.
+        language: Its code; None to detect it.
+    """
+    tokens = tokenise(text)
+    if not text.isascii():
+        tokens += [a + b for run in _find_runs(text) for a, b in pairwise(run)]
+    detected = None if language else detect_language(text[:_SAMPLE], tokens)
+    forms = _list_forms(text, language, detected)
+    return tokens + _list_identifiers(text, len(tokens)) + forms
+
+
+def list_query_words(text: str, language: str | None = None) -> list[str]:
+    """Words that a query searches for, as :func:`list_searched_words` finds them.
+
+    A character is one only where none stands beside it. Where a few words do not tell the language,
+    they have the forms of German.
+    """
+    words = tokenise(text)
+    detected = None if language else detect_language(text[:_SAMPLE], words) or _DEFAULT
+    words += _list_identifiers(text, len(words))
+    if not text.isascii():
+        runs = list(_find_runs(text))
+        alone = {run[0] for run in runs if len(run) == 1}
+        paired = {token for run in runs for token in run} - alone
+        words = [word for word in words if word not in paired]
+        words += [a + b for run in runs for a, b in pairwise(run)]
+    return words + _list_forms(text, language, detected, _END)
+
+
+def _find_runs(text: str) -> Iterator[list[str]]:
+    """Tokens of each run of characters of scripts without spaces; not all characters are tokens."""
+    return filter(None, (tokenise(found.group()) for found in _RUN.finditer(text)))
+
+
+def _list_identifiers(text: str, size: int) -> list[str]:
+    """Identifiers in a text, whole and in parts; ``size`` is the number of its tokens."""
+    end = 0
+    joined: dict[str, None] = {}
+    for seam in _SEAM.finditer(text):
+        place = seam.start()
+        if place < end:
+            continue
+        first = max(end, place - LONGEST_WORD)
+        start = max(first, *(text.rfind(space, first, place) for space in " \n\t"))
+        for match in _JOINED.finditer(text, start):
+            end = match.end()
+            if end > place:
+                joined.setdefault(match.group())
+                break
+    wholes = [whole for name in joined for whole in _join_identifier(name)]
+    parts = [_list_parts(name) for name in joined]
+    several = sum(map(bool, parts))
+    if several > max(_FEW_IDENTIFIERS, size * _SHARE_OF_CODE):
+        return wholes
+    return wholes + [part for found in parts for part in found]
+
+
+_FORM = "\u2026"  # is in no token, so that forms are never taken for words
+_STEM, _END = 6, 4  # letters of a stem and of the end of a compound
+_COMPOUND = 9  # letters of a stem from which it may be of a compound
+
+
+def _list_forms(
+    text: str, chosen: str | None, detected: str | None, shortest: int = _COMPOUND
+) -> list[str]:
+    """The stem of each word, cut to 6 letters, and the last 4 letters of what may be a compound.
+
+    Stems that are cut find words with a common beginning (McNamee & Mayfield 2004).
+
+    Args:
+        text: Any text.
+        chosen: Its language, if that is set; only some have forms.
+        detected: Its language otherwise; a word in a script of its own is in the language of that.
+        shortest: Letters of a stem whose end is a form: any word of a query may end a compound.
+    """
+    base = chosen or detected
+    if not has_stems(base) and (chosen or text.isascii()):
+        return []
+    forms = []
+    for token, _, start, end in split_words(text):
+        if _RUN.match(token) or not all(c.isalpha() or c in _MARKS for c in token):
+            continue
+        language = base if chosen or token.isascii() else find_script(token) or base
+        if language is None or not has_stems(language):
+            continue
+        ends = has_compounds(language)
+        surface = token
+        if language != "de":
+            surface = unicodedata.normalize("NFC", text[start:end]).casefold()
+        stem = normalise(find_stem(surface, language))
+        forms.append(stem[:_STEM] + _FORM)
+        if language == "he" and stem != token:
+            forms.append(token[:_STEM] + _FORM)
+        if ends and len(stem) >= shortest:
+            forms.append(_FORM + stem[-_END:])
+    return forms
+
+
+def drop_foreign_forms(frequencies: Mapping[str, int]) -> dict[str, int]:
+    """Leave out forms that fewer texts have than the word: most of them are in no such language."""
+    kept = dict(frequencies)
+    for form in [f for f in frequencies if f.endswith(_FORM)]:
+        of = [w for w in frequencies if _FORM not in w and w.startswith(form[:-1])]
+        if any(frequencies[w] > frequencies[form] for w in of):
+            for each in (form, *(_FORM + w[-_END:] for w in of)):
+                kept.pop(each, None)
+    return kept
+
+
+def _join_identifier(name: str) -> list[str]:
+    """Several words as one, "AX-200" also as "ax200"; none for words with hyphens alone."""
+    words = () if _HYPHENATED.fullmatch(name) else tokenise(name)
+    if len(words) <= 1:
+        return []
+    compact = "".join(words)
+    is_part = len(words) == 2 and words[0].isalpha() and words[1][0].isdigit()  # noqa: PLR2004
+    return ["_".join(words)[:LONGEST_WORD], *([compact[:LONGEST_WORD]] if is_part else ())]
+
+
+def _list_parts(name: str) -> list[str]:
+    """Parts of the words of a name in snake_case or CamelCase."""
+    found: list[str] = []
+    for word in _ANY_WORD.findall(name):
+        if "_" in word or _HUMP.search(word):
+            found += [normalise(part) for part in _PART.findall(word) if 1 < len(part) < len(word)]
+    return found
+
 
 def hash_question(namespace: str, question: str) -> str:
     """Id of a query in a namespace: a hash of its tokens in order, or of a text without any."""
@@ -236,9 +442,29 @@ def hash_question(namespace: str, question: str) -> str:
     return sha256(f"{namespace}\n{words}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
+HEADING_JOINT = " › "
+"""What stands between the title of a page and the heading of a chunk, in the title of the chunk."""
+
+
 def prepend_title(title: str, content: str) -> str:
-    """The title and the text; the text alone if it begins with the title."""
-    return content if content.startswith(title) else f"{title}\n{content}"
+    """The title and the text; the text alone if it begins with the title.
+
+    First lines of the text that repeat the title or its heading, as Markdown or not, are left out.
+    """
+    body = drop_repeated_title(title, content)
+    return content if body == content and body.startswith(title) else f"{title}\n{body}"
+
+
+def drop_repeated_title(title: str, content: str) -> str:
+    """The text without first lines that are the title, or the page or heading of which it is."""
+    names = {title, *title.split(HEADING_JOINT)}
+    body = content
+    while body:
+        line, _, rest = body.partition("\n")
+        if (name := line.strip(" #*=\r")) and name not in names:
+            break
+        body = rest
+    return body if body.strip() and title else content
 
 
 def normalise_name(name: str) -> str:
@@ -263,6 +489,74 @@ def is_specific_name(key: str) -> bool:
     return len(key) > 2 and not key.replace(" ", "").isdigit() and len(key) <= 200  # noqa: PLR2004
 
 
+# What follows a Korean noun in one word: particles, and endings of "to be".
+_PARTICLES = re.compile(
+    "(?:씨|님)?(?:들)?"
+    "(?:에서|에게|으로부터|로부터|으로|까지|부터|처럼|보다|하고|이나|이랑|한테|이라|께서|마다|조차|밖에|로|에|의)?"
+    "(?:은|는|이|가|을|를|와|과|도|만|의|나|랑|인|며|이며|이다|이었다|였다|입니다|입니까|라고)?"
+    "(?![\u1100-\u11ff\uac00-\ud7a3])"
+)
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+_THAI = re.compile("[\u0e00-\u0e7f]")
+_WITHIN_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc]{2}")
+_LONG_NAME = 4  # characters of a name that is hardly ever part of other words
+
+
+def is_character(token: str) -> bool:
+    """Whether a token is a character of a script without spaces, or a Korean syllable."""
+    return _RUN.match(token) is not None
+
+
+def count_words(text: str) -> float:
+    """Words of a text; two characters of a script without spaces count as one."""
+    tokens = tokenise(text)
+    return len(tokens) - sum(map(is_character, tokens)) / 2
+
+
+def contains_name(text: str, name: str) -> bool:
+    """Whether a name stands in a text by itself, which spaces do not tell in every script.
+
+    Args:
+        text: A text that contains the tokens of the name.
+        name: A stored name, as from :func:`normalise_name`.
+    """
+    tokens = name.split(" ")
+    if not is_character(tokens[0]):
+        return True
+    words = list(split_words(text))
+    found = [word.token for word in words]
+    return any(
+        token == tokens[0]
+        and found[at : at + len(tokens)] == tokens
+        and _stands_alone(text, words[at].start, words[at + len(tokens) - 1].end, len(tokens))
+        for at, token in enumerate(found)
+    )
+
+
+def _stands_alone(text: str, start: int, end: int, size: int) -> bool:
+    """Whether words of a script without spaces begin and end at these places."""
+    before = max(0, start - 1)
+    if _HANGUL.match(text, start):
+        inside = start > 0 and _HANGUL.match(text, before) is not None
+        return not inside and _PARTICLES.match(text, end) is not None
+    if _WITHIN_KATAKANA.match(text[before : start + 1]) or _WITHIN_KATAKANA.match(text, end - 1):
+        return False
+    runs = (run for run in _RUN.finditer(text) if run.start() <= start < run.end())
+    run = next(runs, None)
+    if size >= _LONG_NAME or run is None:
+        return True
+    starts = find_word_starts(run.group())
+    ends = not _THAI.match(text, start) or end >= run.end() or end - run.start() in starts
+    return start - run.start() in starts and ends
+
+
+def consists_of_name(words: Iterable[str], name: str) -> bool:
+    """Whether the words of a query are all those of a stored name; their forms do not count."""
+    tokens = name.split(" ")
+    known = {*tokens, *map("".join, pairwise(tokens))}
+    return all(word in known for word in words if _FORM not in word)
+
+
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
@@ -275,6 +569,8 @@ def quote_as_json(value: Any) -> str:
 Floats = NDArray[np.float64]
 
 _CODE = np.dtype("<u2")
+BYTES_PER_TERM = _CODE.itemsize
+"""Bytes of each distinct word of a text as from :func:`encode_terms`."""
 _CODES = 1 << 16
 _ABSENT = 255
 
@@ -294,7 +590,7 @@ class IndexedWords(NamedTuple):
     """What full text, statistics of words and ranking keep of a text: it is tokenised once.
 
     Attributes:
-        tokens: Its tokens in order, with a space between.
+        tokens: Its tokens in order, with a space between; then its identifiers.
         terms: Its distinct words as from :func:`encode_terms`.
     """
 
@@ -302,9 +598,9 @@ class IndexedWords(NamedTuple):
     terms: bytes
 
     @classmethod
-    def from_text(cls, title: str, content: str) -> "IndexedWords":
-        """The words of a title and a text."""
-        tokens = tokenise(prepend_title(title, content))
+    def from_text(cls, title: str, content: str, language: str | None = None) -> "IndexedWords":
+        """The words of a title and a text, in a language or in that which they are found to be."""
+        tokens = list_searched_words(prepend_title(title, content), language)
         return cls(" ".join(tokens), encode_terms(tokens))
 
 
@@ -324,6 +620,12 @@ class QueryInformation(NamedTuple):
         """From inverse document frequencies by word, the first 255 of them."""
         first = dict(list(idf.items())[:_ABSENT])
         return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))
+
+    @property
+    def length(self) -> float:
+        """Number of the words; forms are none, and pairs of characters overlap by one half."""
+        own = [word for word in self.words if _FORM not in word]
+        return len(own) - sum(map(is_character, own)) / 2
 
     @property
     def total(self) -> float:

@@ -246,6 +246,7 @@ class ReturnedDocument:
         log_odds: Those of the logistic model, before its calibration and past uses; None in records
             of older releases.
         trials: Past uses and passes that the ranker counted, at least 0.
+        superseded_by: Id of the newer version of it that stands before it; None without one.
     """
 
     node: str
@@ -257,6 +258,7 @@ class ReturnedDocument:
     propensity: float | None = None
     log_odds: float | None = None
     trials: float = 0.0
+    superseded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.loading import load_attribute
 from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_embeddings
 
@@ -14,8 +15,9 @@ from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL, load_default_emb
 def cached_embedder(name: str = DEFAULT_MODEL, cache: Path | None = None) -> Embeddings:
     """Make an embedder that computes the vector of each text once.
 
-    The model is one of sentence-transformers, by hub name or directory; the directory ``cache``
-    keeps vectors between runs. What cannot be loaded or used raises InvalidInputError.
+    The model is one of sentence-transformers, by hub name or directory, or ``module:attribute``,
+    which makes one; the directory ``cache`` keeps vectors between runs. What cannot be loaded or
+    used raises InvalidInputError.
     """
     from langchain_classic.embeddings import CacheBackedEmbeddings
     from langchain_classic.storage import LocalFileStore
@@ -39,10 +41,13 @@ def _load_model(name: str) -> Embeddings:
     from langchain_huggingface import HuggingFaceEmbeddings
 
     try:
+        made: Embeddings | None = load_attribute(name)
+        if made is not None:
+            return made
         return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
     except Exception as error:
         msg = (
             f"the embedding model {name!r} cannot be loaded ({type(error).__name__}): "
-            "give the name or the directory of a sentence-transformers model"
+            "give the name or the directory of a sentence-transformers model, or module:attribute"
         )
         raise InvalidInputError(msg) from error

@@ -156,6 +156,7 @@ def score_runs(
         if labelled:
             methods[name]["calibration"] = measure_calibration(labelled)
     metrics = [f"{metric}@{k}" for k in plan.ks for metric in ("full", "recall")]
+    metrics.append(f"ndcg@{DEPTH}")
     if plan.level == "chunk":
         metrics = list(next(iter(scored.values())))
     return {"methods": methods, "comparisons": compare_methods(scored, metrics, seed=seed)}

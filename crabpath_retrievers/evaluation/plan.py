@@ -1,7 +1,7 @@
 """The plan of an evaluation, validated before anything is computed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -36,6 +36,7 @@ class EvaluationPlan:
         methods: Names of methods; all are asked to the same depth.
         ks: Cut-offs of recall and full evidence, rising.
         limit, seed: Most questions, and what draws them and the resamples; None takes the first.
+        split: Cut passages into chunks, as long pages are.
         shown: At least the largest cut-off; None is that cut-off.
         noise: In [0, 0.5].
         dropped: In [0, 1).
@@ -49,6 +50,7 @@ class EvaluationPlan:
     methods: tuple[str, ...] = ("dense", "lexical", "hybrid", "cold")
     ks: tuple[int, ...] = (2, 5, 10)
     limit: int | None = None
+    split: bool = False
     seed: int | None = None
     embedding: str = DEFAULT_MODEL
     cache: Path | None = None
@@ -105,6 +107,7 @@ class EvaluationPlan:
     def load(self) -> Dataset:
         """Load the questions to ask; InvalidInputError where the data do not allow the plan."""
         dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
+        dataset = replace(dataset, split=dataset.split or self.split)
         if self.setting == "closed" and not dataset.candidates:
             msg = (
                 f"{self.data} does not tell which paragraphs belong to a question: "

@@ -1,9 +1,8 @@
 """Bulk ingest: documents are published in large batches, and linked when all of them are there.
 
-A new chunk is linked by what it shares with the whole corpus, so linking needs names and document
-frequencies that are complete only at the end. Two passes find each edge once, and the graph does
-not depend on the size of the batches, nor on who finds the edges: finding only reads, in any order
-and in several processes, and what it finds is written in the order of keys.
+A new chunk is linked by what it shares with the whole corpus, which is complete only at the end.
+Two passes find each edge once, and none that a later chunk parts again. Finding only reads, in any
+order and in several processes.
 
 Both passes can be killed at any point. The first chunk of an unfinished bulk ingest is kept in the
 metadata of the store: until it has ended, what it published is found by search but not linked, and
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,12 +30,9 @@ from crabpath_retrievers.core.changes import (
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import IndexedWords
-from crabpath_retrievers.ingest.linkers import Linker, PairLinker, SharedTermLinker
-from crabpath_retrievers.ingest.linkers.base import Pair
-from crabpath_retrievers.ingest.linkers.shared_terms import Pairs, TermRows, join_terms
+from crabpath_retrievers.ingest.linkers import FoundPairs, Linker, PairLinker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import LinkQueries, RememberedLinks
-from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.vectors.base import VectorIndex
 
 _log = logging.getLogger(__name__)
@@ -68,33 +64,19 @@ class PairFinder(NamedTuple):
     linkers: tuple[PairLinker, ...]
     before: int
 
-    def collect_terms(self, keys: list[int]) -> list[TermRows]:
-        """Collect the terms of chunks, for each linker of shared terms."""
-        nodes = self.store.nodes(keys)
-        linkers = (each for each in self.linkers if isinstance(each, SharedTermLinker))
-        return [linker.collect_terms(nodes, self.store) for linker in linkers]
-
-    def find_pairs(self, keys: list[int]) -> list[list[Pair]]:
-        """Find the pairs of chunks, for each linker; those of shared terms only without a join."""
+    def find(self, keys: list[int]) -> list[FoundPairs]:
+        """Find the pairs of chunks, for each linker."""
         nodes = sorted(self.store.nodes(keys))
-        return [
-            []
-            if self.before == 0 and isinstance(linker, SharedTermLinker)
-            else list(linker.find(nodes, self.store, self.before))
-            for linker in self.linkers
-        ]
+        return [linker.find(nodes, self.store, self.before) for linker in self.linkers]
 
 
-Step = Literal["collect_terms", "find_pairs"]
-"""Methods of :class:`PairFinder`."""
-
-FindAll = Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[Any]]]
-"""Carries out a step for parts of the keys, and yields the results in the order of the parts."""
+FindAll = Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]
+"""Finds the pairs of parts of the keys, and yields them in the order of the parts."""
 
 
-def find_here(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[Any]]:
-    """Carry out a step in this thread."""
-    return map(getattr(finder, step), parts)
+def find_here(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
+    """Find the pairs in this thread."""
+    return map(finder.find, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +96,8 @@ class BulkIngest:
     def publish(self, nodes: Sequence[Node], removed: Sequence[str], words: Words) -> None:
         """Publish a batch of whole documents with their vectors, in the order of the nodes."""
         known = tuple(
-            words.get(node.digest) or IndexedWords.from_text(node.title, node.content)
+            words.get(node.digest)
+            or IndexedWords.from_text(node.title, node.content, self.store.language)
             for node in nodes
         )
         in_database = bool(self.index.removal)
@@ -160,47 +143,25 @@ class BulkIngest:
         of_pairs = tuple(linker for linker in self.linkers if isinstance(linker, PairLinker))
         links = RememberedLinks(self.store, self.store.fulltext)
         finder = PairFinder(links, of_pairs, before)
-        shared = self._join_terms(finder, since, find_all) if before == 0 else _SharedPairs()
         keys = self.store.catalog.get_unlinked_keys()
         # Parts end at the same keys however often the work was interrupted.
         parts = [list(part) for _, part in groupby(keys, lambda key: key // _LINKED_AT_ONCE)]
-        for part, found in zip(parts, find_all(finder, "find_pairs", parts), strict=True):
-            edges: list[Edge] = []
-            for linker, pairs in zip(of_pairs, found, strict=True):
-                new = self._drop_known(linker, pairs, part)
-                new += shared.take(linker, part)
-                edges += linker.make_edges(new, finder.store)
+        for part, found in zip(parts, find_all(finder, parts), strict=True):
+            updates = [
+                linker.make_edges(pairs, finder.store)
+                for linker, pairs in zip(of_pairs, found, strict=True)
+            ]
+            edges = [edge for update in updates for edge in update.edges]
             edges += self._link_others(part)
             # Only chunks that have siblings now can have had others before.
-            siblings = [edge for edge in edges if edge.kind is EdgeKind.SIBLING]
+            own = set(part)
+            siblings = [e for e in edges if e.kind is EdgeKind.SIBLING and e.source in own]
             beside = {end for edge in siblings for end in (edge.source, edge.target)}
-            self.store.apply([PutEdges(tuple(edges), tuple(part), tuple(beside))])
+            lost = tuple(edge for update in updates for edge in update.lost)
+            self.store.apply([PutEdges(tuple(edges), tuple(part), tuple(beside), lost)])
             advance(len(part))
         self.store.apply([PutMeta(((UNFINISHED_SINCE, ""),))])
         _log.info("%d chunks linked in %.0f ms", len(keys), elapsed_ms(begun))
-
-    def _join_terms(self, finder: PairFinder, since: int, find_all: FindAll) -> "_SharedPairs":
-        """Find the pairs of shared terms of the whole corpus."""
-        linkers = [each for each in finder.linkers if isinstance(each, SharedTermLinker)]
-        parts = list(split_batches(self.store.catalog.list_keys(since), _LINKED_AT_ONCE))
-        if not (linkers and parts):
-            return _SharedPairs()
-        collected = list(find_all(finder, "collect_terms", parts))
-        return _SharedPairs(
-            (id(linker), join_terms(rows, linker.settings.max_chunks_per_term, finder.store))
-            for linker, rows in zip(linkers, zip(*collected, strict=True), strict=True)
-        )
-
-    def _drop_known(
-        self, linker: PairLinker, pairs: Sequence[Pair], part: Sequence[int]
-    ) -> list[Pair]:
-        """The pairs without those that a stored chunk, which was replaced, has found itself."""
-        own = set(part)
-        others = {source for source, _ in pairs if source not in own}
-        if not others:
-            return list(pairs)
-        known = self.store.links.find_ends(sorted(others), linker.kind.value)
-        return [pair for pair in pairs if pair[0] in own or pair not in known]
 
     def _link_others(self, part: Sequence[int]) -> Iterator[Edge]:
         """Edges of linkers that are not in two steps."""
@@ -208,16 +169,3 @@ class BulkIngest:
         nodes = sorted(self.store.links.nodes(part)) if others else []
         for linker in others:
             yield from linker.link(nodes, self.store.links)
-
-
-class _SharedPairs(dict[int, Pairs]):
-    """Pairs of shared terms, in order of the lower key, by the identity of their linker."""
-
-    def take(self, linker: PairLinker, part: Sequence[int]) -> list[Pair]:
-        """The pairs of a linker whose lower key is in a part, which is in order."""
-        pairs = self.get(id(linker))
-        if pairs is None:
-            return []
-        first, last = np.searchsorted(pairs[:, 0], [part[0], part[-1] + 1])
-        own = set(part)
-        return [(a, b) for a, b in pairs[first:last].tolist() if a in own]

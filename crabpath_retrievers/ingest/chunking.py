@@ -25,9 +25,19 @@ from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.metadata import remove_answer_metadata
 from crabpath_retrievers.core.query import text_of
-from crabpath_retrievers.core.text import is_blank, list_mention_names, to_plain, to_storable
+from crabpath_retrievers.core.terms import list_terms
+from crabpath_retrievers.core.text import (
+    HEADING_JOINT,
+    clean_text,
+    drop_repeated_title,
+    is_blank,
+    list_mention_names,
+    prepend_title,
+    to_plain,
+    to_storable,
+)
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
-from crabpath_retrievers.ingest.cleaning import begins_with_tags, clean_text, split_front_matter
+from crabpath_retrievers.ingest.cleaning import begins_with_tags, split_front_matter
 from crabpath_retrievers.ingest.references import (
     MAX_TARGET_CHARS,
     collect_addresses,
@@ -188,8 +198,8 @@ class Chunking:
             name = heading
             aliases: tuple[str, ...] = ()
             addresses: tuple[str, ...] = ()
-            references = find_references(piece, source)
             full_title = title if number == 0 or not heading else _join_headings(title, heading)
+            references = (*find_references(piece, source), *list_terms(full_title, piece))
             if number == 0:  # the document is mentioned and linked by its first chunk
                 name, aliases = title, _to_strings(metadata.get("aliases"))
                 # Links to a file lead to its first page, which loaders count from 0 or from 1, and
@@ -329,8 +339,9 @@ def _to_plain(given: Any) -> Any:
 
 def make_embedding_text(node: Node) -> str:
     """Return the text to embed: title and content, or content alone if it begins with the title."""
-    head = node.content[: len(node.title) + 80]
-    return node.content if node.title in head else f"{node.title}\n{node.content}"
+    body = drop_repeated_title(node.title, node.content)
+    begins = body == node.content and node.title in body[: len(node.title) + 80]
+    return node.content if begins else prepend_title(node.title, node.content)
 
 
 def make_title(path: str) -> str:
@@ -349,7 +360,7 @@ def _require_short(what: str, value: str) -> None:
 
 
 def _join_headings(title: str, heading: str) -> str:
-    return heading if not title or heading == title else f"{title} › {heading}"
+    return heading if not title or heading == title else f"{title}{HEADING_JOINT}{heading}"
 
 
 def _to_strings(value: object) -> tuple[str, ...]:

@@ -1,12 +1,10 @@
-"""Takes out of texts what is no text: front matter, pictures in ``data:`` URIs, soft hyphens."""
+"""Takes front matter out of texts, and tells texts that are HTML in its code."""
 
 import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-
-from crabpath_retrievers.core.text import remove_soft_hyphens
 
 _MOST_VALUES, _LONGEST_VALUE = 100, 300  # of a list in front matter; characters
 # As in Pandoc, a block begins right below its first line; else that line is a horizontal rule.
@@ -15,43 +13,12 @@ _FRONT = re.compile(
     r"|\+\+\+[ \t]*\r?\n(?P<toml>.{0,16384}?)^\+\+\+)[ \t]*(?:\r?\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_URI = r"data:[^()\n]*(?:\([^()\n]*\)[^()\n]*)*"
-_MARKDOWN_LINK = re.compile(rf"!?\[([^\[\]\n]{{0,500}})\]\(\s*<?{_URI}\)", re.IGNORECASE)
-_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,300}\]:\s*<?data:.*\n?", re.IGNORECASE | re.MULTILINE)
-_ATTRIBUTE = re.compile(r"""=\s*(?:"\s*data:[^"]*"|'\s*data:[^']*')""", re.IGNORECASE)
-_IMAGE = re.compile(r"<img\b[^<>]{0,2000}>", re.IGNORECASE)
-_NAME = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
-_BARE = re.compile(
-    r"(?<!\w)data:(?:[a-z]+/[\w.+-]{1,100}|(?=;))(?:;[^,;\s\"'<>]{1,100}){0,8},"
-    r"[^\s\"'<>)\]}`]*(?:\s+[A-Za-z0-9+/]{40,}={0,2})*(?:\s+[A-Za-z0-9+/]{2,}={1,2}(?!\S))?",
-    re.IGNORECASE,
-)
 _PAGE = r"!doctype\s+html|html|head|body"
 _PART = r"div|p|table|tr|ul|ol|span|section|article|main|nav|header|h[1-6]"
 _TAGS = {
     is_markdown: re.compile(rf"\s*(?:<\?xml[^>]*>\s*)?<(?:{names})\b[^>]*>", re.IGNORECASE)
     for is_markdown, names in ((True, _PAGE), (False, f"{_PAGE}|{_PART}"))
 }
-
-
-def clean_text(text: str) -> str:
-    """The text without soft hyphens and ``data:`` URIs; the name of a picture stays."""
-    text = remove_soft_hyphens(text)
-    if "data:" not in text.lower():
-        return text
-    text = _MARKDOWN_LINK.sub(r"\1", text)
-    text = _REFERENCE.sub("", text)
-    text, found = _ATTRIBUTE.subn('=""', text)
-    if found:
-        text = _IMAGE.sub(_name_image, text)
-    return _BARE.sub("", text)
-
-
-def _name_image(tag: re.Match[str]) -> str:
-    if '=""' not in tag[0]:
-        return tag[0]
-    name = _NAME.search(tag[0])
-    return "" if name is None else next(filter(None, name.groups()), "")
 
 
 def begins_with_tags(text: str, *, is_markdown: bool) -> bool:

@@ -16,9 +16,42 @@ from crabpath_retrievers.errors import InvalidInputError, MissingExtraError
 from crabpath_retrievers.ingest.chunking import name_first
 from crabpath_retrievers.ingest.parsers import parse_file
 
+NO_NAME = "its name is not in UTF-8: rename it"
+"""Why a file is not read."""
 _ATTEMPTS = 3  # attempts to read a file that is being written
-_NO_NAME = "its name is not in UTF-8: rename it"
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRoot:
+    """The names of the files of a directory, or of one file.
+
+    Attributes:
+        name: What the sources of its files begin with.
+        inner: Known directories below it, by path relative to it; their files keep their names.
+        former: Other names of what it holds, which its files no longer have.
+        unprefixed: Directory in it whose files, so far, are named from there, relative to it.
+    """
+
+    name: str
+    inner: Mapping[Path, str] = field(default_factory=dict)
+    former: tuple[str, ...] = ()
+    unprefixed: Path | None = None
+
+    def name_file(self, below: Path) -> str:
+        """Name a file, given by its path relative to the directory."""
+        for above in (below, *below.parents):
+            if above in self.inner:
+                return Path(self.inner[above], below.relative_to(above)).as_posix()
+        return Path(self.name, below).as_posix()
+
+    def list_unprefixed(self, sources: Iterable[str]) -> list[str]:
+        """The names so far of those of its files that were named from their own directory."""
+        if self.unprefixed is None:
+            return []
+        above = Path(self.name, self.unprefixed)
+        below = [Path(source) for source in sources if Path(source).is_relative_to(above)]
+        return [source.relative_to(above).as_posix() for source in below]
 
 
 @dataclass(slots=True)
@@ -26,48 +59,53 @@ class SourceFolder:
     """Content of one file or directory.
 
     Attributes:
-        root: Prefix of the sources of all documents below it.
+        root: The names of its files.
         documents: One document per file, also per empty one; of a PDF file one per page.
         skipped: Why files, and parts of files, were not read, by source and place.
-        aliases: If the root is the working directory: the sources that ``add`` gives its files.
     """
 
-    root: str
+    root: ChosenRoot
     documents: list[Document] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    aliases: list[str] = field(default_factory=list)
 
 
-def read_documents(paths: Iterable[Path]) -> tuple[list[Document], dict[str, str]]:
+def read_documents(
+    paths: Iterable[Path], choose: Callable[[Path], ChosenRoot] | None = None
+) -> tuple[list[Document], dict[str, str]]:
     """The documents of files and directories; and why others, or parts, were not read.
+
+    Args:
+        paths: Files and directories.
+        choose: Chooses the names of the files of each; None names them as they are written.
 
     Raises:
         InvalidInputError: As for :func:`read_folder`.
     """
-    folders = [read_folder(path) for path in paths]
+    choose = choose or (lambda path: ChosenRoot(path.as_posix()))
+    folders = [read_folder(path, root=choose(path)) for path in paths]
     documents = [document for folder in folders for document in folder.documents]
     return documents, {name: why for folder in folders for name, why in folder.skipped.items()}
 
 
-def read_folder(path: Path, *, root: str | None = None, largest: int | None = None) -> SourceFolder:
+def read_folder(path: Path, *, root: ChosenRoot, largest: int | None = None) -> SourceFolder:
     """Read a file, or all files of a directory except hidden files and memories.
 
     Args:
         path: File or directory.
-        root: Prefix of the sources; None for the path as it is written.
+        root: The names of its files.
         largest: Size of the largest file that is read, in bytes; None for no bound.
 
     Raises:
         InvalidInputError: The path does not exist, or a file cannot be read or keeps changing.
     """
-    folder = SourceFolder(path.as_posix() if root is None else root)
+    folder = SourceFolder(root)
     try:
         require_path(path)
         for file in _list_source_files(path):
             below = file.relative_to(path)
-            source = Path(folder.root, below).as_posix()
-            if not _is_utf8(source):
-                folder.skipped[_to_text(source)] = _NO_NAME
+            source = folder.root.name_file(below)
+            if not is_utf8(source):
+                folder.skipped[to_readable(source)] = NO_NAME
                 continue
             data = _read_unchanged(file, largest)
             if data is None:
@@ -80,8 +118,6 @@ def read_folder(path: Path, *, root: str | None = None, largest: int | None = No
                 continue
             folder.documents += documents
             folder.skipped |= skipped
-            if path == Path():
-                folder.aliases.append(below.as_posix())
     except OSError as error:
         _refuse(error)
     return folder
@@ -94,8 +130,12 @@ class SourceFile(NamedTuple):
     source: str
 
 
-def list_files(paths: Iterable[Path]) -> list[SourceFile]:
+def list_files(paths: Iterable[Path], choose: Callable[[Path], ChosenRoot]) -> list[SourceFile]:
     """The files that :func:`read_documents` reads, without reading them.
+
+    Args:
+        paths: Files and directories.
+        choose: Chooses the names of the files of each.
 
     Raises:
         InvalidInputError: A path does not exist, or a directory cannot be read.
@@ -103,9 +143,10 @@ def list_files(paths: Iterable[Path]) -> list[SourceFile]:
     found: dict[str, SourceFile] = {}
     for path in paths:
         require_path(path)
+        root = choose(path)
         for file in _list_source_files(path):
-            source = Path(path, file.relative_to(path)).as_posix()
-            found[source] = SourceFile(file, _to_text(source))
+            source = root.name_file(file.relative_to(path))
+            found[source] = SourceFile(file, to_readable(source))
     return list(found.values())
 
 
@@ -114,8 +155,8 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
 
     Of a bulk ingest one file does not stop the others: it may change or vanish meanwhile.
     """
-    if not _is_utf8(str(file.path)):
-        return [], {file.source: _NO_NAME}
+    if not is_utf8(str(file.path)):
+        return [], {file.source: NO_NAME}
     try:
         data = _read_unchanged(file.path, None)
         assert data is not None  # noqa: S101  there is no bound
@@ -124,29 +165,6 @@ def read_source(file: SourceFile) -> tuple[list[Document], dict[str, str]]:
         return [], {file.source: f"cannot be read ({error.strerror})"}
     except (InvalidInputError, MissingExtraError) as error:
         return [], {file.source: str(error)}
-
-
-def choose_root(path: Path, held: Callable[[str], bool]) -> str:
-    """Choose the spelling of a root that the memory uses already: relative or absolute.
-
-    Args:
-        path: File or directory.
-        held: Tells whether the memory holds documents under a root.
-
-    Raises:
-        InvalidInputError: The name of the path is not in UTF-8.
-    """
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
-    here = Path.cwd()
-    ways = [path.as_posix(), absolute.as_posix()]
-    if absolute.is_relative_to(here):
-        ways.append(absolute.relative_to(here).as_posix())
-    # "." would match every source
-    named = [way for way in ways if way != "." and _is_utf8(way)]
-    if not named:
-        msg = f"{_to_text(absolute.as_posix())} cannot be followed: {_NO_NAME}"
-        raise InvalidInputError(msg)
-    return next(filter(held, named), named[0])
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
@@ -183,8 +201,8 @@ def require_documents(folders: Iterable[SourceFolder]) -> None:
             unread = "; ".join(describe_skipped(folder.skipped))
             but = f" (not read: {unread})" if unread else ""
             msg = (
-                f"{folder.root} contains no documents{but}: check the path, or pass --allow-empty "
-                "(allow_empty=True) to remove what the memory holds of it"
+                f"{folder.root.name} contains no documents{but}: check the path, or pass "
+                "--allow-empty (allow_empty=True) to remove what the memory holds of it"
             )
             raise InvalidInputError(msg)
 
@@ -206,12 +224,13 @@ def _list_source_files(path: Path) -> Iterator[Path]:
         yield from (file for file in files if file.is_file())
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
     """Whether no byte of a name stands outside UTF-8; any such byte would look the same."""
-    return _to_text(name) == name
+    return to_readable(name) == name
 
 
-def _to_text(name: str) -> str:
+def to_readable(name: str) -> str:
+    """A name with its bytes outside UTF-8 as escape sequences."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

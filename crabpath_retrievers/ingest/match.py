@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.core.extras import require_extra
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.graph import Node, Vector, stretch_cosine
 from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_text
 
-# More than the cosine lost by rewording a sentence.
+# More than the similarity lost by rewording a sentence.
 _SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02
 _UNMATCHED_SCORE = 0.01  # below the score of any match
 _MAX_CANDIDATES = 32  # per new text: templates have thousands of near copies
@@ -24,7 +24,7 @@ _BLOCK_ROWS = 1024  # new texts compared in one matrix product
 
 
 class TextMatch(NamedTuple):
-    """An old text, the new version of it, and their cosine."""
+    """An old text, the new version of it, and their similarity."""
 
     old: Node
     new: Node
@@ -32,7 +32,11 @@ class TextMatch(NamedTuple):
 
 
 def match_texts(
-    old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], threshold: float
+    old: Sequence[Node],
+    new: Sequence[Node],
+    vectors: Mapping[str, Vector],
+    threshold: float,
+    stretch: float,
 ) -> list[TextMatch]:
     """Match old with new texts; each text is in at most one pair.
 
@@ -41,9 +45,10 @@ def match_texts(
         new: Nodes whose text was not there before.
         vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a
             vector are compared by equality only.
-        threshold: Cosine above which two different texts are versions of each other.
+        threshold: Similarity above which two different texts are versions of each other.
+        stretch: Of the embedder.
     """
-    pairs = _pair_by_id(old, new, vectors)
+    pairs = _pair_by_id(old, new, vectors, stretch)
     successors = _find_successors(old, new)
     old, new = _remove_paired(old, new, pairs)
     pairs += _pair_by_text(old, new, successors)
@@ -51,7 +56,7 @@ def match_texts(
     for text in (make_embedding_text, attrgetter("content")):
         old, new = _remove_paired(old, new, pairs)
         known = {id(n): vectors[text(n)] for n in (*old, *new) if text(n) in vectors}
-        pairs += _pair_similar(old, new, known, successors, threshold)
+        pairs += _pair_similar(old, new, known, successors, threshold, stretch)
     return pairs
 
 
@@ -65,13 +70,18 @@ def _remove_paired(
 
 
 def _pair_by_id(
-    old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector]
+    old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], stretch: float
 ) -> list[TextMatch]:
     """Pair documents by the id that the caller chose, whatever their text."""
     by_id = {node.id: node for node in old}
     given = [(by_id[node.id], node) for node in new if has_caller_id(node) and node.id in by_id]
     return [
-        TextMatch(a, b, 1.0 if a.content == b.content else _cosine(a, b, vectors)) for a, b in given
+        TextMatch(
+            a,
+            b,
+            1.0 if a.content == b.content else stretch_cosine(_cosine(a, b, vectors), stretch),
+        )
+        for a, b in given
     ]
 
 
@@ -151,6 +161,7 @@ def _pair_similar(
     vectors: Mapping[int, Vector],
     successors: Mapping[str, str],
     threshold: float,
+    stretch: float,
 ) -> list[TextMatch]:
     """Pair similar texts: the assignment with the largest sum of scores.
 
@@ -159,24 +170,25 @@ def _pair_similar(
         new: Unpaired new nodes.
         vectors: Unit vectors by ``id()`` of the node.
         successors: Successor of each document.
-        threshold: Least cosine of a pair.
+        threshold: Least similarity of a pair.
+        stretch: Of the embedder.
     """
     old = [node for node in old if id(node) in vectors]
     new = [node for node in new if id(node) in vectors]
-    rows, columns, cosines = _find_candidates(
-        _stack_vectors(old, vectors), _stack_vectors(new, vectors), threshold
+    rows, columns, similarities = _find_candidates(
+        _stack_vectors(old, vectors), _stack_vectors(new, vectors), threshold, stretch
     )
     allowed = [
-        (row, column, cosine)
-        for row, column, cosine in zip(rows, columns, cosines, strict=True)
+        (row, column, near)
+        for row, column, near in zip(rows, columns, similarities, strict=True)
         if not has_caller_id(old[column]) or old[column].document == new[row].document
     ]
     scores = [
-        cosine
+        near
         + _SAME_FILE_BONUS
         * (new[row].document in {old[c].document, successors.get(old[c].document)})
         + _SAME_HEADING_BONUS * (new[row].title == old[c].title)
-        for row, c, cosine in allowed
+        for row, c, near in allowed
     ]
     return [
         TextMatch(old[allowed[n][1]], new[allowed[n][0]], allowed[n][2])
@@ -192,17 +204,17 @@ def _stack_vectors(nodes: Sequence[Node], vectors: Mapping[int, Vector]) -> NDAr
 
 
 def _find_candidates(
-    old: NDArray[np.float32], new: NDArray[np.float32], threshold: float
+    old: NDArray[np.float32], new: NDArray[np.float32], threshold: float, stretch: float
 ) -> tuple[list[int], list[int], list[float]]:
-    """Return rows of ``new``, rows of ``old`` and cosines of the pairs above the threshold."""
+    """Return rows of ``new``, rows of ``old`` and similarities of the pairs above the threshold."""
     rows: list[int] = []
     columns: list[int] = []
     found: list[float] = []
     if not (len(old) and len(new)):
         return rows, columns, found
     for start in range(0, len(new), _BLOCK_ROWS):
-        cosines = new[start : start + _BLOCK_ROWS] @ old.T
-        for row, line in enumerate(cosines, start):
+        near = stretch_cosine(new[start : start + _BLOCK_ROWS] @ old.T, stretch)
+        for row, line in enumerate(near, start):
             best = np.argsort(-line, kind="stable")[:_MAX_CANDIDATES]
             best = best[line[best] > threshold]
             rows += [row] * len(best)

@@ -17,6 +17,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers import errors
+from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import (
@@ -25,11 +26,11 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     ServiceError,
 )
-from crabpath_retrievers.ingest.bulk import PairFinder, Step
+from crabpath_retrievers.ingest.bulk import PairFinder
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.files import SourceFile
-from crabpath_retrievers.ingest.linkers import PairLinker
+from crabpath_retrievers.ingest.linkers import FoundPairs, PairLinker
 from crabpath_retrievers.ingest.parts import (
     FILES_AT_ONCE,
     Part,
@@ -42,6 +43,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.links import RememberedLinks
 from crabpath_retrievers.storage.store import find_database_file
 from crabpath_retrievers.vectors.embedder import Embedder
+from crabpath_retrievers.vectors.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -125,12 +127,14 @@ class Recipe(NamedTuple):
         chunking: How documents are split.
         embeddings: The embedder, or its ``"provider:model"``; None for the default one.
         strict: Whether a vector that is all zero or not finite is refused.
+        prefixes: What is written before texts.
     """
 
     location: str
     chunking: Chunking
     embeddings: Embeddings | str | None
     strict: bool
+    prefixes: Prefixes
 
 
 def open_for_worker(location: str) -> GraphStore:
@@ -154,10 +158,10 @@ class _PartWorker:
 
     def __init__(self, recipe: Recipe) -> None:
         self._store = open_for_worker(recipe.location)
-        embedder = Embedder(recipe.embeddings)
-        embedder.fingerprint()  # tells the size of its vectors
+        embedder = Embedder(recipe.embeddings, PrefixSettings(**recipe.prefixes._asdict()))
+        embedder.identify()  # tells the size of its vectors
         chunks = ChunkEmbedder(embedder, recipe.strict)
-        self._maker = PartMaker(self._store.catalog, recipe.chunking, chunks)
+        self._maker = PartMaker(self._store.catalog, recipe.chunking, chunks, self._store.language)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Make one part of a batch; an error that a person can mend comes instead of it."""
@@ -269,26 +273,25 @@ class _FindingWorker:
         links = RememberedLinks(store, store.fulltext)
         self._finder = PairFinder(links, linkers, before)
 
-    def run(self, step: Step, keys: list[int]) -> list[Any]:
-        """Carry out a step for some keys."""
-        found: list[Any] = getattr(self._finder, step)(keys)
-        return found
+    def run(self, keys: list[int]) -> list[FoundPairs]:
+        """Find the pairs of some chunks."""
+        return self._finder.find(keys)
 
 
 @contextmanager
 def open_finders(
     location: str,
-) -> Iterator[Callable[[PairFinder, Step, Iterable[list[int]]], Iterator[list[Any]]]]:
-    """Give what carries out the steps of linking on the cluster; its workers end with it."""
+) -> Iterator[Callable[[PairFinder, Iterable[list[int]]], Iterator[list[FoundPairs]]]]:
+    """Give what finds pairs on the cluster; its workers end with it."""
     ray = require_ray()
     workers: list[Any] = []
 
-    def find_all(finder: PairFinder, step: Step, parts: Iterable[list[int]]) -> Iterator[list[Any]]:
+    def find_all(finder: PairFinder, parts: Iterable[list[int]]) -> Iterator[list[FoundPairs]]:
         if not workers:
             kind = ray.remote(num_cpus=_SHARE, max_restarts=-1, max_task_retries=-1)(_FindingWorker)
             given = (location, finder.linkers, finder.before)
             workers.extend(kind.remote(*given) for _ in range(count_workers()))
-        return _run_in_order(ray, workers, step, parts)
+        return _run_in_order(ray, workers, parts)
 
     try:
         yield find_all
@@ -299,13 +302,13 @@ def open_finders(
 
 
 def _run_in_order(
-    ray: Any, workers: Sequence[Any], step: Step, parts: Iterable[list[int]]
-) -> Iterator[list[Any]]:
+    ray: Any, workers: Sequence[Any], parts: Iterable[list[int]]
+) -> Iterator[list[FoundPairs]]:
     """Give the parts to the workers in turn, some ahead, and yield the results in order."""
     waiting: deque[Any] = deque()
     with _translate_ray_errors():
         for number, part in enumerate(parts):
-            waiting.append(workers[number % len(workers)].run.remote(step, part))
+            waiting.append(workers[number % len(workers)].run.remote(part))
             if len(waiting) > _AHEAD * len(workers):
                 yield ray.get(waiting.popleft())
         while waiting:

@@ -44,6 +44,7 @@ class Part:
         documents: Number of documents with text.
         blank: Number of documents without.
         embedded: Characters that were embedded.
+        files: Number of files that were read, or could not be.
         skipped: Why files, and parts of files, were not read, by source and place.
         left_out: Chunks without a usable vector, described.
     """
@@ -54,6 +55,7 @@ class Part:
     documents: int = 0
     blank: int = 0
     embedded: int = 0
+    files: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
@@ -85,6 +87,7 @@ class Part:
         self.documents += other.documents
         self.blank += other.blank
         self.embedded += other.embedded
+        self.files += other.files
         self.skipped |= other.skipped
         self.left_out += other.left_out
 
@@ -127,7 +130,7 @@ def decode_part(data: bytes, packed: bytes) -> Part:
 
 _PLAIN = tuple(each.name for each in fields(Node) if each.name != "vector")
 _LISTS = ("names", "addresses", "references")
-_NUMBERS = ("documents", "blank", "embedded", "skipped", "left_out")
+_NUMBERS = ("documents", "blank", "embedded", "files", "skipped", "left_out")
 
 
 class PartMaker(NamedTuple):
@@ -137,11 +140,13 @@ class PartMaker(NamedTuple):
         catalog: Tells what the store holds.
         chunking: How documents are split.
         embedder: Embeds chunks.
+        language: That of all texts; None to detect that of each.
     """
 
     catalog: Catalog
     chunking: Chunking
     embedder: ChunkEmbedder
+    language: str | None
 
     def make(self, given: Sequence[Document], skipped: Mapping[str, str] | None = None) -> Part:
         """Split and embed documents.
@@ -161,24 +166,28 @@ class PartMaker(NamedTuple):
         blank = sum(is_blank(document.page_content) for document in documents)
         return Part(
             [found.get(node.id, node) for node in nodes if node.id not in lost],
-            {node.digest: IndexedWords.from_text(node.title, node.content) for node in embedded},
+            {
+                node.digest: IndexedWords.from_text(node.title, node.content, self.language)
+                for node in embedded
+            },
             collect_caller_ids(documents, None),
             len(documents) - blank,
             blank,
             sum(map(len, texts)),
-            dict(skipped or {}),
-            [describe_chunk(node) for node in left_out],
+            skipped=dict(skipped or {}),
+            left_out=[describe_chunk(node) for node in left_out],
         )
 
     def read_files(self, files: Iterable[SourceFile]) -> Part:
         """Read, split and embed files; those that cannot be read are left out, with the reason."""
         documents: list[Document] = []
         skipped: dict[str, str] = {}
-        for file in files:
+        listed = list(files)
+        for file in listed:
             found, bad = read_source(file)
             documents += found
             skipped |= bad
-        return self.make(documents, skipped)
+        return replace(self.make(documents, skipped), files=len(listed))
 
 
 def parse_rows(rows: Iterable[Mapping[str, Any]]) -> list[Document]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
@@ -35,7 +36,7 @@ from crabpath_retrievers.core.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
 from crabpath_retrievers.core.text import IndexedWords, format_value, is_blank
 from crabpath_retrievers.errors import InvalidInputError
@@ -61,12 +62,13 @@ from crabpath_retrievers.ingest.embedding import (
     explain_left_out,
     warn_of_left_out,
 )
-from crabpath_retrievers.ingest.linkers import Linker
+from crabpath_retrievers.ingest.linkers import Linker, LinkUpdate, PairLinker
 from crabpath_retrievers.ingest.parts import Part
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries, PublishedLinks
 from crabpath_retrievers.vectors.base import VectorIndex
+from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +153,7 @@ class Ingest:
     embedder: ChunkEmbedder
     linkers: tuple[Linker, ...]
     batch: int
+    identity: EmbedderFingerprint
 
     def add(
         self,
@@ -184,8 +187,12 @@ class Ingest:
         nodes = chunking.nodes(given, ids)
         named = collect_caller_ids(given, ids)
         growing = {node.document for node in nodes} - named if cleanup is None else set[str]()
+        bare, version = nodes, self.identity.version
         nodes = self._embed_few(nodes, cleanup, growing)
         with self.store.hold_ingest_lock():
+            self.identity.require_current()
+            if version != self.identity.version:  # the embedder was changed
+                nodes = bare
             bulk_begun = self.recover(link_bulk=False)
             plan = self._plan(nodes, cleanup, growing)
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
@@ -221,7 +228,7 @@ class Ingest:
         Args:
             parts: Parts in the order of their documents.
             cleanup: As for :meth:`add`; a part has all documents of its sources.
-            advance: Adds a number of documents, or of files that were not read, to those done.
+            advance: Adds a number of files to those done.
             find_all: Who finds the pairs to link.
             linking: Shows the progress of linking.
 
@@ -233,6 +240,7 @@ class Ingest:
         """
         report, total = IngestReport(), Part()
         with self.store.hold_ingest_lock():
+            self.identity.require_current()
             self.recover(link_bulk=False)
             for part in _gather_parts(parts):
                 growing = {node.document for node in part.nodes} - part.named
@@ -243,7 +251,7 @@ class Ingest:
                 part.nodes.clear()
                 part.words.clear()
                 total.extend(part)
-                advance(part.documents + part.blank + len(part.skipped))
+                advance(part.files)
             waiting = len(self.store.catalog.get_unlinked_keys())
             with show_progress(linking, waiting) as advance_linking:
                 if self.bulk.since is not None:
@@ -510,7 +518,8 @@ class Ingest:
             part: Nodes with their vectors, and ids to remove.
             stored: Ids of the nodes that were visible before.
         """
-        words = tuple(IndexedWords.from_text(node.title, node.content) for node in part.nodes)
+        language = self.store.language
+        words = tuple(IndexedWords.from_text(n.title, n.content, language) for n in part.nodes)
         published = PublishNodes(part.nodes, words, part.removed, indexed=True, queued=False)
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
@@ -521,8 +530,9 @@ class Ingest:
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
             links = PublishedLinks(self.store, self.store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
-            edges, touched = self._find_edges(links.nodes([*ids]), links)
-            self.store.apply([PutEdges(edges, resorted=tuple(old | touched))])
+            update, touched = self._find_edges(links.nodes([*ids]), links)
+            resorted = tuple(old | touched)
+            self.store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
 
         self.store.apply_together(publish)
 
@@ -556,17 +566,25 @@ class Ingest:
             self.bulk.link()
         keys = self.store.catalog.get_unlinked_keys()
         if keys:
-            edges, beside = self._find_edges(self.store.links.nodes(keys), self.store.links)
-            self.store.apply([PutEdges(edges, tuple(keys), tuple({*keys, *beside}))])
+            update, beside = self._find_edges(self.store.links.nodes(keys), self.store.links)
+            resorted = tuple({*keys, *beside})
+            self.store.apply([PutEdges(update.edges, tuple(keys), resorted, update.lost)])
 
     def _find_edges(
         self, nodes: Sequence[LinkNode], links: LinkQueries
-    ) -> tuple[tuple[Edge, ...], set[int]]:
+    ) -> tuple[LinkUpdate, set[int]]:
         """Edges of nodes, and keys of their neighbours, which may have lost old ones."""
-        edges = tuple(edge for linker in self.linkers for edge in linker.link(nodes, links))
+        updates = [
+            linker.make_edges(linker.find(nodes, links), links)
+            if isinstance(linker, PairLinker)
+            else LinkUpdate(tuple(linker.link(nodes, links)))
+            for linker in self.linkers
+        ]
+        edges = tuple(chain.from_iterable(update.edges for update in updates))
+        lost = tuple(chain.from_iterable(update.lost for update in updates))
         own = {node.key for node in nodes}
         siblings = (edge for edge in edges if edge.kind is EdgeKind.SIBLING)
-        return edges, {edge.target for edge in siblings if edge.source in own}
+        return LinkUpdate(edges, lost), {edge.target for edge in siblings if edge.source in own}
 
     def _empty_trash(self) -> None:
         ids = self.store.catalog.get_index_deletions()
@@ -621,6 +639,18 @@ class _Plan:
             warn_of_left_out(report.left_out)
             _log.info("ingest of %s in %.0f ms", report, elapsed_ms(begun))
         return report
+
+
+def require_progress(progress: object) -> None:
+    """Refuse what cannot show progress.
+
+    Raises:
+        InvalidInputError: It is neither None nor a function.
+    """
+    if progress is not None and not callable(progress):
+        shown = format_value(progress)
+        msg = f"progress must be a function of the number of documents, not {shown}"
+        raise InvalidInputError(msg)
 
 
 def show_progress(progress: Progress | None, total: int) -> AbstractContextManager[Advance]:

@@ -7,7 +7,7 @@ the file leads to none of them.
 import csv
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from email.message import EmailMessage
 from email.parser import BytesParser
@@ -26,8 +26,9 @@ from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.pictures import remove_encoded
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.chunking import make_title
+from crabpath_retrievers.ingest.chunking import make_title, name_first
 from crabpath_retrievers.ingest.cleaning import find_day
 from crabpath_retrievers.ingest.pages import make_markdown, parse_html
 from crabpath_retrievers.ingest.tables import format_table
@@ -47,6 +48,11 @@ _DATED = rb"From (?:(?=.*\d:\d\d)(?=.*\b\d{4}\b).*|[- ]*\r?)"
 _ENVELOPE = re.compile(rb"(?:\A\s*From .*|(?<=\n)\r?\n" + _DATED + rb")(?:\n|\Z)")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _DELIMITER = re.compile(r'"?sep=(.)"?(?:\r?\n|\r|\Z)', re.IGNORECASE)  # a line for Excel
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[\]}])', re.DOTALL)
+_NO_VALUE = re.compile(
+    rb'<c r="([A-Z]+\d+)"[^>]*>\s*<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v></v>)?\s*</c>'
+)
 _SAMPLE = 4096  # characters from which the delimiter is guessed: it takes quadratic time
 
 
@@ -65,7 +71,7 @@ class BadPart(NamedTuple):
 Parts: TypeAlias = Iterator[Document | BadPart]
 
 
-def read_part(place: str, read: Callable[[], list[Document]]) -> Parts:
+def read_part(place: str, read: Callable[[], Iterable[Document | BadPart]]) -> Parts:
     """The documents of one part of a file; or the part, where its parser fails in any way."""
     try:
         yield from read()
@@ -236,14 +242,23 @@ def parse_json(source: str, data: bytes) -> list[Document]:
     text = decode_text(data)
     try:
         found = from_json(text)
-    except ValueError:
+    except ValueError as error:
         if "\\u" in text:
             raise
-        found = text  # JSON with comments, such as settings of editors
+        if "trailing characters" not in str(error):
+            from_json(_strip_comments(text))
+        found = text  # with comments, such as settings of editors, or objects in a row
     if isinstance(found, list) and found and all(isinstance(item, dict) for item in found):
         return _convert_objects(source, found)
     metadata = {"source": source, "title": make_title(source)}
     return [Document(page_content="\n".join(_list_lines(found)), metadata=metadata)]
+
+
+def _strip_comments(text: str) -> str:
+    """JSON as editors write it, without its comments and the commas behind the last items."""
+    for pattern in (_COMMENT, _LAST_COMMA):
+        text = pattern.sub(lambda found: found[1] or "", text)
+    return text
 
 
 def parse_json_lines(source: str, data: bytes) -> Parts:
@@ -300,7 +315,7 @@ def parse_csv(source: str, data: bytes) -> list[Document]:
         if b"\x00" in data:
             raise
         text = "\n".join(map(_decode_line, data.removeprefix(BOM_UTF8).split(b"\n")))
-    text, options = text.replace("\x00", ""), dict[str, Any]()
+    text, options = remove_encoded(text.replace("\x00", "")), dict[str, Any]()
     form: Any = csv.excel_tab if source.endswith(".tsv") else csv.excel
     if stated := _DELIMITER.match(text):
         text, options = text[stated.end() :], {"delimiter": stated[1]}
@@ -329,8 +344,13 @@ def parse_workbook(source: str, data: bytes) -> Parts:
     title, left = make_title(source), _MOST_CELLS
     with closing(openpyxl.load_workbook(BytesIO(data), read_only=True, data_only=True)) as book:
 
-        def convert(sheet: Any) -> list[Document]:
+        def convert(sheet: Any) -> Parts:
             nonlocal left
+            with sheet._get_source() as source_of_sheet:  # noqa: SLF001  values alone hide formulas
+                cells = [cell.decode() for cell in _NO_VALUE.findall(source_of_sheet.read())]
+            if cells:
+                why = "formulas without a stored value: open it in Excel or LibreOffice and save it"
+                yield BadPart(f"sheet {sheet.title}, {name_first(cells)}", why)
             sheet.reset_dimensions()  # what it states may be wrong
             rows = []
             for row in sheet.iter_rows(values_only=True):
@@ -342,7 +362,7 @@ def parse_workbook(source: str, data: bytes) -> Parts:
                     rows.append(row)
             name = title if len(book.worksheets) == 1 else f"{title}: {sheet.title}"
             table = format_table(rows)
-            return [make_markdown(source, table, title=name, sheet=sheet.title)]
+            yield make_markdown(source, table, title=name, sheet=sheet.title)
 
         named = {f"sheet {sheet.title}": partial(convert, sheet) for sheet in book.worksheets}
         found = list(chain.from_iterable(starmap(read_part, named.items())))

@@ -17,12 +17,13 @@ from crabpath_retrievers.ingest.chunking import has_caller_id, make_embedding_te
 from crabpath_retrievers.ingest.embedding import describe_chunk, warn_of_left_out
 from crabpath_retrievers.ingest.match import match_texts
 from crabpath_retrievers.ingest.pipeline import FIRST_BATCH, Ingest, Progress, show_progress
+from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.storage.read.catalog import StoredChunk
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 
 MIN_SIMILARITY = 0.92
-"""Cosine above which two texts are versions of each other."""
+"""Similarity above which two texts are versions of each other."""
 
 Fate = Literal["edited", "moved", "restored", "added", "removed"]
 
@@ -36,7 +37,7 @@ class Section:
             and so everything learned about them; ``restored`` ones had been removed before.
         now: New version; None for a removed section.
         was: Old version; None for an added section.
-        similarity: Cosine of both versions, 1 for equal texts; None if there is only one version.
+        similarity: Of both versions, 1 for equal texts; None if there is only one version.
     """
 
     fate: Fate
@@ -146,6 +147,7 @@ def plan_sync(
     *,
     retired: Sequence[Node] = (),
     threshold: float = MIN_SIMILARITY,
+    stretch: float = 1.0,
 ) -> tuple[Section, ...]:
     """Decide the fate of every section that vanished or appeared.
 
@@ -155,13 +157,14 @@ def plan_sync(
         vectors: Unit vectors, shape ``[d]``, by embedding text, some by text without title. A
             section without a vector is matched by equal text only.
         retired: Sections that earlier syncs removed and that may be restored.
-        threshold: Cosine above which different texts are versions of each other.
+        threshold: Similarity above which different texts are versions of each other.
+        stretch: Of the embedder.
     """
     # Texts that vanished now take precedence over those removed by earlier syncs.
-    pairs = match_texts(old, new, vectors, threshold)
+    pairs = match_texts(old, new, vectors, threshold, stretch)
     found = {id(pair.new) for pair in pairs}
     pairs += match_texts(
-        retired, [node for node in new if id(node) not in found], vectors, threshold
+        retired, [node for node in new if id(node) not in found], vectors, threshold, stretch
     )
     before = {id(pair.new): pair for pair in pairs}
     gone = {id(pair.old) for pair in pairs}
@@ -205,6 +208,7 @@ class Sync:
     ingest: Ingest
     identity: EmbedderFingerprint
     threshold: float
+    roots: KnownRoots
     progress: Progress | None = None
 
     def run(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
@@ -217,9 +221,12 @@ class Sync:
         """
         with nullcontext() if dry_run else self.ingest.store.hold_ingest_lock():
             if not dry_run:
+                self.identity.require_current()
                 self.ingest.recover()
             plan = self._plan(nodes, scope, dry_run=dry_run)
             warn_of_left_out(plan.left_out)
+            if not dry_run:
+                self.roots.remember()
             if plan and not dry_run:
                 self.ingest.publish(self._make_batch(plan))
         return plan
@@ -238,7 +245,14 @@ class Sync:
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
         )
-        plan = partial(plan_sync, old, appeared, retired=retired, threshold=self.threshold)
+        plan = partial(
+            plan_sync,
+            old,
+            appeared,
+            retired=retired,
+            threshold=self.threshold,
+            stretch=self.ingest.store.stretch,
+        )
         vectors, left_out = self._load_vectors((*old, *retired)), list[Node]()
         if vectors or not dry_run:
             vectors |= self._embed_missing(appeared, vectors, make_embedding_text)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 from crabpath_retrievers.core.changes import (
@@ -15,6 +16,7 @@ from crabpath_retrievers.core.changes import (
     ReviseFeedback,
     SettleFeedback,
 )
+from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import elapsed_ms
@@ -39,8 +41,8 @@ from crabpath_retrievers.storage.read.turns import WAIT_FOR_TURN
 _log = logging.getLogger(__name__)
 _BATCH = 64
 _REPLACED = "its giver said something else: feedback {!r} replaces it"
-# Seconds: how long a turn is looked for whose id does not say when it was made, and how often.
-WAIT_FOR_RUN, LOOK_AGAIN, _LONGEST_PAUSE = 0.2, 0.02, 0.2
+WAIT_FOR_RUN = 0.2
+"""Seconds: how long a turn is looked for whose id does not say when it was made."""
 
 
 class LearningTally(NamedTuple):
@@ -92,14 +94,10 @@ class FeedbackQueue:
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
         """
+        about, find = stored.feedback, self._store.turns.find
+        look = partial(find, str(about.turn_id), namespace=about.namespace, wait=False)
         while (receipt := self._try(stored)) is None:
-            about, pause = stored.feedback, LOOK_AGAIN
-            find = self._store.turns.find
-            while _may_come(stored) and not find(
-                str(about.turn_id), namespace=about.namespace, wait=False
-            ):
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+            look_again(look, lambda: _may_come(stored))
         return receipt
 
     def _try(self, stored: StoredFeedback) -> Receipt | None:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.core.changes import KeepFeedback, ReviseFeedback
+from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
@@ -29,7 +31,6 @@ from crabpath_retrievers.learning.credit import make_frozen, make_unknown
 from crabpath_retrievers.learning.events import parse_event_kind
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.queue import (
-    LOOK_AGAIN,
     WAIT_FOR_RUN,
     AfterLesson,
     FeedbackQueue,
@@ -156,6 +157,7 @@ class Recorder:
         return receipt
 
     def _record(self, feedback: Feedback) -> Receipt:
+        self._store.require_in_place()  # else what is acknowledged would be lost
         if self._is_forgotten(feedback):
             why = make_unknown(feedback)
             receipt = Receipt(feedback.feedback_id, "refused", why.note, why.reason)
@@ -185,11 +187,8 @@ class Recorder:
         if space is not None and self._store.walk.get_clock(space).key:
             return False  # it can be forgotten with its namespace
         until = time.monotonic() + WAIT_FOR_RUN
-        while not self._store.turns.is_known(turn):
-            if time.monotonic() > until:
-                return True
-            time.sleep(LOOK_AGAIN)
-        return False
+        is_known = partial(self._store.turns.is_known, turn)
+        return not look_again(is_known, lambda: time.monotonic() < until)
 
     def _keep(self, given: KeepFeedback) -> tuple[StoredFeedback, Receipt]:
         """Feedback as it is stored now, and its receipt so far."""

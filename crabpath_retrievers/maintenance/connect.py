@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import Edge, EdgeKind, Vector
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Vector, stretch_cosine
 
 
 class NearNode(NamedTuple):
-    """Key of a node, and its cosine to another one, in [-1, 1]."""
+    """Key of a node, and its similarity to another one, at most 1."""
 
-    cosine: float
+    similarity: float
     key: int
 
 
@@ -22,6 +22,7 @@ def find_neighbours(
     own: Sequence[int],
     most: int,
     least: float,
+    stretch: float = 1.0,
 ) -> list[list[NearNode]]:
     """Find the nearest other nodes of each vector, nearest first.
 
@@ -30,16 +31,19 @@ def find_neighbours(
         blocks: Keys and unit vectors of all nodes, block by block.
         own: Keys of the isolated nodes, in the order of ``wanted``.
         most: Largest number of neighbours per node.
-        least: Least cosine of a neighbour.
+        least: Least similarity of a neighbour.
+        stretch: Of the embedder.
     """
     neighbours: list[list[NearNode]] = [[] for _ in own]
     for keys, vectors in blocks:
-        cosines = wanted @ np.stack(vectors).astype(np.float32).T
-        for place, row in enumerate(cosines):
+        similarities = stretch_cosine(wanted @ np.stack(vectors).astype(np.float32).T, stretch)
+        for place, row in enumerate(similarities):
             best = np.argsort(-row, kind="stable")[: most + 1].tolist()
             near = [NearNode(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
-            both = sorted([*neighbours[place], *near], key=lambda node: (-node.cosine, node.key))
-            neighbours[place] = [node for node in both if node.cosine >= least][:most]
+            both = sorted(
+                [*neighbours[place], *near], key=lambda node: (-node.similarity, node.key)
+            )
+            neighbours[place] = [node for node in both if node.similarity >= least][:most]
     return neighbours
 
 

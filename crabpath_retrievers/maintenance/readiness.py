@@ -20,6 +20,7 @@ from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.chroma import ChromaIndex, open_server_client
 from crabpath_retrievers.vectors.chroma_directory import DEFAULT_COLLECTION
 from crabpath_retrievers.vectors.chroma_files import peek_collection
+from crabpath_retrievers.vectors.embedder import EmbedderFingerprint
 from crabpath_retrievers.vectors.opening import (
     find_directory,
     is_pgvector,
@@ -50,12 +51,17 @@ class Readiness:
         return asdict(self)
 
 
-def check_open_memory(store: GraphStore, index: VectorIndex) -> Readiness:
-    """Whether both stores of an open memory answer within a second; never raises."""
+def check_open_memory(
+    store: GraphStore, index: VectorIndex, identity: EmbedderFingerprint
+) -> Readiness:
+    """Whether both stores of an open memory answer within a second; never raises.
+
+    A memory whose embedder another process has changed is not ready: it refuses all questions.
+    """
 
     def ask_database() -> None:
         store.require_in_place()
-        store.catalog.meta()
+        identity.require_current()
 
     def ask_vectors() -> None:
         index.find_existing([_ABSENT])

@@ -272,6 +272,7 @@ class MaintenanceRunner:
                 keys,
                 rules.connect_neighbours,
                 rules.connect_similarity,
+                self.store.stretch,
             )
             edges = list(make_similar_edges(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))

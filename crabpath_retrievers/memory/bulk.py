@@ -13,11 +13,8 @@ from crabpath_retrievers.ingest.bulk import FindAll, find_here
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.files import SourceFile, list_files
 from crabpath_retrievers.ingest.parts import FILES_AT_ONCE, Part, PartMaker
-from crabpath_retrievers.ingest.pipeline import (
-    IngestReport,
-    Progress,
-    show_progress,
-)
+from crabpath_retrievers.ingest.pipeline import IngestReport, Progress, show_progress
+from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.storage.sql_tools import split_batches
 
@@ -65,7 +62,8 @@ def ingest_files(
     """Ingest files; arguments and errors as ``CrabPath.ingest``."""
     begun = perf_counter()
     _require_own_index(services)
-    files = list_files(path_of("what to ingest", path) for path in paths)
+    known = KnownRoots(services.store)
+    files = list_files((path_of("what to ingest", path) for path in paths), known.choose)
     if not files:
         msg = "there are no files to ingest: give files or directories with files"
         raise InvalidInputError(msg)
@@ -81,6 +79,7 @@ def ingest_files(
             parts = on_ray.make_parts(dataset, _make_recipe(services, chunking))
             find_all = stack.enter_context(on_ray.open_finders(services.store.location))
         services.identity.verify()
+        known.remember()
         with show_progress(progress, len(files)) as advance:
             found = services.ingest.add_parts(
                 parts, cleanup="incremental", advance=advance, find_all=find_all, linking=linking
@@ -107,16 +106,17 @@ def ingest_dataset(
 def _make_recipe(services: Services, chunking: Chunking) -> "Recipe":
     from crabpath_retrievers.ingest.on_ray import Recipe
 
-    return Recipe(
-        services.store.location, chunking, services.embedder.source, services.ingest.embedder.strict
-    )
+    embedder, strict = services.embedder, services.ingest.embedder.strict
+    return Recipe(services.store.location, chunking, embedder.source, strict, embedder.prefixes)
 
 
 def _read_parts(
     services: Services, files: Sequence[SourceFile], chunking: Chunking
 ) -> Iterator[Part]:
     """Make the parts in this process."""
-    maker = PartMaker(services.store.catalog, chunking, services.ingest.embedder)
+    maker = PartMaker(
+        services.store.catalog, chunking, services.ingest.embedder, services.store.language
+    )
     return map(maker.read_files, split_batches(files, FILES_AT_ONCE))
 
 

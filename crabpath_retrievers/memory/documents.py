@@ -13,7 +13,7 @@ from crabpath_retrievers.core.changes import DropAnswers, ForgetNamespace
 from crabpath_retrievers.core.changes.notes import RemoveNotes
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.filters import require_bounded
-from crabpath_retrievers.core.graph import Node, Vector, cosines
+from crabpath_retrievers.core.graph import Node, Vector, compare_vectors
 from crabpath_retrievers.core.query import (
     ids_of,
     namespace_of,
@@ -24,17 +24,17 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.core.text import format_value, is_blank, tokenise
+from crabpath_retrievers.core.text import format_value, is_blank, list_query_words
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking, to_json_safe
 from crabpath_retrievers.ingest.files import (
     SourceFolder,
-    choose_root,
     describe_skipped,
     read_folder,
     require_documents,
 )
 from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.retrieval.search import (
@@ -105,7 +105,7 @@ def _find_by_words(services: Services, words: str) -> list[Node]:
     store, settings = services.store, services.settings.seeds
     wide = settings.model_copy(update={"hits_per_engine": _MOST_WITH_WORDS})
     with store.open_reader():
-        asked = select_query_words(tokenise(words), settings)
+        asked = select_query_words(list_query_words(words, store.language), settings)
         facts = store.walk.read_facts(DEFAULT_NAMESPACE, asked)
         scores = search_lexical(store, facts, compute_idf(facts), wide)
         heads = {head.key: head.id for head in store.walk.get_nodes((), [*scores])}
@@ -127,7 +127,7 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
     with store.open_reader():
         heads = find_nearest(store, services.index, vector, k)
         nodes = store.catalog.documents([head.id for head in heads])
-    scores = cosines([head.vector for head in heads], vector) if heads else ()
+    scores = compare_vectors([head.vector for head in heads], vector)
     return [
         (_to_document(nodes[head.id]), float(score))
         for head, score in zip(heads, scores, strict=True)
@@ -317,18 +317,6 @@ def _forget_namespace(services: Services, namespace: str) -> Forgotten:
     return Forgotten(kept["notes"], **kept, **parts, unknown=unknown)
 
 
-def require_progress(progress: object) -> None:
-    """Refuse what cannot show progress.
-
-    Raises:
-        InvalidInputError: It is neither None nor a function.
-    """
-    if progress is not None and not callable(progress):
-        shown = format_value(progress)
-        msg = f"progress must be a function of the number of documents, not {shown}"
-        raise InvalidInputError(msg)
-
-
 def to_unit_vectors(vectors: object) -> dict[str, Vector]:
     """Unit vectors by id.
 
@@ -344,7 +332,12 @@ def to_unit_vectors(vectors: object) -> dict[str, Vector]:
 
 
 def read_sources(
-    services: Services, sources: Sources, roots: Sequence[str], *, allow_empty: bool
+    services: Services,
+    known: KnownRoots,
+    sources: Sources,
+    roots: Sequence[str],
+    *,
+    allow_empty: bool,
 ) -> tuple[Iterable[Document], SyncScope, dict[str, str]]:
     """Read what a sync follows; arguments and errors as ``CrabPath.sync``.
 
@@ -363,25 +356,25 @@ def read_sources(
     if not all(map(str.strip, prefixes)):
         msg = "a root is empty, and would stand for every source: give what sources begin with"
         raise InvalidInputError(msg)
-    folders = [_read_folder(services, path) for path in paths]
+    folders = [_read_folder(services, known, path) for path in paths]
     if not allow_empty:
         require_documents(folders)
     reasons = {name: why for folder in folders for name, why in folder.skipped.items()}
     unparsed = {name: why for name, why in reasons.items() if "pip install" in why}
     for line in describe_skipped(unparsed):
         _log.warning("not read: %s", line)
-    scope = SyncScope(
-        tuple(texts_of([*prefixes, *(f.root for f in folders)])),
-        tuple(alias for folder in folders for alias in folder.aliases),
-        frozenset(reasons),
-    )
+    single = list[str]()
+    for folder in folders:
+        root = folder.root
+        prefixes += [root.name, *root.inner.values(), *root.former]
+        single += root.list_unprefixed(one.metadata["source"] for one in folder.documents)
+    scope = SyncScope(tuple(texts_of(prefixes)), tuple(single), frozenset(reasons))
     return chain(documents, *(folder.documents for folder in folders)), scope, reasons
 
 
-def _read_folder(services: Services, given: SourcePath) -> SourceFolder:
+def _read_folder(services: Services, known: KnownRoots, given: SourcePath) -> SourceFolder:
     path, largest = path_of("what to sync", given), services.settings.sync.max_file_bytes
-    root = choose_root(path, lambda root: bool(services.store.catalog.find_under_source(root)))
-    folder = read_folder(path, root=root, largest=largest)
+    folder = read_folder(path, root=known.choose(path, follow=True), largest=largest)
     if path.is_file() and folder.skipped and not folder.documents:
         (why,) = folder.skipped.values()
         msg = f"{path} was not read: {why}"

@@ -170,9 +170,10 @@ class MemoryLearning(Component):
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> int:
-        """Set the authority of nodes: how slowly the weights of edges that lead to them decay.
+        """Set the authority of nodes: what has more of it stands before others that fit as well.
 
-        Documents keep their authority when they are updated. Learned weights do not change now.
+        The weights of edges that lead to it decay more slowly. Documents keep their authority when
+        they are updated. Learned weights do not change now.
 
         Args:
             ids: Ids of chunks or notes, or of whole documents.

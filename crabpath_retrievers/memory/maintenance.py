@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
+from crabpath_retrievers.core.progress import bar
 from crabpath_retrievers.core.query import namespace_of, require_count, require_flags, text_of
 from crabpath_retrievers.core.telemetry import count_records, trace_memory
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.pipeline import Progress, require_progress
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
 from crabpath_retrievers.maintenance.autotune import Autotuner, TuneReport
 from crabpath_retrievers.maintenance.health.measure import load_past_reports, measure_health
 from crabpath_retrievers.maintenance.health.report import HealthReport
 from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.vectors.embedder import Embedder
 
 
 class MemoryMaintenance(Component):
@@ -159,6 +166,50 @@ class MemoryMaintenance(Component):
         services.save_vectors_place(services.store.catalog.meta())
         return services.index.count()
 
+    def change_embedder(
+        self,
+        embeddings: Embeddings | str,
+        *,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        progress: Progress | None = bar,
+    ) -> int:
+        """Embed everything again with another embedder, while the memory is used; then switch.
+
+        Nothing that was learned is lost. A second index grows beside the first, which answers until
+        one transaction switches; then it is deleted. Both need room meanwhile. Documents that are
+        added meanwhile are embedded by both. If it fails or is killed before the switch, the old
+        embedder stays in use, and another call with the same new one goes on; a call with the old
+        one gives it up. From the switch on other processes that have the memory open refuse to
+        answer: open it again there with the new embedder.
+
+        Args:
+            embeddings: The new embedder, as for :meth:`CrabPath.open`.
+            query_prefix: Written before questions; None for what its model is known to need.
+            document_prefix: The same for chunks and notes.
+            progress: Shows progress; by default on a terminal when it takes long.
+
+        Returns:
+            How many texts were embedded; 0 for the embedder that is in use.
+
+        Raises:
+            InvalidInputError: It gives a text no usable vector, or is no embedder.
+            ConfigurationError: The memory wraps a vector store of yours: fill that anew.
+            MissingExtraError: The package of the provider of ``embeddings`` is not installed.
+            StoreLockedError: The embedder is being changed already.
+            StoreError: A store failed.
+
+        Example::
+
+            memory.maintenance.change_embedder("openai:text-embedding-3-large")
+        """
+        require_progress(progress)
+        if embeddings is None:
+            msg = "embeddings must be the new embedder, not None"
+            raise InvalidInputError(msg)
+        new = Embedder(embeddings, PrefixSettings(query=query_prefix, document=document_prefix))
+        return self._services.reembedding.run(new, progress)
+
     def _tuner(self) -> Autotuner:
         return Autotuner(self._services.store, self._services.settings)
 
@@ -175,3 +226,4 @@ class AsyncMemoryMaintenance(AsyncView[MemoryMaintenance]):
     set_knobs = off_loop(MemoryMaintenance.set_knobs)
     reset_knobs = off_loop(MemoryMaintenance.reset_knobs)
     reindex = off_loop(MemoryMaintenance.reindex, slow=True)
+    change_embedder = off_loop(MemoryMaintenance.change_embedder, slow=True)

@@ -12,6 +12,7 @@ from crabpath_retrievers.core.changes.notes import NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import MAX_NOTE_CHARS
 from crabpath_retrievers.core.graph import Authority, Vector
 from crabpath_retrievers.core.metadata import remove_answer_metadata
+from crabpath_retrievers.core.pictures import remove_pictures
 from crabpath_retrievers.core.query import namespace_of, require_count, text_of, texts_of
 from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -124,6 +125,7 @@ def save_note(
         NotFoundError: A document that it names does not exist.
     """
     store = services.store
+    store.require_in_place()  # else what is acknowledged would be lost
     rank, owner = Authority.of(authority), namespace_of(namespace)
     if asked is not None:
         asked = replace(asked, query=_check_text("query", asked.query, MAX_NOTE_CHARS))
@@ -204,7 +206,8 @@ def _check_text(name: str, value: object, longest: int) -> str:
     if not isinstance(value, str):
         msg = f"the {name} must be a text, not {type(value).__name__}"
         raise InvalidInputError(msg)
-    text = to_storable(value).strip()
+    text = to_storable(value) if name == "id" else remove_pictures(to_storable(value))
+    text = text.strip()
     if not 1 <= len(text) <= longest:
         advice = "" if name != "text" else "; what is longer is a document: add it as one"
         msg = f"the {name} must have 1 to {longest} characters, not {len(text)}{advice}"

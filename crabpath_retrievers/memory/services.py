@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
-from crabpath_retrievers.core.graph import Vector
+from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.progress import bar, elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.core.query import is_url, namespace_of, require_flags, require_list
@@ -29,6 +29,7 @@ from crabpath_retrievers.errors import ForkedError, InvalidInputError, StoreUnav
 from crabpath_retrievers.ingest.embedding import ChunkEmbedder
 from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.reembed import EmbedderChange
 from crabpath_retrievers.ingest.reindex import Reindexer
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.recorder import Recorder
@@ -52,7 +53,7 @@ from crabpath_retrievers.vectors.base import VectorIndex
 from crabpath_retrievers.vectors.embedder import (
     Embedder,
     EmbedderFingerprint,
-    read_embedder_name,
+    read_identity,
     to_unit_vector,
 )
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
@@ -109,7 +110,8 @@ class Services:
         if linkers is None:
             linkers = make_linkers(settings.links, self._neighbours)
         chunks = ChunkEmbedder(embedder, settings.ingest.unusable_vectors == "raise")
-        self.ingest = Ingest(store, index, chunks, tuple(linkers), settings.ingest.batch_size)
+        batch = settings.ingest.batch_size
+        self.ingest = Ingest(store, index, chunks, tuple(linkers), batch, self.identity)
         self.episodes = EpisodeMemory(store, index, settings.episode)
         self.notes = NoteMemory(store, index, settings.note)
         self.ranker = Ranker.load(inhibition=settings.rank.max_inhibition)
@@ -129,6 +131,7 @@ class Services:
         self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
+        self.reembedding = EmbedderChange(store, index, self.identity, self.reindexing)
         self._is_temporary = self._is_forked = False
         register_owner(self)
         self._finish_what_was_interrupted(reindex=reindex)
@@ -164,6 +167,9 @@ class Services:
         """Fill the index, finish an ingest, and learn from feedback that waits."""
         if self.index.read_only:
             return
+        self.reembedding.resume()
+        if self.settings.language is not None:
+            self.store.set_language(self.settings.language)
         self.index.refill = self.reindexing.fill
         if reindex:
             self.reindexing.reindex_all()
@@ -202,11 +208,15 @@ class Services:
         chosen_reranker = None if reranker is None else ModelReranker(reranker, timeout)
         place = _require_place(path, vectors, create=create)
         require_replica(replica, place)
-        limit, embedder = settings.time_limit, Embedder(embeddings)
+        limit, embedder = (
+            settings.time_limit,
+            Embedder(embeddings, settings.prefix),
+        )
         with ExitStack() as undo:
             opened = _open_graph(place, vectors, replica, settings, undo)
             store, index, meta = _open_stores(opened, vectors, limit, undo)
-            embedder.use_by_default(read_embedder_name(meta))
+            plain = isinstance(index, VectorStoreIndex)
+            embedder.use_by_default(read_identity(meta), plain=plain)
             services = cls(
                 store,
                 index,
@@ -309,12 +319,13 @@ class Services:
             self.notes.forget(clock.key)
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Keys and cosines of a node's k nearest neighbours, nearest first."""
+        """Keys and similarities of a node's k nearest neighbours, nearest first."""
         (own,) = self.store.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
         heads = find_nearest(self.store, self.index, vector, k + 1)
-        cosines = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
-        others = [(key, cosine) for key, cosine in cosines if key != own.key]
+        near = compare_vectors([head.vector for head in heads], vector, self.store.stretch)
+        pairs = zip(heads, near, strict=True)
+        others = [(head.key, similarity) for head, similarity in pairs if head.key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]
 
 

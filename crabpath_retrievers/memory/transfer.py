@@ -107,6 +107,7 @@ class MemoryTransfer(Component):
         imported = ImportResult(None, {}, before=True)
         if not resumed:
             (imported,) = services.store.apply([fill])
+            services.store.forget_scale()
         services.reindexing.catch_up()
         services.store.refresh_statistics()
         return imported

@@ -12,9 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.core.graph import Candidate, EdgeKind, NodeHead, WalkEdge
+from crabpath_retrievers.core.graph import (
+    Authority,
+    Candidate,
+    EdgeKind,
+    NodeHead,
+    WalkEdge,
+    stack_vectors,
+    stretch_cosine,
+)
 from crabpath_retrievers.core.reliability import PASSES, USES
-from crabpath_retrievers.core.text import Floats, QueryInformation
+from crabpath_retrievers.core.text import BYTES_PER_TERM, Floats, QueryInformation
 
 RowIndices = NDArray[np.intp]
 
@@ -56,7 +64,6 @@ FEATURES = (
     "name",
     "exact",
     "mention",
-    "rare_mention",
     "likely_mention",
     "mentioned_by",
     "link",
@@ -79,28 +86,39 @@ FEATURES = (
     "usage",
     "decayed",
     "contrast",
+    "recency",
+    "distinction",
+    "agreement",
+    "authority",
 )
 """Columns of the feature matrix, in order.
 
 bias: 1. similarity: cosine of query and node. information: idf of the query's words that the node
 contains, in units of 10 nats. coverage: the same without the words that documents ranked before it
-contain; the ranker fills it in. document: the same for all candidates of the node's document
-together, when each document is returned once. name: rarity of the node's name if the query contains
-it. exact: 1 if the query consists of the node's name. mention … similar: strongest edge of that
-kind, one hop from an entry. rare_mention: mention times the rarity of the mentioned name.
-likely_mention: likelihood, without the graph, of the most likely node that mentions it.
-shared_term: the same for nodes that share a term with it. bridge: share of the query's information
-that the node adds to a node with an edge to it, times the likelihood of that node. pagerank:
-personalised PageRank from likely nodes, relative to the highest value. learned: strongest edge that
-only feedback created. trained: change of weight beyond 0.1 that feedback made to the other edges to
-it, times the energy of their sources, summed. far: strongest edge two or more hops from a seed.
-hint: the caller suggested it. routed: a chat model chose an edge to it. inhibition: strongest
-inhibitory edge to it. episode, missed: turns of similar queries that used it, or returned it and
-did not use it, weighted by their similarity. again, passed: those of the same query. usage:
-share of its returns in which it was used, minus the usual share. decayed: share of its reward that
-failures have removed, at most 1. contrast: place of its cosine between the 20th highest and the
-highest, in [-1, 1], as far as one text is likely to answer: texts do not name each other, and the
-query is neither a few keywords nor long.
+contain, as far as several texts are likely to answer; the ranker fills it in. document: the same
+for all candidates of the node's document together, when each document is returned once. name:
+rarity of the node's name if the query contains it. exact: 1 if the query consists of the node's
+name. mention … similar: strongest edge of that kind, one hop from an entry; mention is times the
+rarity of the mentioned name. likely_mention: likelihood, without the graph, of the most likely node
+that mentions it. shared_term: the same for nodes that share a term with it. A node with more than
+three edges to candidates by mentions, or by shared terms, divides three among them, as a random
+walk divides one; a term that is shared with a long text counts less. bridge: share of the query's
+information that the node adds to a node with an edge to it, times the likelihood of that node;
+words that many candidates have count less. pagerank: personalised PageRank from likely nodes,
+relative to the highest value. learned: strongest edge that only feedback created. trained: change
+of weight beyond 0.1 that feedback made to the other edges to it, times the energy of their sources,
+summed. far: strongest edge two or more hops from a seed. hint: the caller suggested it. routed: a
+chat model chose an edge to it. inhibition: strongest inhibitory edge to it. episode, missed: turns
+of similar queries that used it, or returned it and did not use it, weighted by their similarity.
+again, passed: those of the same query. usage: share of its returns in which it was used, minus the
+usual share. decayed: share of its reward that failures have removed, at most 1. contrast: place of
+its cosine between the 20th highest and the highest, in [-1, 1], as far as one text is likely to
+answer: texts do not name each other, and the query is neither a few keywords nor long. recency: 1
+for a new document, halved by each half-life, if the query has one. distinction: information of the
+query that the node has and the candidates nearly equal to it lack, less what they have and it
+lacks, as far as there are ten of them. agreement: 1 for what both the vector and the words of the
+query find first, less for what is close behind. authority: 1 for a constitutional node, 0.5 for a
+canonical one.
 
 shared_term counts only as far as several texts are likely to answer; it and bridge shrink as the
 query's information grows: a long query is specific by itself. They are largest at 25 nats; in
@@ -112,6 +130,7 @@ LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "de
 
 CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES
 CORPUS_FEATURES -= {"bias", "similarity", "contrast", "information", "coverage", "document"}
+CORPUS_FEATURES -= {"recency", "distinction", "agreement", "authority"}
 """Columns whose weights each namespace learns: names and edges differ from corpus to corpus."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
@@ -137,6 +156,14 @@ _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # information of a query of one sentence, in nats
 _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little information
 _NEAREST = 20  # cosines that are compared with each other
+_TIED, _TIED_WORDS = 0.05, 0.2  # similarity and BM25 by which the first of a search is ahead
+_SPREAD = 0.3  # of them, from which the highest stands out; noise of near twins is less
+_PARAGRAPH = 60.0  # distinct words of a text in which a shared term counts whole
+_SHARED_EDGES = 3.0  # edges of one kind from a node that count whole
+_COMPARED = 40  # best candidates whose vectors are compared with each other
+_ALIKE, _EQUAL = 0.8, 0.95  # similarity from which texts begin to be near twins, and are
+_FAMILY = 10.0  # near twins from which one word decides alone
+_ONCE = 2**0.5  # makes the rarity of a name that one text mentions 1
 _NAMED = 0.1  # share of candidates that other texts name, from which texts name each other
 _SENTENCE = 10  # words of a query that is a whole sentence; fewer are keywords
 _FEW, _MANY = 15, 25  # words up to which a query asks for one thing, and from which for several
@@ -158,6 +185,8 @@ class Evidence:
         term_weights: Information of each word of the query that a candidate contains, else 0;
             shape ``[n, Q]``, in units of 10 nats.
         information: Total information of the query, in nats.
+        words: Number of its words.
+        stretch: Of the embedder.
     """
 
     pool: Sequence[Candidate]
@@ -165,6 +194,8 @@ class Evidence:
     inhibition: Mapping[int, tuple[NodeHead, float]]
     term_weights: Floats
     information: float
+    words: float
+    stretch: float = 1.0
 
     @classmethod
     def from_pool(
@@ -173,11 +204,22 @@ class Evidence:
         support: Sequence[WalkEdge],
         inhibition: Mapping[int, tuple[NodeHead, float]],
         information: QueryInformation,
+        stretch: float = 1.0,
     ) -> "Evidence":
         """Look up which words of the query each candidate contains."""
         present = information.find_words([hit.head.terms for hit in pool])
         term_weights = present * (information.nats / NATS_PER_UNIT)
-        return cls(pool, support, inhibition, term_weights, information.total)
+        total, words = information.total, information.length
+        return cls(pool, support, inhibition, term_weights, total, words, stretch)
+
+    def measure_focus(self) -> float:
+        """How far one text is likely to answer, in [0, 1].
+
+        0 if other texts name a tenth of the candidates, or if the query has 25 words or more.
+        """
+        named = sum(hit.head.mentions > 0 for hit in self.pool) / max(1, len(self.pool))
+        short = min(1.0, max(0.0, (_MANY - self.words) / (_MANY - _FEW)))
+        return short * max(0.0, 1.0 - named / _NAMED)
 
 
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
@@ -194,9 +236,10 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         inhibition = evidence.inhibition
         values = [inhibition.get(hit.head.key, (None, 0.0))[1] for hit in evidence.pool]
         matrix[:, _COLUMN["inhibition"]] = values
-    focus, words = _measure_focus(evidence), evidence.term_weights.shape[1]
+    focus = evidence.measure_focus()
     contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
-    matrix[:, _COLUMN["contrast"]] = focus * min(1.0, words / _SENTENCE) * contrast
+    matrix[:, _COLUMN["distinction"]] = _measure_distinction(matrix, evidence)
+    matrix[:, _COLUMN["contrast"]] = focus * min(1.0, evidence.words / _SENTENCE) * contrast
     _add_edge_features(matrix, evidence, _likelihood(matrix, sources), 1.0 - focus)
     return matrix
 
@@ -215,30 +258,47 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     scores = np.array([hit[1:] for hit in pool])
     matrix[:, _NODE_COLUMNS] = scores[:, _NODE_FIELDS]
     matrix[:, _COLUMN["information"]] = evidence.term_weights.sum(axis=1)
+    behind = matrix[:, _COLUMN["similarity"]].max() - matrix[:, _COLUMN["similarity"]]
+    lexical = scores[:, Candidate._fields.index("lexical") - 1]
+    near, worded = 1.0 - behind / _TIED, 1.0 - (1.0 - lexical) / _TIED_WORDS
+    matrix[:, _COLUMN["agreement"]] = near.clip(0.0) * worded.clip(0.0)
+    authorities = [hit.head.authority for hit in pool]
+    matrix[:, _COLUMN["authority"]] = np.array(authorities) / Authority.CONSTITUTIONAL.value
     return matrix
 
 
-def _measure_focus(evidence: Evidence) -> float:
-    """How far one text is likely to answer, in [0, 1], for at least one candidate.
-
-    0 if other texts name a tenth of the candidates, or if the query has 25 words or more.
-    """
-    pool, words = evidence.pool, int(evidence.term_weights.shape[1])
-    named = sum(hit.head.mentions > 0 for hit in pool) / len(pool)
-    short = min(1.0, max(0.0, (_MANY - words) / (_MANY - _FEW)))
-    return short * max(0.0, 1.0 - named / _NAMED)
-
-
 def _compute_contrast(cosines: Floats) -> Floats:
-    """0 for the 20th highest cosine, 1 for the highest, at least -1, shape ``[n]``.
+    """0 for the 20th highest similarity, 1 for the highest, at least -1, shape ``[n]``.
 
-    The same for any embedder that gives the same order with the same proportions, as in min-max
-    normalisation (Lee 1997).
+    As in min-max normalisation (Lee 1997), but less where they are nearly equal.
     """
     nearest = np.sort(cosines)[-_NEAREST:]
     spread = nearest[-1] - nearest[0]
-    contrast: Floats = np.clip((cosines - nearest[0]) / max(spread, 1e-9), -1.0, 1.0)
+    contrast: Floats = np.clip((cosines - nearest[0]) / max(spread, _SPREAD), -1.0, 1.0)
     return contrast
+
+
+def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
+    """Information, in units of 10 nats, that tells each candidate from its near twins; ``[n]``.
+
+    Among near-equal texts the vectors say nothing, and one word of the query decides.
+    """
+    found = np.zeros(len(evidence.pool))
+    scores = matrix[:, _COLUMN["similarity"]] + matrix[:, _COLUMN["information"]]
+    rows = np.argsort(-scores, kind="stable")[:_COMPARED]
+    vectors = stack_vectors([evidence.pool[row].head.vector for row in rows])
+    near = stretch_cosine(vectors @ vectors.T, evidence.stretch)
+    twins = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
+    np.fill_diagonal(twins, 0.0)
+    count = twins.sum(axis=1)
+    if not count.any():
+        return found
+    weights = evidence.term_weights[rows]
+    contained = (weights > 0).astype(np.float64)
+    missing = contained - twins @ contained / np.maximum(count, 1e-9)[:, None]
+    information = missing @ weights.max(axis=0, initial=0.0)
+    found[rows] = np.clip(information, -2.0, 2.0) * np.minimum(1.0, count / _FAMILY)
+    return found
 
 
 def _likelihood(matrix: Matrix, sources: Floats) -> Floats:
@@ -286,22 +346,43 @@ def _add_edge_features(
     if not len(edges.targets):
         return
     direct, known = edges.columns >= 0, edges.sources >= 0
-    np.maximum.at(matrix, (edges.targets[direct], edges.columns[direct]), edges.strengths[direct])
+    mentions, shared = edges.kinds == _MENTION, edges.kinds == _SHARED
+    rarity = np.array([hit.head.rarity for hit in evidence.pool])
+    part = np.ones(len(edges.targets))
+    for of_kind in (mentions & known, shared & known):
+        sources = edges.sources[of_kind]
+        outgoing = np.bincount(sources, minlength=len(evidence.pool))[sources]
+        part[of_kind] = np.minimum(1.0, _SHARED_EDGES / outgoing)
+    strengths = edges.strengths * np.where(mentions, part * rarity[edges.targets], 1.0)
+    np.maximum.at(matrix, (edges.targets[direct], edges.columns[direct]), strengths[direct])
     np.add.at(matrix[:, _COLUMN["trained"]], edges.targets, edges.changes)
-    rarity = 1.0 / np.sqrt(1.0 + np.array([hit.head.mentions for hit in evidence.pool]))
-    matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
-    likely = np.where(known, likelihood[edges.sources], 0.0)
-    _set_maximum(matrix, "likely_mention", edges.targets, likely, edges.kinds == _MENTION)
     within = (edges.sources[known], edges.targets[known], edges.weights[known])
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
+    likely = np.where(known, likelihood[edges.sources], 0.0)
+    named = likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
+    _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
     if evidence.information:
         likely *= min(_TYPICAL / evidence.information, evidence.information / _LITTLE)
-        shared = edges.kinds == _SHARED
-        _set_maximum(matrix, "shared_term", edges.targets, several * likely, shared)
+        words = np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in evidence.pool])
+        length = np.minimum(1.0, _PARAGRAPH / np.maximum(1.0, words))[edges.targets]
+        through_terms = several * likely * part * length
+        _set_maximum(matrix, "shared_term", edges.targets, through_terms, shared)
         missing = evidence.term_weights[edges.sources] == 0
-        added = evidence.term_weights[edges.targets] * missing
+        weights = evidence.term_weights * _weigh_by_candidates(evidence.term_weights)
+        added = weights[edges.targets] * missing
         gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)
         _set_maximum(matrix, "bridge", edges.targets, gain * likely, known)
+
+
+def _weigh_by_candidates(term_weights: Floats) -> Floats:
+    """1 for a word that at most the root of the number of candidates have, 0 for one of all.
+
+    Shape ``[Q]``.
+    """
+    count = len(term_weights) + 1
+    having = (term_weights > 0).sum(axis=0) + 0.5
+    weights: Floats = np.clip(2.0 * np.log(count / having) / np.log(count), 0.0, 1.0)
+    return weights
 
 
 def _set_maximum(

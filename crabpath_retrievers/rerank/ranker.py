@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import Candidate, Node, NodeHead
+from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, compare_vectors
 from crabpath_retrievers.core.reliability import PASSES, USES, Calibration
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.errors import ConfigurationError
@@ -43,7 +43,7 @@ from crabpath_retrievers.rerank.features import (
 
 
 def greedy_coverage(
-    odds: Floats, term_weights: Floats, weights: Floats, k: int
+    odds: Floats, term_weights: Floats, weights: Floats, k: int, again: float = 0.0
 ) -> tuple[list[int], Floats]:
     """Order all documents; the first k are chosen greedily by odds plus added information.
 
@@ -52,6 +52,8 @@ def greedy_coverage(
         term_weights: Information of the query in each document by word, shape ``[n, Q]``.
         weights: Log-odds per unit of information of each document, at least 0, shape ``[n]``.
         k: Number of documents that are chosen greedily.
+        again: Share of a word's information that counts again in documents after one that has it,
+            in [0, 1].
 
     Returns:
         Indices, best first, and the information that each document added when it was chosen,
@@ -67,7 +69,7 @@ def greedy_coverage(
         order.append(best)
         added[best] = gains[best]
         remaining[best] = -np.inf
-        uncovered = uncovered * (term_weights[best] == 0)
+        uncovered = uncovered * np.where(term_weights[best] > 0, again, 1.0)
     rest = np.isfinite(remaining)
     added[rest] = (term_weights @ uncovered)[rest]
     others = np.argsort(-(remaining + weights * added), kind="stable")[: int(rest.sum())]
@@ -148,16 +150,18 @@ class Ranker:
         chosen = np.asarray(among, dtype=np.intp)
         weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
-        order, added = greedy_coverage(odds, evidence.term_weights[chosen], weights, k)
+        terms, again = evidence.term_weights[chosen], evidence.measure_focus()
+        order, added = greedy_coverage(odds, terms, weights, k, again)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
         """Fill in the column ``coverage`` of candidates that are returned in this order."""
         uncovered = np.ones(evidence.term_weights.shape[1])
+        again = evidence.measure_focus()
         for index in order:
             matrix[index, _COVERAGE] = evidence.term_weights[index] @ uncovered
-            uncovered = uncovered * (evidence.term_weights[index] == 0)
+            uncovered = uncovered * np.where(evidence.term_weights[index] > 0, again, 1.0)
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
         """Share of the draws in which a candidate is among the best k, in [0, 1].
@@ -295,7 +299,7 @@ def measure_calibration(labelled: Iterable[tuple[float, bool]]) -> dict[str, Any
     return {"ece": round(error, 4), "bins": bins}
 
 
-_DUPLICATE = 0.95  # cosine from which two texts count as duplicates
+_DUPLICATE = 0.95  # similarity from which two texts count as duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +310,13 @@ class SelectionLimits:
         k: Most documents.
         max_tokens: Most tokens of all documents together.
         characters_per_token: Mean length of a token.
+        stretch: Of the embedder.
     """
 
     k: int
     max_tokens: int
     characters_per_token: float
+    stretch: float = 1.0
 
 
 def select_within_budget(
@@ -336,7 +342,9 @@ def select_within_budget(
         if node is None or (note is not None and note not in kept):
             continue
         if any(
-            _is_duplicate(head, heads[other], node, documents) for other in kept if other != note
+            _is_duplicate(head, heads[other], node, documents, bounds.stretch)
+            for other in kept
+            if other != note
         ):
             continue
         tokens = math.ceil(len(node.content) / bounds.characters_per_token)
@@ -350,12 +358,12 @@ def select_within_budget(
 
 
 def _is_duplicate(
-    first: NodeHead, second: NodeHead, node: Node, documents: Mapping[str, Node]
+    first: NodeHead, second: NodeHead, node: Node, documents: Mapping[str, Node], stretch: float
 ) -> bool:
     if node.content == documents[second.id].content:
         return True
-    cosine = np.dot(first.vector.astype(np.float32), second.vector.astype(np.float32))
-    return bool(cosine >= _DUPLICATE)
+    (near,) = compare_vectors([first.vector], second.vector.astype(np.float32), stretch)
+    return near >= _DUPLICATE
 
 
 _DOCUMENT = FEATURES.index("document")

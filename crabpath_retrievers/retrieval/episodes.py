@@ -1,7 +1,7 @@
 """Episodes: past queries with the credit of their documents, recalled by similarity.
 
 Each past turn is a trial of the documents whose use is known, weighted by how alike its query is:
-``((cosine + overlap of words) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use
+``((similarity + overlap of words) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use
 counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings
 from crabpath_retrievers.core.changes import MarkIndexed
-from crabpath_retrievers.core.graph import Vector, cosines
+from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
@@ -56,7 +56,7 @@ class EpisodeScore(NamedTuple):
 
 
 class EpisodeMatch(NamedTuple):
-    """An episode with the cosine of its query and the current one."""
+    """An episode with the similarity of its query to the current one."""
 
     episode: StoredEpisode
     similarity: float
@@ -214,10 +214,9 @@ class EpisodeMemory:
         return self._rank(vector, [*self._episodes.get_rows(clock, ids, fetch).values()])
 
     def _rank(self, vector: Vector, episodes: Sequence[StoredEpisode]) -> list[EpisodeMatch]:
-        if not episodes:
-            return []
-        similar = cosines([episode.vector for episode in episodes], vector)
-        matches = [EpisodeMatch(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
+        vectors = [episode.vector for episode in episodes]
+        similar = compare_vectors(vectors, vector, self._store.stretch)
+        matches = [EpisodeMatch(e, near) for e, near in zip(episodes, similar, strict=True)]
         matches.sort(key=lambda near: (-near.similarity, near.episode.id))
         return matches[: self._settings.neighbours]
 
@@ -260,6 +259,13 @@ class EpisodeMemory:
         self._collections.delete_gone(
             entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
         )
+
+    def reopen(self) -> None:
+        """Read all vectors again: the embedder was changed."""
+        self._collections.reopen()
+        with self._lock:
+            self._vectors, self._gone = {}, {}
+        self._nearest_ids, self._episodes = {}, VersionCache[str, StoredEpisode]()
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of deleted episodes."""
@@ -313,5 +319,5 @@ def _compare_words(
 
 
 def _scale_above(value: float, threshold: float) -> float:
-    """Linear from 0 at ``threshold`` to 1 at 1; clipped, since a cosine may round above 1."""
+    """Linear from 0 at ``threshold`` to 1 at 1; clipped, since a similarity may round above 1."""
     return min(1.0, max(0.0, (value - threshold) / (1.0 - threshold)))

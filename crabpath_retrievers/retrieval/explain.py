@@ -121,7 +121,12 @@ class Explanation:
             lines.append(f"      {', '.join(found.shares)}")
         for left_out, kept in self.turn.repeats.items():
             lines.append(f"left out: {left_out}; it says what {kept} says")
+        lines += [f"older version: {old}; {new} is newer" for old, new in self._list_superseded()]
         return to_printable("\n".join(lines))
+
+    def _list_superseded(self) -> list[tuple[str, str]]:
+        returned = self.turn.returned
+        return [(item.node, item.superseded_by) for item in returned if item.superseded_by]
 
     def _repr_html_(self) -> str:
         """A table for notebooks; texts of documents are escaped."""
@@ -132,6 +137,8 @@ class Explanation:
         ]
         repeats = self.turn.repeats.items()
         rows += [("", gone, f"left out: it says what {kept} says", "") for gone, kept in repeats]
+        superseded = self._list_superseded()
+        rows += [("", old, f"older version: {new} is newer", "") for old, new in superseded]
         body = "".join("<tr>" + "".join(map(_to_cell, cells)) + "</tr>" for cells in rows)
         title = escape(to_printable(f"Query: {self.turn.query}"))
         head = "".join(f"<th>{name}</th>" for name in heads)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes import MarkIndexed
-from crabpath_retrievers.core.graph import Vector, cosines
+from crabpath_retrievers.core.graph import Vector, compare_vectors
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction, NoteVector
 from crabpath_retrievers.storage.read.walk import Clock
@@ -109,13 +109,11 @@ class NoteMemory:
         self._collections = NamespaceCollections(index, "notes")
 
     def near(self, vector: Vector, clock: Clock) -> dict[str, float]:
-        """Ids of the nearest notes of a namespace with their cosines, nearest first."""
+        """Ids of the nearest notes of a namespace with their similarities, nearest first."""
         if not (clock.notes and vector.any()):
             return {}
         notes = self._read_candidates(vector, clock)
-        if not notes:
-            return {}
-        scores = cosines([note.vector for note in notes], vector)
+        scores = compare_vectors([note.vector for note in notes], vector, self._store.stretch)
         ranked = sorted(zip(scores, notes, strict=True), key=lambda pair: -pair[0])
         return {note.id: score for score, note in ranked[: self._settings.neighbours]}
 
@@ -152,6 +150,10 @@ class NoteMemory:
             entries,
             lambda key, ids: {n.id for n in self._store.notes.get_facts(ids) if n.owner == key},
         )
+
+    def reopen(self) -> None:
+        """Open the collections again: the embedder was changed."""
+        self._collections.reopen()
 
     def remove(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of notes."""

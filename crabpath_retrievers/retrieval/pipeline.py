@@ -25,12 +25,12 @@ from crabpath_retrievers.core.driver import (
     wrap_blocking,
 )
 from crabpath_retrievers.core.feedback import Feedback
-from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector, cosines
+from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
@@ -39,6 +39,14 @@ from crabpath_retrievers.rerank.ranker import (
     draw_explored,
     select_best_chunks,
     select_within_budget,
+)
+from crabpath_retrievers.retrieval.dates import (
+    choose_newest,
+    date_candidates,
+    find_versions,
+    has_date,
+    keep_near_equal,
+    put_newer_first,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import (
@@ -69,6 +77,7 @@ from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, 
 _log = logging.getLogger(__name__)
 _MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
+_AUTHORITY = FEATURES.index("authority")
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
@@ -126,6 +135,12 @@ class _Candidates:
     """Keys of notes that are only found by what they correct."""
     repeats: Mapping[str, str] = field(default_factory=dict)
     """The document with the same wording, by the id of each that is left out for it."""
+    newer: Mapping[int, int] = field(default_factory=dict)
+    """The newer version by the index of each older document; both are in the pool."""
+
+
+class _EmbedderChangedError(Exception):
+    """The embedder was changed during a query, which must be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +183,23 @@ class RetrievalPipeline:
             EmbeddingMismatchError: The memory was built with another embedder.
         """
         query = Query.from_options(text, **options)
+        while True:
+            version = self.fingerprint.version
+            try:
+                return (yield from self._answer_once(query, version))
+            except _EmbedderChangedError:
+                _log.debug("the embedder was changed: the question is asked again")
+            except (StoreError, EmbeddingMismatchError, ValueError):
+                if version == self.fingerprint.version:
+                    yield from perform(self.fingerprint.require_current)
+                    raise
+
+    def _answer_once(self, query: Query, version: int) -> Operations[Answer]:
+        """Answer a question with this version of the embedder, and record the turn."""
         begin = time.perf_counter()
         vector = yield from self._embed(query)
         latency = {"embed": round((time.perf_counter() - begin) * 1000, 3)}
-        rest = partial(self._answer_vector, query, vector, latency)
+        rest = partial(self._answer_vector, query, vector, latency, version)
         asks_router = query.explore is False and type(self.router) is not SoftmaxRouter
         if asks_router or self.reranker is not None:
             answer = yield from wrap_blocking(rest(), self.store.start_query().run)
@@ -281,6 +309,7 @@ class RetrievalPipeline:
         query: Query,
         vector: Vector,
         latency: dict[str, float],
+        version: int,
     ) -> Operations[Answer]:
         explore = None
         if query.explore is not False:  # True takes a new seed every time
@@ -288,7 +317,7 @@ class RetrievalPipeline:
         found = yield from self._find(query, vector, explore, latency)
         if self.reranker is not None:
             found = yield from self._rerank(self.reranker, found, latency)
-        answer = yield from perform(self._answer, found, latency)
+        answer = yield from perform(self._answer, found, latency, version)
         return answer
 
     def _rerank(
@@ -321,6 +350,8 @@ class RetrievalPipeline:
         """Search and walk; the milliseconds of both are added to ``latency``."""
         times = [time.perf_counter()]
         seeds = yield from perform(self.search.find, query, vector)
+        if not self.fingerprint.is_current(seeds.clock.corpus):
+            yield from perform(self.fingerprint.require_current, seeds.clock.corpus)
         times.append(time.perf_counter())
         walk = yield from self._walk(query, vector, seeds, explore)
         times.append(time.perf_counter())
@@ -333,7 +364,11 @@ class RetrievalPipeline:
                 self._find_corrections, query, vector, seeds.clock, pool
             )
         evidence = Evidence.from_pool(
-            [*pool, *companions], walk.support, walk.inhibition, seeds.information
+            [*pool, *companions],
+            walk.support,
+            walk.inhibition,
+            seeds.information,
+            self.store.stretch,
         )
         keys = frozenset(hit.head.key for hit in companions)
         return _Candidates(
@@ -370,6 +405,7 @@ class RetrievalPipeline:
             walk=self.settings.walk,
             tiers=apply_knobs_to_tiers(tiers, clock.knobs) if clock.knobs else tiers,
             temperature=self.settings.policy.temperature,
+            stretch=self.store.stretch,
             on_hop=query.on_hop,
         )
         return walker.steps(choose_entries(hits, self.settings))
@@ -407,6 +443,11 @@ class RetrievalPipeline:
             expired = self.models.find_expired([hit.head.id for hit in reached], clock)
             reached = [hit for hit in reached if hit.head.id not in expired]
         pool = [*hits.values(), *reached]
+        if query.recency or query.as_of:
+            nodes = self.store.walk.get_documents([hit.head.id for hit in pool], clock)
+            pool = date_candidates(
+                pool, nodes, self.settings.dates, as_of=query.as_of, recency=query.recency
+            )
         if walk.chosen:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
@@ -429,11 +470,12 @@ class RetrievalPipeline:
         heads = self.store.walk.get_nodes(
             (), sorted(missing), namespace=clock.key, corpus=clock.corpus
         )
-        similarities = cosines([head.vector for head in heads], vector) if heads else ()
+        vectors = [head.vector for head in heads]
+        similarities = compare_vectors(vectors, vector, self.store.stretch)
         pairs = zip(heads, similarities, strict=True)
-        return corrections, [Candidate(head, cosine, found=False) for head, cosine in pairs]
+        return corrections, [Candidate(head, near, found=False) for head, near in pairs]
 
-    def _answer(self, found: _Candidates, latency: dict[str, float]) -> Answer:
+    def _answer(self, found: _Candidates, latency: dict[str, float], version: int) -> Answer:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
@@ -453,6 +495,8 @@ class RetrievalPipeline:
             latency_ms=latency,
             repeats=found.repeats,
         )
+        if version != self.fingerprint.version:
+            raise _EmbedderChangedError
         if query.record:
             vector = found.vector if found.vector.any() else None
             self.store.record(turn, vector, clock.key)
@@ -479,7 +523,24 @@ class RetrievalPipeline:
                 found = replace(self._leave_out(repeats.keys(), found), repeats=told)
                 ranked = self._rank(found)
                 documents = self._read_documents(ranked, clock)
+            if newer := self._find_newer_versions(documents, found):
+                found = replace(found, newer=newer)
+                ranked = self._rank(found)
+                documents = self._read_documents(ranked, clock)
         return found, ranked, documents
+
+    def _find_newer_versions(
+        self, documents: Mapping[str, Node], found: _Candidates
+    ) -> dict[int, int]:
+        """The newer version of each dated document, both as indices into the pool."""
+        settings, pool = self.settings.dates, found.evidence.pool
+        dated = [name for name, node in documents.items() if has_date(node.metadata, settings)]
+        pairs = find_versions(dated, found.evidence) if dated else []
+        ids = sorted({pool[j].head.id for _, j in pairs} - documents.keys())
+        others = self.store.walk.get_documents(ids, found.seeds.clock) if ids else {}
+        nodes = {**documents, **others}
+        contents = [nodes.get(hit.head.id) for hit in pool]
+        return choose_newest(pairs, contents, settings, found.query.as_of, found.query.text)
 
     def _rank(self, found: _Candidates) -> list[ReturnedDocument]:
         query, evidence, clock = found.query, found.evidence, found.seeds.clock
@@ -488,6 +549,7 @@ class RetrievalPipeline:
             ranker = self.models.ranker(query.namespace, clock, found.explore)
         matrix = ranker.features(evidence)
         among, spare, corrections = self._select(found, ranker, matrix)
+        newer = keep_near_equal(found.newer, among, ranker.log_odds, matrix)
         if found.order is None:
             order = ranker.order(matrix, evidence, query.k, among)
         else:
@@ -496,10 +558,13 @@ class RetrievalPipeline:
             ranker.cover(matrix, evidence, order)
         probabilities = ranker.probabilities(matrix).tolist()
         if least := self._least_probability(query):
-            order, spare = (
-                [i for i in indices if probabilities[i] >= least] for indices in (order, spare)
-            )
+            fit = self._score_without_authority(ranker, matrix)
+            order, spare = ([i for i in indices if fit[i] >= least] for indices in (order, spare))
             spare = spare[: 0 if len(order) > 1 else None]
+        if newer:
+            order = put_newer_first(order, newer)
+            for old, version in newer.items():
+                probabilities[version] = max(probabilities[version], probabilities[old])
         order, propensities = self._explore(found, ranker, matrix, order)
         if query.max_tokens is not None:
             propensities = {}  # unknown where a budget chose
@@ -524,6 +589,7 @@ class RetrievalPipeline:
                 found.walk,
                 best.get(pool[i].head.key),
                 propensities.get(i),
+                pool[newer[i]].head.id if i in newer else None,
             )
             for i in chosen
         ]
@@ -550,6 +616,13 @@ class RetrievalPipeline:
         among = [i for i in among if pool[i].head.key not in found.companions]
         spare = self._spare_notes(found, among, odds, frozenset(corrections.values()))
         return [i for i in among if i not in spare], spare, corrections
+
+    def _score_without_authority(self, ranker: Ranker, matrix: Matrix) -> Floats:
+        """Probabilities of relevance; authority makes nothing relevant."""
+        if matrix[:, _AUTHORITY].any():
+            matrix = matrix.copy()
+            matrix[:, _AUTHORITY] = 0.0
+        return ranker.probabilities(matrix)
 
     def _least_probability(self, query: Query) -> float:
         least = query.min_score or 0.0
@@ -606,14 +679,17 @@ class RetrievalPipeline:
         """The document that is ranked before and says the same, by the id of each repeat."""
         pool = found.evidence.pool
         vectors = {hit.head.id: hit.head.vector for hit in pool if hit.head.id in documents}
-        return find_repeats([documents[r.node] for r in ranked if r.node in documents], vectors)
+        nodes = [documents[item.node] for item in ranked if item.node in documents]
+        return find_repeats(nodes, vectors, self.store.stretch)
 
     def _leave_out(self, gone: AbstractSet[str], found: _Candidates) -> _Candidates:
         """The candidates without these documents."""
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
         walk, information = found.walk, found.seeds.information
-        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
-        return replace(found, evidence=evidence)
+        evidence = Evidence.from_pool(
+            pool, walk.support, walk.inhibition, information, self.store.stretch
+        )
+        return replace(found, evidence=evidence, newer={})  # its indices are of the former pool
 
     def _remove_deleted(
         self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates
@@ -707,7 +783,8 @@ class RetrievalPipeline:
         ids = [head.id for head in heads]
         documents = self.store.walk.get_documents(ids, found.seeds.clock)
         k = query.k + len(set(corrections.values()))
-        bounds = SelectionLimits(k, max_tokens, self.settings.rank.characters_per_token)
+        characters = self.settings.rank.characters_per_token
+        bounds = SelectionLimits(k, max_tokens, characters, self.store.stretch)
         places = {index: place for place, index in enumerate(together)}
         notes = {
             places[index]: places[note] for index, note in corrections.items() if index in places
@@ -748,6 +825,6 @@ def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[
         )
         for hit in hits
     ]
-    # Hinted nodes are entries whatever their score.
-    best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.max_entries]
+    # Hinted nodes are entries whatever their score; of equal ones those with the first ids.
+    best = sorted(scored, key=lambda item: (-item[1], -item[0], item[2].id))[: seeds.max_entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from crabpath_retrievers.core.graph import Node, Vector
+from crabpath_retrievers.core.graph import Node, Vector, stretch_cosine
 
-_MIN_SIMILARITY = 0.97  # least cosine of texts that are compared word by word
+_MIN_SIMILARITY = 0.97  # least similarity of texts that are compared word by word
 # Metadata keys that say where a text is from: only these may differ between repeats.
 _LOCATION_KEYS = frozenset(
     {
@@ -36,7 +36,9 @@ def extract_wording(text: str) -> list[str]:
     return [token for token in _TOKEN.findall(plain) if token not in _PUNCTUATION]
 
 
-def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> dict[str, str]:
+def find_repeats(
+    ranked: Sequence[Node], vectors: Mapping[str, Vector], stretch: float = 1.0
+) -> dict[str, str]:
     """Find documents with the wording of one that is ranked before them.
 
     Title and metadata must be equal as well, but for where the text is from. Notes are no repeats:
@@ -45,6 +47,7 @@ def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> dict[
     Args:
         ranked: The documents of an answer, best first.
         vectors: Their unit vectors, each of shape ``[d]``, by id.
+        stretch: Of the embedder.
 
     Returns:
         The best document of the same wording, by the id of each repeat.
@@ -53,7 +56,7 @@ def find_repeats(ranked: Sequence[Node], vectors: Mapping[str, Vector]) -> dict[
     if len(documents) <= 1:
         return {}
     matrix = np.array([vectors[node.id] for node in documents], dtype=np.float32)
-    similar = matrix @ matrix.T >= _MIN_SIMILARITY
+    similar = stretch_cosine(matrix @ matrix.T, stretch) >= _MIN_SIMILARITY
     np.fill_diagonal(similar, val=False)
     if not similar.any():
         return {}

@@ -10,9 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, cosines
+from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.query import Query
-from crabpath_retrievers.core.text import QueryInformation, tokenise
+from crabpath_retrievers.core.text import (
+    QueryInformation,
+    consists_of_name,
+    contains_name,
+    drop_foreign_forms,
+    is_character,
+    list_query_words,
+    tokenise,
+)
 from crabpath_retrievers.retrieval.episodes import EpisodeQuery, EpisodeScore
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import GraphStore
@@ -25,7 +33,9 @@ _LONGEST_QUERY = 20_000  # characters that lexical search reads
 _MAX_WORDS = 400  # words of a query in which names are looked for
 _MAX_HITS = 8192  # hits requested from an index at most
 _FEEDBACK = 3  # best matches of words whose vectors stand for that of a question
-_CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
+_WORDED = 0.5  # similarity of the best match of words, where vectors say nothing
+_SAME_TEXT = 0.9  # similarity from which vectors that say nothing are those of one text
+_CHUNKS = 3  # factor of hits when each document is returned once, or only some versions are
 
 
 def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str]:
@@ -36,8 +46,9 @@ def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str
 
 def compute_idf(facts: QueryFacts) -> dict[str, float]:
     """Inverse document frequency in nats by word, rarest word first."""
-    rarest = sorted(facts.frequencies, key=lambda word: (facts.frequencies[word], word))
-    counts = np.array([facts.frequencies[word] for word in rarest], dtype=np.float64)
+    known = drop_foreign_forms(facts.frequencies)
+    rarest = sorted(known, key=lambda word: (known[word], word))
+    counts = np.array([known[word] for word in rarest], dtype=np.float64)
     # BM25 idf (Robertson & Zaragoza 2009, eq. 3.3), kept positive as Lucene does.
     nats = np.log1p((facts.total - counts + 0.5) / (counts + 0.5)).tolist()
     return dict(zip(rarest, nats, strict=True))
@@ -64,14 +75,23 @@ def search_lexical(
 
 
 def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
-    """Sequences of at most ``longest`` words, as they stand in a text; longest first."""
-    return list(
-        dict.fromkeys(
-            " ".join(words[start : start + size])
-            for size in range(min(longest, len(words)), 0, -1)
-            for start in range(len(words) - size + 1)
-        )
-    )
+    """Sequences of words as they stand in a text, that may be names.
+
+    Args:
+        words: Tokens of the text.
+        longest: Words of a sequence at most; characters that are tokens do not count, as far as
+            there are not many more sequences.
+    """
+    tokens = max(longest, _MAX_WORDS * longest // max(1, len(words)))
+    found: dict[str, None] = {}
+    for start in range(len(words)):
+        several = 0
+        for end in range(start, min(start + tokens, len(words))):
+            several += not is_character(words[end])
+            if several > longest:
+                break
+            found[" ".join(words[start : end + 1])] = None
+    return list(found)
 
 
 class SeedHits(NamedTuple):
@@ -145,7 +165,7 @@ class SeedSearch:
         """Search by vector, words and names, and recall past turns."""
         # At least k hits, so that the answer can have k documents.
         seeds, wanted = self._settings.seeds, query.k
-        if query.one_per_document:
+        if query.one_per_document or query.as_of:
             seeds, wanted = _widen(seeds), wanted * _CHUNKS
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
@@ -156,13 +176,14 @@ class SeedSearch:
         with self._store.open_reader():
             facts = self._store.walk.read_facts(
                 query.namespace,
-                select_query_words(words, seeds),
+                select_query_words(list_query_words(text, self._store.language), seeds),
                 list_word_sequences(words[:_MAX_WORDS], longest),
             )
             clock, idf = facts.clock, compute_idf(facts)
             information = QueryInformation.from_idf(idf)
             lexical = search_lexical(self._store, facts, idf, seeds)
-            named = self._match_names(facts.named, information)
+            owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
+            named = self._match_names(owners, information)
             ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
             past: Mapping[str, EpisodeScore] = {}
             if clock.learned or clock.notes:
@@ -186,7 +207,13 @@ class SeedSearch:
             heads = [head for head in heads if head.id in allowed]
         hints = set(query.seed_ids)
         hits: dict[int, Candidate] = {}
-        similarities = cosines([head.vector for head in heads], vector) if heads else ()
+        vectors = [head.vector for head in heads]
+        similarities = compare_vectors(vectors, vector, self._store.stretch)
+        if not self._store.informative:
+            similarities = [
+                near if near > _SAME_TEXT else _WORDED * lexical.get(head.key, 0.0)
+                for head, near in zip(heads, similarities, strict=True)
+            ]
         for head, similarity in zip(heads, similarities, strict=True):
             key, score = head.key, past.get(head.id, _NO_SCORE)
             hits[key] = Candidate(
@@ -205,7 +232,8 @@ class SeedSearch:
 
         It is the centroid of pseudo-relevance feedback (Rocchio 1971); zero where no word is known.
         """
-        seeds, words = self._settings.seeds, tokenise(query.text[:_LONGEST_QUERY])
+        seeds, text = self._settings.seeds, query.text[:_LONGEST_QUERY]
+        words = list_query_words(text, self._store.language)
         with self._store.open_reader():
             facts = self._store.walk.read_facts(query.namespace, select_query_words(words, seeds))
             best = list(search_lexical(self._store, facts, compute_idf(facts), seeds))[:_FEEDBACK]
@@ -222,12 +250,11 @@ class SeedSearch:
 
         A longer name hides the names inside it.
         """
-        query_words = set(information.words)
         named: dict[int, float] = {}
         matched = ""
         for name in sorted(owners, key=len, reverse=True):
             if f" {name} " not in matched and len(owners[name]) <= self._settings.links.max_owners:
-                exact = query_words <= set(name.split())
+                exact = consists_of_name(information.words, name)
                 named |= dict.fromkeys(owners[name], float(exact))
                 matched += f" {name} "
         return named

@@ -37,6 +37,7 @@ def describe_returned(
     walk: Walk,
     best: WalkEdge | None,
     propensity: float | None = None,
+    superseded_by: str | None = None,
 ) -> ReturnedDocument:
     """The record of a returned document.
 
@@ -48,6 +49,7 @@ def describe_returned(
         walk: The walk of the turn.
         best: Strongest edge to the document; None without one.
         propensity: Probability that a draw of the ranker returns it, in [0, 1].
+        superseded_by: Id of a newer version of it.
     """
     return ReturnedDocument(
         node=hit.head.id,
@@ -63,6 +65,7 @@ def describe_returned(
         propensity=propensity,
         log_odds=round(score[1], _DIGITS),
         trials=round(score[2], _DIGITS),
+        superseded_by=superseded_by,
     )
 
 

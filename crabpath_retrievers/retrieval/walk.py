@@ -21,7 +21,7 @@ from crabpath_retrievers.core.graph import (
     Tier,
     Vector,
     WalkEdge,
-    cosines,
+    compare_vectors,
 )
 from crabpath_retrievers.core.turn import (
     ConsideredEdge,
@@ -246,7 +246,7 @@ def _round(value: float) -> float:
 class Walker:
     """Performs one walk; create a new one for every query."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a walk has a query, readers, and settings of three topics
         self,
         request: RoutingRequest,
         vector: Vector,
@@ -256,6 +256,7 @@ class Walker:
         walk: WalkSettings,
         tiers: TierSettings,
         temperature: float,
+        stretch: float = 1.0,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> None:
         """Prepare a walk for one query.
@@ -268,9 +269,11 @@ class Walker:
             walk: Budgets and damping.
             tiers: Thresholds on weights.
             temperature: τ of the policy, for the record.
+            stretch: Of the embedder.
             on_hop: Called after every hop, in the thread that walks (in async calls a worker).
         """
-        self._request, self._vector = request, vector
+        self._request = request
+        self._compare = partial(compare_vectors, vector=vector, stretch=stretch)
         self._read, self._router = read_edges, router
         self._settings, self._tiers, self._temperature = walk, tiers, temperature
         self._on_hop = on_hop
@@ -382,7 +385,7 @@ class Walker:
             targets,
             kinds,
             weights,
-            cosines([target.vector for target in targets], self._vector),
+            self._compare([target.vector for target in targets]),
             [tiers[weight] for weight in weights],
             [
                 # A name that many texts mention says little about each of them.

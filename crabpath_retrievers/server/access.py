@@ -25,6 +25,7 @@ from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    CrabPathError,
     ForbiddenError,
     InvalidInputError,
     TokenError,
@@ -270,7 +271,8 @@ def add_token(
         The token. It is kept nowhere: only its hash is.
 
     Raises:
-        ConfigurationError: The file cannot be used, or a namespace, a right or the time is not one.
+        InvalidInputError: A namespace, a right or the time is not one.
+        ConfigurationError: The file cannot be used.
     """
     file, token = Path(path).expanduser(), secrets.token_urlsafe(32)
     entry: dict[str, Any] = {
@@ -286,7 +288,7 @@ def add_token(
         _parse_tokens(old, str(file))
         entries = json.loads(old)
     text = json.dumps([*entries, entry], indent=2)
-    _parse_tokens(text, "the new token")
+    _parse_tokens(text, "the new token", InvalidInputError)
     new = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     try:
         new.touch(mode=0o600, exist_ok=False)
@@ -317,15 +319,17 @@ def _read_version(file: Path) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_ino
 
 
-def _parse_tokens(text: str, where: str) -> dict[str, Grant]:
+def _parse_tokens(
+    text: str, where: str, refusal: type[CrabPathError] = ConfigurationError
+) -> dict[str, Grant]:
     try:
         return {entry.sha256: entry.to_grant() for entry in _ENTRIES.validate_json(text)}
     except ValidationError as error:
         msg = f"{where} cannot be used: {explain_first_error(error)}"
-        raise ConfigurationError(msg) from None
+        raise refusal(msg) from None
     except InvalidInputError as error:
         msg = f"{where} cannot be used: {error}"
-        raise ConfigurationError(msg) from None
+        raise refusal(msg) from None
 
 
 def _may_be_loopback(client: str) -> bool:

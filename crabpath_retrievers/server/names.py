@@ -15,6 +15,7 @@ from crabpath_retrievers.errors import CrabPathError
 _FRESH_SECONDS = 1.0  # for which the common directory is not looked for again
 _TEXTS = frozenset({"text", "content", "query"})  # fields whose values are not changed
 _MOST_NAMES = 10_000  # in one request; the memory refuses more
+_MOST_PARENTS = 4  # how far the common directory may have moved down
 
 
 class SourceNames:
@@ -80,14 +81,28 @@ class SourceNames:
         return _replace_sources(condition, lambda name: known[name])
 
     def _find(self, names: list[str]) -> dict[str, str]:
-        whole = {name: self._root + name for name in names}
-        wanted = [*names, *whole.values()]
+        found = self._find_under(names, [""])
+        for roots in ([self._root], _list_parents(self._root)):
+            missing = [name for name in names if name not in found]
+            found |= self._find_under(missing, roots)
+        return {name: found.get(name, name) for name in names}
+
+    def _find_under(self, names: list[str], roots: list[str]) -> dict[str, str]:
+        """The stored names that begin with one of ``roots``, the first that is known."""
+        if not names or not roots:
+            return {}
+        wanted = [root + name for root in roots for name in names]
         chunks = self._memory.store.catalog.find_chunks(documents=wanted, sources=wanted)
         known = {name for chunk in chunks for name in (chunk.source, chunk.document)}
         return {
-            name: path if path in known and name not in known else name
-            for name, path in whole.items()
+            name: root + name for root in reversed(roots) for name in names if root + name in known
         }
+
+
+def _list_parents(folder: str) -> list[str]:
+    """The directories above, the nearest first: before a deletion the common one was higher."""
+    parts = folder.split("/")[:-2]
+    return ["/".join([*parts[:count], ""]) for count in range(len(parts), 1, -1)][:_MOST_PARENTS]
 
 
 def _replace_sources(condition: Any, find: Callable[[str], str], *, inside: bool = False) -> Any:

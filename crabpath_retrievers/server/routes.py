@@ -63,8 +63,10 @@ async def check_readiness(call: Call) -> ReadinessAnswer:
     if call.probe is None:
         return ReadinessAnswer(ready=False, reason="the server is ending")
     state = await call.probe.check()
+    if "admin" in call.grant.rights:
+        return ReadinessAnswer(ready=state.ready, reason=state.reason)
     # Sentences of databases and servers name their places and users.
-    reason = state.reason if "admin" in call.grant.rights else "the right admin sees the reason"
+    reason = "all parts answer" if state.ready else "the right admin sees the reason"
     return ReadinessAnswer(ready=state.ready, reason=reason)
 
 
@@ -96,6 +98,8 @@ class QueryBody(ApiInput):
     one_per_document: bool = False
     confined: bool = Field(default=False, description="Walk only where the filter allows.")
     max_tokens: int | None = None
+    recency: float | None = Field(None, description="Half-life of a document, in days.")
+    as_of: str | None = Field(None, description="Only what was valid then, such as 2024-05-31.")
     task_type: str | None = None
     session: str | None = Field(None, description="The conversation that asks.")
     arm: str | None = Field(None, description="Arm of an A/B trial, as trial:arm.")
@@ -117,6 +121,7 @@ class FoundDocument(ApiOutput):
     path: list[PathEdge] = Field(description="The way of the walk to it; empty for a search hit.")
     source: str = Field("", description="Where its text comes from.")
     features: dict[str, float] = Field({}, description="Inputs of the ranker by name.")
+    superseded_by: str | None = Field(None, description="Id of its newer version.")
 
 
 class QueryAnswer(ApiOutput):
@@ -150,6 +155,7 @@ def _to_found(item: RetrievedDocument) -> FoundDocument:
         path=list(returned.path),
         source=node.source,
         features=returned.features,
+        superseded_by=returned.superseded_by,
     )
 
 

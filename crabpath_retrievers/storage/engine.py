@@ -1,5 +1,6 @@
 """Engines, connections and locks: SQLite in WAL mode with private files, or PostgreSQL."""
 
+import errno
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.interrupts import find_interruption, raise_interruption
 from crabpath_retrievers.core.processes import require_engine
 from crabpath_retrievers.core.query import is_url
 from crabpath_retrievers.core.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
@@ -36,6 +37,7 @@ _PRAGMAS = (
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # of the disk, also for one more file, or of a user on it
 # Messages of SQLite.
 _FULL, _UNOPENED = "disk is full", "unable to open database file"
 _DAMAGED = ("malformed", "not a database", "decode to UTF-8", "corrupt")
@@ -76,6 +78,9 @@ def parse_url(text: str) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
         msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
         raise ConfigurationError(msg) from error
+    if "@" in (url.host or ""):  # the rest of a password, which messages would show
+        msg = "the store URL has an @ in its user or password: write it as %40"
+        raise ConfigurationError(msg)
     if not is_postgres(text):
         return url
     query = dict(url.query)
@@ -185,7 +190,12 @@ def open_connection(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Con
 
 
 def ensure_private_directory(path: Path) -> Path:
-    """Create a directory with mode 0700; raises ``StoreReadOnlyError`` if it cannot be written."""
+    """Create a directory with mode 0700.
+
+    Raises:
+        StoreReadOnlyError: It cannot be written.
+        StoreFullError: There is no room for it.
+    """
     try:
         if not path.exists():
             path.mkdir(parents=True, mode=0o700)
@@ -193,13 +203,16 @@ def ensure_private_directory(path: Path) -> Path:
             msg = f"{path} is not a directory: choose another path for the store"
             raise StoreReadOnlyError(msg)
     except (OSError, ValueError) as error:  # the latter for invalid file names
-        raise _build_read_only_error(path) from error
+        raise _explain_unwritten(path, error) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise _build_read_only_error(path)
+        raise _explain_unwritten(path)
     return path
 
 
-def _build_read_only_error(path: Path) -> StoreReadOnlyError:
+def _explain_unwritten(path: Path, error: Exception | None = None) -> StoreError:
+    """Why a directory cannot be written: there is no room, or a right is missing."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return build_disk_full_error(str(path))
     msg = f"the store directory {path} cannot be written: change its permissions or choose another"
     return StoreReadOnlyError(msg)
 
@@ -214,7 +227,7 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise _build_read_only_error(path.parent) from error
+        raise _explain_unwritten(path.parent, error) from error
     url = sa.URL.create("sqlite", database=str(path))
     engine = sa.create_engine(url, **_POOL, pool_timeout=time_limit)
 
@@ -276,6 +289,11 @@ def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
         if not isinstance(error, (DBAPIError, sa.exc.TimeoutError)):
             raise
         raise _translate(engine, error) from error
+    except Exception as error:  # also what a library raises that was interrupted as it tidied up
+        raise_interruption(error)
+        if found := find_interruption(error, known):
+            raise found from None
+        raise
 
 
 def _translate(engine: sa.Engine, error: DBAPIError | sa.exc.TimeoutError) -> StoreError:
@@ -341,7 +359,6 @@ def _first_line(text: str) -> str:
 
 
 # PostgreSQL names advisory locks by numbers; stores in other schemas have their own.
-_INGEST = sa.func.hashtextextended(sa.func.concat("crabpath ingest ", sa.func.current_schema()), 0)
 _SCHEMA = sa.func.hashtextextended(sa.func.concat("crabpath schema ", sa.func.current_schema()), 0)
 
 # Of the transaction that holds the lock; the second is new in release 17.
@@ -361,35 +378,37 @@ def lock_schema(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def ingest_lock(engine: sa.Engine, *, wait: bool) -> Iterator[bool]:
-    """Keep other processes from ingesting; the lock ends with the process.
+def process_lock(engine: sa.Engine, name: str, *, wait: bool) -> Iterator[bool]:
+    """Keep other processes from doing the same; the lock ends with the process.
 
     Args:
         engine: Engine of the store with autocommit.
-        wait: Whether to wait while another process ingests.
+        name: Of the work, such as ``"ingest"``.
+        wait: Whether to wait while another process does it.
 
     Yields:
         Whether the lock is held; always True with ``wait``.
     """
     held = (
-        _file_lock(engine, wait)
+        _file_lock(engine, name, wait)
         if engine.dialect.name == "sqlite"
-        else _advisory_lock(engine, wait)
+        else _advisory_lock(engine, name, wait)
     )
     with held as is_held:
         yield is_held
 
 
 @contextmanager
-def _file_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
-    lock = FileLock(f"{engine.url.database}.lock", mode=0o600, thread_local=False)
+def _file_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # noqa: FBT001
+    ending = "lock" if name == "ingest" else f"{name}.lock"
+    lock = FileLock(f"{engine.url.database}.{ending}", mode=0o600, thread_local=False)
     try:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
         yield False
         return
     except OSError as error:
-        raise _build_read_only_error(Path(lock.lock_file).parent) from error
+        raise _explain_unwritten(Path(lock.lock_file).parent, error) from error
     try:
         yield True
     finally:
@@ -397,14 +416,15 @@ def _file_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
 
 
 @contextmanager
-def _advisory_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
+def _advisory_lock(engine: sa.Engine, name: str, wait: bool) -> Iterator[bool]:  # noqa: FBT001
     """Hold a lock of a transaction, which stays open: a pooler keeps a connection for that alone.
 
     Others ask again and again, since those that wait in the server would take connections, too.
     """
     apart = engine.execution_options(isolation_level="READ COMMITTED")
     with apart.connect() as connection:
-        acquire = sa.select(sa.func.pg_try_advisory_xact_lock(_INGEST))
+        own = sa.func.concat(f"crabpath {name} ", sa.func.current_schema())
+        acquire = sa.select(sa.func.pg_try_advisory_xact_lock(sa.func.hashtextextended(own, 0)))
         while not (held := bool(connection.scalar(acquire))) and wait:
             connection.rollback()
             sleep(_POLL)

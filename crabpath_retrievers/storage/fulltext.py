@@ -9,7 +9,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.schema import contents
+from crabpath_retrievers.storage.schema import contents, nodes
 from crabpath_retrievers.storage.sql_tools import Queries, ReadableStore, open_driver_cursor
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that occurs once in a text
@@ -27,6 +27,11 @@ class FullText(Protocol):
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
         """Remove nodes."""
+
+    def get_words(
+        self, connection: sa.Connection, keys: Sequence[int]
+    ) -> list[tuple[int, Sequence[str]]]:
+        """Keys of those of the nodes that are indexed, each with the words it is found by."""
 
     def defer(self, connection: sa.Connection) -> None:
         """Leave for later what is faster done once for many nodes."""
@@ -69,6 +74,15 @@ class Fts5:
             "DELETE FROM crabpath_fulltext WHERE rowid = ?", [(key,) for key in keys]
         )
 
+    def get_words(
+        self, connection: sa.Connection, keys: Sequence[int]
+    ) -> list[tuple[int, Sequence[str]]]:
+        """Keys of those of the nodes that are indexed, each with the words it is found by."""
+        query = "SELECT rowid, tokens FROM crabpath_fulltext WHERE rowid = ?"
+        with open_driver_cursor(connection) as cursor:
+            rows = [row for key in keys for row in cursor.execute(query, (key,))]
+        return [(key, tokens.split()) for key, tokens in rows]
+
     def defer(self, connection: sa.Connection) -> None:
         """Do nothing: FTS5 keeps what is added in segments, and merges them by itself."""
 
@@ -87,20 +101,26 @@ class Fts5:
     ) -> list[tuple[int, float]]:
         """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
         match = " OR ".join(f'"{term}"' for term in idf)
+        # The column "rank" would prepare and sort in a second statement.
+        query = (
+            "SELECT f.rowid, bm25(crabpath_fulltext) AS score FROM crabpath_fulltext f {} "
+            "WHERE crabpath_fulltext MATCH ? ORDER BY score{} LIMIT ?"
+        )
+        by_id = f"JOIN {nodes.name} n ON n.key = f.rowid", ", n.id"
         with open_driver_cursor(connection) as cursor:
-            rows = cursor.execute(
-                # The column "rank" would prepare and sort in a second statement.
-                "SELECT rowid, bm25(crabpath_fulltext) AS score FROM crabpath_fulltext "
-                "WHERE crabpath_fulltext MATCH ? ORDER BY score LIMIT ?",
-                (match, limit),
-            ).fetchall()
-        return [(key, max(0.0, -score)) for key, score in rows]
+            rows = cursor.execute(query.format("", ""), (match, limit + 1)).fetchall()
+            if _is_tied(rows, limit):
+                rows = cursor.execute(query.format(*by_id), (match, limit)).fetchall()
+        return [(key, max(0.0, -score)) for key, score in rows[:limit]]
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
     ) -> list[list[int]]:
         """Keys of at most ``limit`` nodes with the tokens side by side, in order, by phrase."""
-        query = "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?"
+        query = (
+            f"SELECT f.rowid FROM crabpath_fulltext f JOIN {nodes.name} n ON n.key = f.rowid "
+            "WHERE crabpath_fulltext MATCH ? ORDER BY n.id LIMIT ?"
+        )
         with open_driver_cursor(connection) as cursor:
             return [
                 [key for (key,) in cursor.execute(query, (f'"{" ".join(tokens)}"', limit))]
@@ -158,6 +178,15 @@ class TsVector:
             sa.text("DELETE FROM crabpath_fulltext WHERE node = ANY(:keys)"), {"keys": list(keys)}
         )
 
+    def get_words(
+        self, connection: sa.Connection, keys: Sequence[int]
+    ) -> list[tuple[int, Sequence[str]]]:
+        """Keys of those of the nodes that are indexed, each with the words it is found by."""
+        query = sa.text(
+            "SELECT node, tsvector_to_array(tokens) FROM crabpath_fulltext WHERE node = ANY(:keys)"
+        )
+        return [(key, words) for key, words in connection.execute(query, {"keys": list(keys)})]
+
     def defer(self, connection: sa.Connection) -> None:
         """Drop the index; searches read all rows until it is created again."""
         connection.exec_driver_sql("DROP INDEX IF EXISTS ix_crabpath_fulltext")
@@ -181,14 +210,20 @@ class TsVector:
         score = " + ".join(["%s::float * ts_rank(f.tokens, %s::tsquery)"] * len(terms))
         query = (
             f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / %s::float)) "
-            f"AS score FROM crabpath_fulltext f JOIN {contents.name} n ON n.node = f.node "
-            "WHERE f.tokens @@ %s::tsquery ORDER BY score DESC, f.node LIMIT %s"
+            f"AS score FROM crabpath_fulltext f JOIN {contents.name} n ON n.node = f.node {{}} "
+            "WHERE f.tokens @@ %s::tsquery ORDER BY score DESC{} LIMIT %s"
         )
+        by_id = f"JOIN {nodes.name} i ON i.key = f.node", ', i.id COLLATE "C"'
         weights = [nats * (_K1 + 1) / _ONE_MATCH for nats in idf.values()]
         values = [*chain.from_iterable(zip(weights, terms, strict=True)), mean_length]
         with open_driver_cursor(connection) as cursor:
-            cursor.execute(query, [*values, " | ".join(terms), limit])
-            return [(key, float(score)) for key, score in cursor.fetchall()]
+            asked = [*values, " | ".join(terms)]
+            cursor.execute(query.format("", ""), [*asked, limit + 1])
+            rows = cursor.fetchall()
+            if _is_tied(rows, limit):
+                cursor.execute(query.format(*by_id), [*asked, limit])
+                rows = cursor.fetchall()
+            return [(key, float(score)) for key, score in rows[:limit]]
 
     def find_phrases(
         self, connection: sa.Connection, phrases: Iterable[Sequence[str]], limit: int
@@ -199,13 +234,19 @@ class TsVector:
         query = sa.text(
             "SELECT place, node FROM unnest(CAST(:phrases AS text[])) "
             "WITH ORDINALITY AS given(phrase, place) CROSS JOIN LATERAL ("
-            "SELECT node FROM crabpath_fulltext "
-            "WHERE tokens @@ CAST(phrase AS tsquery) LIMIT :most) AS held"
+            f"SELECT f.node FROM crabpath_fulltext f JOIN {nodes.name} n ON n.key = f.node "
+            "WHERE f.tokens @@ CAST(phrase AS tsquery) "
+            'ORDER BY n.id COLLATE "C" LIMIT :most) AS held'
         )
         if quoted:
             for place, node in connection.execute(query, {"phrases": quoted, "most": limit}):
                 found[place - 1].append(node)
         return found
+
+
+def _is_tied(rows: Sequence[tuple[int, float]], limit: int) -> bool:
+    """Whether the order in which documents came decides which of equal scores are the last."""
+    return len(rows) > limit > 0 and rows[limit][1] == rows[limit - 1][1]
 
 
 def get_fulltext_index(dialect: str) -> FullText:

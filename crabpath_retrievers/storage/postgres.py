@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
+from crabpath_retrievers.core.interrupts import find_interruption
 from crabpath_retrievers.core.time_limit import track_waiting
 from crabpath_retrievers.errors import ConfigurationError
 from crabpath_retrievers.storage.conflicts import ABORTED, LOST, PAUSES
@@ -145,6 +146,8 @@ def connect_within(arguments: Mapping[str, Any], seconds: float) -> LimitedConne
             msg = _NO_SCHEMA.format(wanted[1] if wanted else "…")
             raise ConfigurationError(msg) from error
         except psycopg.ProgrammingError as error:
+            if (found := find_interruption(error, None)) is not None:
+                raise found from None  # the driver calls any error in a number a bad value
             msg = f"the store URL cannot be used ({error}): leave out what the driver does not know"
             raise ConfigurationError(msg) from error
         try:

@@ -77,7 +77,10 @@ KEYED_BY_NAMESPACE = tuple(
 LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 """Columns that depend on the store, so that a row of a namespace gets others elsewhere."""
 
-LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed")
+REEMBEDDED_AT = "reembedded"
+"""Fact about the graph store: when its embedder was changed, in seconds since the epoch."""
+
+LOCAL_META = ("schema_version", "origin", "vectors", "corpus", "identity", "indexed", "roots")
 """Metadata that is not copied to another store."""
 
 EXPORTED = {name: t for name, t in TABLES.items() if name not in {"staging", "index_deletions"}}

@@ -491,3 +491,24 @@ health_reports = Table(
 )
 
 Index("ix_crabpath_health_reports_namespace", health_reports.c.namespace, health_reports.c.sequence)
+
+EMBEDDED = {
+    "nodes": (nodes.c.embedding, nodes.c.key),
+    "turns": (turns.c.embedding, turns.c.id),
+    "feedback": (feedback.c.embedding, feedback.c.sequence),
+    "episodes": (episodes.c.embedding, episodes.c.id),
+}
+"""Vectors of texts by table, and the keys of their rows."""
+
+# New vectors, while the embedder is changed; the table exists only meanwhile.
+reembedded = Table(
+    "crabpath_reembedded",
+    MetaData(),
+    # One of ``EMBEDDED``; "embedder" for the row with the embedder that is changed to.
+    Column("kind", String(8), primary_key=True),
+    Column("key", Text, primary_key=True),
+    # Changes with the text.
+    Column("mark", Text, nullable=False),
+    Column("embedding", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)

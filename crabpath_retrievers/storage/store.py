@@ -1,5 +1,6 @@
 """The graph store: opening, connections, and ``apply``, through which everything is written."""
 
+import json
 import logging
 import os
 import sqlite3
@@ -19,6 +20,7 @@ from crabpath_retrievers.core.changes import (
     KeepFeedback,
     PublishStaged,
     PutEdges,
+    PutMeta,
     RecordTurn,
 )
 from crabpath_retrievers.core.graph import Vector
@@ -37,11 +39,11 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.storage.conflicts import repeat_transaction
 from crabpath_retrievers.storage.engine import (
     MAX_CONNECTIONS,
-    ingest_lock,
     lock_schema,
     open_connection,
     open_engine,
     open_snapshot_connection,
+    process_lock,
     translate_database_errors,
 )
 from crabpath_retrievers.storage.fulltext import FullText, FullTextReader, get_fulltext_index
@@ -53,6 +55,7 @@ from crabpath_retrievers.storage.read.learned import LearnedQueries
 from crabpath_retrievers.storage.read.links import LinkQueries
 from crabpath_retrievers.storage.read.maintenance import MaintenanceQueries
 from crabpath_retrievers.storage.read.notes import NoteQueries
+from crabpath_retrievers.storage.read.reembedding import ReembeddingQueries
 from crabpath_retrievers.storage.read.regions import RegionQueries
 from crabpath_retrievers.storage.read.turns import TrialQueries, TurnLog
 from crabpath_retrievers.storage.read.typed_edges import TypedQueries
@@ -73,7 +76,7 @@ from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0
@@ -154,6 +157,7 @@ class GraphStore:
         health: Samples and counters for health reports, and stored reports.
         maintenance: Reads of maintenance.
         trials: State, turns and feedback of A/B trials.
+        reembedding: What a change of the embedder must still embed.
     """
 
     def __init__(
@@ -190,6 +194,8 @@ class GraphStore:
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
         self._ingesting = self._closed = False
+        self._scale: tuple[float, bool] | None = None
+        self._language: tuple[str | None] | None = None  # as it is stored, once it was read
         self._replica: Replica | None = None
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         self._joint: ContextVar[_OpenChanges | None] = ContextVar("changing", default=None)
@@ -225,11 +231,52 @@ class GraphStore:
         self.health = HealthQueries(self)
         self.maintenance = MaintenanceQueries(self)
         self.trials = TrialQueries(self)
+        self.reembedding = ReembeddingQueries(self)
 
     @property
     def name(self) -> str:
         """URL of the database, without password."""
         return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def stretch(self) -> float:
+        """Stretch of the embedder's distances; 1 as long as none is recorded."""
+        return self._read_scale()[0]
+
+    @property
+    def informative(self) -> bool:
+        """Whether the embedder's vectors say anything; True as long as none is recorded."""
+        return self._read_scale()[1]
+
+    def forget_scale(self) -> None:
+        """Read scale and language again, after a change of the embedder or an import."""
+        self._scale = self._language = None
+
+    def _read_scale(self) -> tuple[float, bool]:
+        if self._scale is None and (text := self.catalog.meta().get("embedder")):
+            facts = json.loads(text)
+            self._scale = float(facts.get("stretch", 1.0)), bool(facts.get("informative", True))
+        return self._scale or (1.0, True)
+
+    @property
+    def language(self) -> str | None:
+        """Language of all texts; None to detect that of each."""
+        if self._language is None:
+            self._language = (self.catalog.meta().get("language"),)
+        return self._language[0]
+
+    def set_language(self, language: str) -> None:
+        """Let texts that are added, and queries, be in this language."""
+        if language != self.language:
+            if self.catalog.meta().get("nodes", "0") != "0":
+                _log.warning(
+                    "the language of %s is now %r: texts that were added before keep their words "
+                    "until they are added again",
+                    self.name,
+                    language,
+                )
+            self.apply([PutMeta((("language", language),))])
+            self._language = (language,)
 
     @property
     def location(self) -> str:
@@ -260,6 +307,9 @@ class GraphStore:
         file = str(self._engine.url.database)
         try:
             found = self._identify_file()
+        except PermissionError as error:
+            msg = f"{file} cannot be looked at: change the permissions of its directory"
+            raise StoreReadOnlyError(msg) from error
         except OSError as error:
             msg = f"{file} cannot be found any more ({error.strerror}): restore it, or open another"
             raise StoreUnavailableError(msg) from error
@@ -453,6 +503,9 @@ class GraphStore:
 
         Yields:
             Whether the lock is held; always True with ``wait``.
+
+        Raises:
+            StoreError: The file of the store was deleted or replaced, also meanwhile.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False
@@ -463,15 +516,33 @@ class GraphStore:
                 return
             with (
                 translate_database_errors(self._engine),
-                ingest_lock(self._reader, wait=wait) as held,
+                process_lock(self._reader, "ingest", wait=wait) as held,
             ):
                 self._ingesting = held
                 try:
+                    self.require_in_place()
                     yield held
+                    self.require_in_place()  # else what is acknowledged would be lost
                 finally:
                     self._ingesting = False
         finally:
             self._ingest.release()
+
+    @contextmanager
+    def hold_change_lock(self) -> Iterator[None]:
+        """Keep others from changing the embedder.
+
+        Raises:
+            StoreLockedError: Somebody is changing it.
+        """
+        with (
+            translate_database_errors(self._engine),
+            process_lock(self._reader, "reembed", wait=False) as held,
+        ):
+            if not held:
+                msg = f"the embedder of {self.name} is being changed already: wait until it is done"
+                raise StoreLockedError(msg)
+            yield
 
     def leave_to_parent(self) -> None:
         """Refuse to connect, in a forked process; turn records that wait are the parent's."""

@@ -6,7 +6,6 @@ finds the questions of users among the documents.
 """
 
 import re
-from collections.abc import Iterable
 from struct import pack
 from typing import Any, NamedTuple
 
@@ -19,6 +18,9 @@ from crabpath_retrievers.errors import ConfigurationError
 
 DOCUMENTS = "crabpath_vectors"
 """Table of the vectors of documents."""
+
+NEXT = "crabpath_next_vectors"
+"""Table of those of another embedder, while it is changed; also the name of their collection."""
 
 COMPANIONS = "crabpath_companion_vectors"
 """Table of the vectors of episodes and notes, with a column for the collection of a namespace."""
@@ -39,8 +41,8 @@ class Condition(NamedTuple):
 
 def find_rows(collection: str | None) -> tuple[str, Condition]:
     """Table of a collection of a namespace, or of the documents (None), and which rows it is."""
-    if collection is None:
-        return DOCUMENTS, Condition("true")
+    if collection in {None, NEXT}:
+        return collection or DOCUMENTS, Condition("true")
     return COMPANIONS, Condition("collection = %s", (collection,))
 
 
@@ -142,18 +144,20 @@ def ensure_extension(connection: sa.Connection) -> Extension:
     return found
 
 
-def find_dimension(connection: sa.Connection) -> int | None:
-    """Dimension of the vectors in the tables; None before there are tables."""
+def find_dimension(connection: sa.Connection, table: str = DOCUMENTS) -> int | None:
+    """Dimension of the vectors in a table and its companions; None before there are tables."""
     query = (
         "SELECT atttypmod FROM pg_attribute "
         "WHERE attrelid = to_regclass(:table) AND attname = 'embedding'"
     )
-    found: int | None = connection.scalar(sa.text(query), {"table": DOCUMENTS})
+    found: int | None = connection.scalar(sa.text(query), {"table": table})
     return found
 
 
-def create_tables(connection: sa.Connection, extension: Extension, dimension: int) -> None:
-    """Create both tables, unless they exist.
+def create_tables(
+    connection: sa.Connection, extension: Extension, dimension: int, table: str = DOCUMENTS
+) -> None:
+    """Create a table of documents, with that of episodes and notes unless they exist.
 
     Raises:
         ConfigurationError: No index takes so many dimensions.
@@ -164,17 +168,34 @@ def create_tables(connection: sa.Connection, extension: Extension, dimension: in
             f"{_MAX_DIMENSION}: use an embedder with fewer, or a Chroma server for the vectors"
         )
         raise ConfigurationError(msg)
-    if find_dimension(connection) is not None:
+    if find_dimension(connection, table) is not None:
         return
-    for statement in _list_statements(f"{extension.name('vector')}({dimension})"):
-        connection.exec_driver_sql(statement)
-    create_index(connection, extension, dimension)
+    columns = _list_columns(f"{extension.name('vector')}({dimension})")
+    connection.exec_driver_sql(f"CREATE TABLE {table} (langchain_id text PRIMARY KEY, {columns})")
+    if table == DOCUMENTS:
+        _create_companions(connection, columns)
+    create_index(connection, extension, dimension, table)
 
 
-def create_index(connection: sa.Connection, extension: Extension, dimension: int) -> None:
+def switch_tables(connection: sa.Connection) -> None:
+    """Put the next table of documents in the place of the other, with empty companions."""
+    extension, dimension = find_extension(connection), find_dimension(connection, NEXT)
+    for table in (DOCUMENTS, COMPANIONS):
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+    if extension is None or dimension is None:  # a memory without documents
+        return
+    connection.exec_driver_sql(f"ALTER TABLE {NEXT} RENAME TO {DOCUMENTS}")
+    for ending in ("pkey", "hnsw"):
+        connection.exec_driver_sql(f"ALTER INDEX {NEXT}_{ending} RENAME TO {DOCUMENTS}_{ending}")
+    _create_companions(connection, _list_columns(f"{extension.name('vector')}({dimension})"))
+
+
+def create_index(
+    connection: sa.Connection, extension: Extension, dimension: int, table: str = DOCUMENTS
+) -> None:
     """Create the index of the documents, unless it exists."""
     kind = VectorType.make(extension, dimension)
-    index = f"CREATE INDEX IF NOT EXISTS {DOCUMENTS}_hnsw ON {DOCUMENTS} USING hnsw"
+    index = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw"
     connection.exec_driver_sql(
         f"{index} ({kind.stored} {kind.operators}) WITH (ef_construction = 128)"
     )
@@ -185,13 +206,13 @@ def drop_index(connection: sa.Connection) -> None:
     connection.exec_driver_sql(f"DROP INDEX IF EXISTS {DOCUMENTS}_hnsw")
 
 
-def _list_statements(column: str) -> Iterable[str]:
-    columns = (
-        f"content text NOT NULL, embedding {column} NOT NULL, langchain_metadata jsonb NOT NULL"
-    )
-    yield f"CREATE TABLE {DOCUMENTS} (langchain_id text PRIMARY KEY, {columns})"
+def _list_columns(kind: str) -> str:
+    return f"content text NOT NULL, embedding {kind} NOT NULL, langchain_metadata jsonb NOT NULL"
+
+
+def _create_companions(connection: sa.Connection, columns: str) -> None:
     # Without HNSW: its filtered scan would miss the few rows of one namespace among many others.
-    yield (
+    connection.exec_driver_sql(
         f"CREATE TABLE {COMPANIONS} (collection text, langchain_id text, {columns}, "
         "PRIMARY KEY (collection, langchain_id))"
     )

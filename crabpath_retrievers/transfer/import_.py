@@ -75,6 +75,5 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     known = store.catalog.meta().get("embedder")
     if known is None:
         return [PutMeta((("embedder", text),))]
-    here, there = map(parse_identity, (known, text))
-    require_same_embedder(here.probe, there.probe, stored_model=here.model, model=there.model)
+    require_same_embedder(parse_identity(known), parse_identity(text))
     return []

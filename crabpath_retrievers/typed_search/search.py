@@ -80,7 +80,7 @@ def search_graph(
     edges = scope.edges(list(hits), boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
         hits[head.key] = head
-    cosine = compute_similarities(list(hits.values()), vector)
+    cosine = compute_similarities(list(hits.values()), vector, scope.store.stretch)
     contributions: dict[int, dict[EdgeKind, EdgeContribution]] = {}
     for edge in edges:
         signal = edge.weight * max(0.0, cosine[edge.near])
@@ -196,7 +196,7 @@ def _compute_factors(
     prior: tuple[float, float],
 ) -> dict[str, ScoreFactors]:
     """Compute the factors of each node, by id."""
-    cosine, clock = compute_similarities(heads, vector), scope.clock
+    cosine, clock = compute_similarities(heads, vector, scope.store.stretch), scope.clock
     usage = scope.store.learned.usage(clock.key, [head.key for head in heads])
     last_success = _read_last_success(scope)
     query_region, region_by_key = _read_regions(scope, regions, vector, heads)
@@ -270,7 +270,7 @@ def search_causal(scope: NamespaceView, vector: Vector, k: int, context: int) ->
         context: Longest chain on either side.
     """
     heads = scope.near(vector, k)
-    cosine = compute_similarities(heads, vector)
+    cosine = compute_similarities(heads, vector, scope.store.stretch)
     before = _follow_chains(scope, [head.key for head in heads], context, "in")
     after = _follow_chains(scope, [head.key for head in heads], context, "out")
     nodes = scope.documents([head.id for head in heads])

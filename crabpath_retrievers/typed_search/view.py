@@ -17,7 +17,7 @@ from crabpath_retrievers.core.graph import (
     NodeHead,
     Tier,
     Vector,
-    cosines,
+    compare_vectors,
 )
 from crabpath_retrievers.core.query import require_list
 from crabpath_retrievers.core.text import format_value
@@ -137,12 +137,13 @@ class NamespaceView:
         return self.store.catalog.documents(ids, namespace=self.clock.key)
 
 
-def compute_similarities(heads: Sequence[NodeHead], vector: Vector) -> dict[int, float]:
-    """Return the cosine of each node with a unit vector, shape ``[d]``, by key."""
-    if not heads:
-        return {}
-    similarities = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))
-    return {head.key: cosine for head, cosine in zip(heads, similarities, strict=True)}
+def compute_similarities(
+    heads: Sequence[NodeHead], vector: Vector, stretch: float
+) -> dict[int, float]:
+    """Return the similarity of each node to a unit vector, shape ``[d]``, by key."""
+    single = np.asarray(vector, dtype=np.float32)
+    similarities = compare_vectors([head.vector for head in heads], single, stretch)
+    return {head.key: near for head, near in zip(heads, similarities, strict=True)}
 
 
 EDGE_KINDS_BY_NAME: Mapping[str, EdgeKind] = {

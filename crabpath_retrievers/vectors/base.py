@@ -16,7 +16,7 @@ import numpy as np
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import MetadataFilter
-from crabpath_retrievers.errors import InvalidInputError, StoreReadOnlyError
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError, StoreReadOnlyError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.catalog import Catalog
 from crabpath_retrievers.storage.read.walk import Clock
@@ -43,6 +43,8 @@ class VectorIndex(ABC):
         read_only: Whether only queries may use it; opening a memory over it repairs nothing.
         removal: For an index in the database of the graph, what deletes the vectors of removed
             documents in the transaction that removes them.
+        switch: For the same, what puts :meth:`open_next` in its place in the transaction that
+            changes the embedder.
     """
 
     foreign: bool = False
@@ -52,6 +54,7 @@ class VectorIndex(ABC):
     ignored: AbstractSet[str | None] = frozenset()
     read_only: bool = False
     removal: tuple[Change, ...] = ()
+    switch: tuple[Change, ...] = ()
 
     @property
     def local(self) -> bool:
@@ -166,6 +169,32 @@ class VectorIndex(ABC):
     def drop(self) -> None:
         """Delete a collection beside another one, with all its vectors."""
         raise NotImplementedError
+
+    def open_next(self, *, anew: bool) -> "VectorIndex":
+        """The index of another embedder, beside this one until the memory has changed to it.
+
+        Args:
+            anew: Whether it begins empty; else it goes on with what was begun.
+
+        Raises:
+            ConfigurationError: There can be none.
+        """
+        del anew
+        msg = (
+            f"the vectors of this memory are in {self.description}, where there is no place for "
+            "those of another embedder: keep them in Chroma or pgvector, or fill the store anew "
+            "with the other embedder and wrap it again"
+        )
+        raise ConfigurationError(msg)
+
+    def drop_next(self) -> None:  # noqa: B027  where there can be none
+        """Delete what :meth:`open_next` holds, if anything."""
+
+    def use_next(self, following: "VectorIndex") -> None:  # noqa: B027  as above
+        """Search the next index from now on; the graph store has changed to it."""
+
+    def take_next(self) -> None:  # noqa: B027  as above
+        """Put the next index, if there is one, in the place of this one; safe to repeat."""
 
     def report_unknown(self, ids: Sequence[str]) -> None:  # noqa: B027  see ``unknown_reported``
         """Log that the index contains documents that the graph does not know."""
@@ -348,6 +377,10 @@ class NamespaceCollections:
         """Delete vectors of a namespace."""
         if self.available and ids:
             self.of(namespace).delete(ids)
+
+    def reopen(self) -> None:
+        """Open all collections again: those of another embedder have taken their place."""
+        self._open = {}
 
     def forget(self, namespace: int) -> None:
         """Delete the collection of a namespace."""

@@ -46,8 +46,10 @@ from crabpath_retrievers.vectors.chroma_client import (
 )
 from crabpath_retrievers.vectors.chroma_directory import (
     DEFAULT_COLLECTION,
+    NEXT,
     ChromaDirectory,
     find_owner,
+    is_next,
     is_panic,
 )
 from crabpath_retrievers.vectors.chroma_files import peek_collection
@@ -68,6 +70,7 @@ _NO_RIGHT = ("readonly database", "Permission denied")
 _NOT_READY = "Nothing found on disk"
 _ATTEMPTS, _PAUSE = 5, 0.05  # seconds between them
 _STAMP = "crabpath_stamp"  # key in the metadata of a collection
+_MOST_COMPARED = 2_000  # vectors under a condition, of which HNSW reached fewer than wanted
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 
@@ -184,21 +187,66 @@ class ChromaIndex(VectorIndex):
     def names_beside(self) -> list[str]:
         """Names of the collections beside this one, in the form that :meth:`beside` expects."""
         main = self._records.name
-        known = self._run(lambda _: cast("ClientAPI", self._client).list_collections())
-        names = [collection.name for collection in known]
-        return [name.removeprefix(f"{main}-") for name in names if find_owner(name) == main]
+        of_namespaces = [n for n in self._list_collections() if n != main and not is_next(n)]
+        return [name.removeprefix(f"{main}-") for name in of_namespaces]
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
         assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
+        self._delete(self._records.name)
+        self._collection = None
+
+    def open_next(self, *, anew: bool) -> "ChromaIndex":
+        """The collection of another embedder."""
+        if anew:
+            self.drop_next()
+        return self.beside(NEXT)
+
+    def drop_next(self) -> None:
+        """Delete the collections of another embedder."""
+        for name in self._list_collections():
+            if is_next(name):
+                self._delete(name)
+
+    def use_next(self, following: VectorIndex) -> None:
+        """Search the other collection from now on."""
+        assert isinstance(following, ChromaIndex)  # noqa: S101
+        self._collection = following._collection  # noqa: SLF001  its own class
+
+    def take_next(self) -> None:
+        """Give the collections of another embedder the names of the former ones."""
+        main = self._records.name.removesuffix(f"-{NEXT}")
+        following = f"{main}-{NEXT}"
+        held = self._list_collections()
+        if following not in held:
+            return
+        for name in held:
+            if not is_next(name):
+                self._delete(name)
+        # The main one last: while it has its name, this is not done.
+        for name in sorted(filter(is_next, held), reverse=True):
+            self._rename(name, main + name.removeprefix(following))
+        self._collection = self._run(lambda _: cast("ClientAPI", self._client).get_collection(main))
+
+    def _list_collections(self) -> list[str]:
+        """Names of all collections of this memory."""
+        main = self._records.name.removesuffix(f"-{NEXT}")
+        known = self._run(lambda _: cast("ClientAPI", self._client).list_collections())
+        names = [collection.name for collection in known]
+        return [name for name in names if name == main or find_owner(name) == main]
+
+    def _delete(self, name: str) -> None:
         from chromadb.errors import NotFoundError
 
-        def delete(own: "Collection") -> None:
+        def delete(_: "Collection") -> None:
             with suppress(NotFoundError):  # another call has forgotten the same namespace
-                cast("ClientAPI", self._client).delete_collection(own.name)
+                cast("ClientAPI", self._client).delete_collection(name)
 
         self._run(delete, writes=True)
-        self._collection = None
+
+    def _rename(self, name: str, other: str) -> None:
+        client = cast("ClientAPI", self._client)
+        self._run(lambda _: client.get_collection(name).modify(name=other), writes=True)
 
     @property
     def local(self) -> bool:
@@ -327,15 +375,7 @@ class ChromaIndex(VectorIndex):
         if condition == NOTHING:
             return []
         where = None if condition == EVERYTHING else to_chroma(condition)
-        found = self._run(
-            lambda records: records.query(
-                query_embeddings=vector[None, :],
-                n_results=k,
-                where=where,
-                include=[],
-            )
-        )
-        return list(found["ids"][0])
+        return self._run(partial(_search, vector=vector, k=k, where=where))
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
         """Those of the ids whose metadata satisfies a filter."""
@@ -417,6 +457,24 @@ class ChromaIndex(VectorIndex):
         elif self._owns_client and self._client is not None:
             close_client(self._client)
             self._client = self._collection = None
+
+
+def _search(records: "Collection", vector: Vector, k: int, where: Any) -> list[str]:
+    """Ids of the k nearest vectors that satisfy a condition, nearest first.
+
+    Where most vectors are about as far from each other, HNSW leads to few of the others. What it
+    does not reach under a condition is compared one by one.
+    """
+    asked = vector[None, :]
+    near = records.query(query_embeddings=asked, n_results=k, where=where, include=[])["ids"][0]
+    if where is None or len(near) >= k:
+        return list(near)
+    held = records.get(where=where, limit=_MOST_COMPARED, include=["embeddings"])
+    vectors = held["embeddings"]
+    if vectors is None or len(held["ids"]) <= len(near):
+        return list(near)
+    order = np.argsort(-(np.asarray(vectors) @ vector), kind="stable")
+    return [held["ids"][place] for place in order[:k]]
 
 
 def _read_metadata(records: "Collection", ids: Sequence[str]) -> "GetResult":

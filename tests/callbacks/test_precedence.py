@@ -61,6 +61,7 @@ def status(retriever):
         ([{"score": 1.0}, {"correction": "No."}, {"score": 0.5}], "correction", -1.0),
         ([{"score": 1.0, "key": "a"}, {"score": 0.25, "key": "b"}], "score", -0.5),
         ([{"outcome": -0.75}], "score", -0.75),
+        ([{"score": 1.0, "correction": " \u200b\n"}], "score", 1.0),
     ],
 )
 def test_within_a_run_the_most_specific_counts(retriever, silent, recorded, events, kind, outcome):
@@ -156,6 +157,11 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, recorded, 
         (lambda h: h.correct("No.", run_id="?"), NotFoundError, "no run, .* '.' .* give the run"),
         (lambda h: h.correct("No.", run_id="r", thread_id="t"), InvalidInputError, "exactly one"),
         (lambda h: h.correct(" ", run_id="r"), InvalidInputError, "a correction must be a text"),
+        (
+            lambda h: h.correct("\ufeff", run_id="r"),
+            InvalidInputError,
+            "a correction must be a text",
+        ),
         (lambda h: h.score(7, run_id="r"), InvalidInputError, "a number from 0 to 1, not 7"),
         (lambda h: h.score(None, run_id="r"), InvalidInputError, "must have correction"),
         (lambda h: h.score(1, run_id="r", sorce="x"), InvalidInputError, "a mapping with some"),

@@ -152,6 +152,20 @@ def test_an_add_that_is_stopped_says_what_is_in(read, refuse, docs, monkeypatch)
     assert (again["added"], again["unchanged"]) == (27, 16)
 
 
+def test_follow_up_lines_name_the_store(cli, monkeypatch):
+    """Where the option named it: what is printed can be copied."""
+    with CrabPath.open("two words", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document("Something about apples.")])
+    embedder = lambda _: DeterministicFakeEmbedding(size=16)  # noqa: E731
+    monkeypatch.setattr("langchain.embeddings.init_embeddings", embedder)
+    asked = ("query", "apples", "--embeddings", "fake:16")
+    shown = " ".join(cli(*asked, "--store", "two words").stdout.split())
+    assert "--used ID --store 'two words' Why:" in shown
+    assert shown.endswith("--store 'two words'")
+    monkeypatch.setenv("CRABPATH_STORE", "two words")
+    assert "--store" not in cli(*asked).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

@@ -193,6 +193,7 @@ def test_a_person_is_asked_before_something_is_deleted(cli, read, monkeypatch):
         (("history", "restore", "before"), "Delete all that was learned since"),
         (("history", "delete", "before"), "Delete the snapshot before?"),
         (("transfer", "import", "saved", "memory", "--replace"), "Delete what the namespace"),
+        (("transfer", "export", "memory", "saved"), "Replace saved?"),
     )
     with monkeypatch.context() as patched:
         patched.setattr(options, "sys", terminal)

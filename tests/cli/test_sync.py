@@ -39,6 +39,10 @@ def test_plan_sync_and_no_op(cli, read, docs):
     assert read("sync", "docs")["unchanged"] == 2
     (docs / "deploy.md").unlink()
     assert "0 moved, 0 restored, 1 removed" in " ".join(cli("sync", "docs").stdout.split())
+    (retired,) = read("list", "--retired")
+    assert retired["source"] == "docs/deploy.md"
+    assert read("list", "--retired", "--source", "docs/holidays.md") == []
+    assert read("forget", retired["id"])["removed"] == 1
 
 
 def test_refusals_are_one_sentence(cli, read, refuse, docs):
@@ -54,3 +58,15 @@ def test_refusals_are_one_sentence(cli, read, refuse, docs):
     assert "--allow-empty" in refuse("sync", "docs")
     assert read("info")["nodes"] == 2
     assert read("sync", "docs", "--allow-empty")["removed"] == 2
+
+
+def test_cron_runs_elsewhere(read, docs, monkeypatch):
+    """A folder that was added by its name is followed by its full path from another directory."""
+    assert read("add", "docs")["added"] == 2
+    store = ("--store", str(docs.parent / "memory"))
+    monkeypatch.chdir("/")
+    assert read("add", str(docs), *store)["unchanged"] == 2
+    (docs / "leave.md").unlink()
+    counts = read("sync", str(docs), *store)
+    assert (counts["unchanged"], counts["added"], counts["removed"]) == (1, 0, 1)
+    assert read("list", "--sources", *store) == {"docs/deploy.md": 1}

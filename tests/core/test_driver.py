@@ -2,12 +2,15 @@
 
 import asyncio
 import contextvars
+import gc
 import threading
+import time
 
 import pytest
 
 from crabpath_retrievers.core.driver import (
     arun,
+    look_again,
     perform,
     perform_sync_or_async,
     run,
@@ -131,3 +134,55 @@ async def test_work_in_a_thread_of_its_own_has_its_errors_and_the_context_of_the
         await arun_with_timeout(fail_late, seconds)
     NAME.set("ada")
     assert run_with_timeout(NAME.get, 5) == "ada"
+
+
+async def test_who_looks_again_leaves_the_thread_to_others():
+    """However many look for what does not come; what they find in the end reaches each of them."""
+    come = threading.Event()
+
+    def look():
+        return come.is_set() and "found"
+
+    looking = [
+        asyncio.create_task(arun(perform(look_again, look, lambda: True))) for _ in range(80)
+    ]
+    await asyncio.sleep(0)
+    try:
+        assert await asyncio.wait_for(arun(perform(lambda: "done")), 60) == "done"
+        assert not any(task.done() for task in looking)
+    finally:
+        come.set()
+    assert await asyncio.gather(*looking) == ["found"] * 80
+
+
+def test_what_does_not_come_any_more_is_not_looked_for():
+    seen = []
+    assert look_again(lambda: seen.append("look"), lambda: len(seen) < 3) is None
+    assert len(seen) == 3
+
+
+async def test_cancelling_leaves_all_threads_to_those_who_come_later():
+    """Before a thread has begun, while it waits for its turn, and while it works."""
+    for number in range(50):
+        given = [asyncio.create_task(arun(perform(time.sleep, 0.001))) for _ in range(80)]
+        await asyncio.sleep(0.001 * (number % 3))
+        for task in given:
+            task.cancel()
+        await asyncio.gather(*given, return_exceptions=True)
+    later = [arun(perform(time.sleep, 0.001)) for _ in range(80)]
+    await asyncio.wait_for(asyncio.gather(*later), 60)
+
+
+def test_threads_end_with_their_event_loop():
+    before = threading.active_count()
+
+    async def work():
+        await asyncio.gather(*(arun(perform(time.sleep, 0.001)) for _ in range(80)))
+
+    for _ in range(3):
+        asyncio.run(work())
+    gc.collect()
+    until = time.monotonic() + 60
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before

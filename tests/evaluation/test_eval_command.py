@@ -111,7 +111,7 @@ def test_a_reranker_by_folder(run, cross_encoder, tmp_path):
     "feedback",
     ["used", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("answer", "outcome"))],
 )
-def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
+def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback, caplog):
     result = run(
         *("beir", "--methods", "cold,learned", "--k", "2,5", *STREAM, "--feedback", feedback),
         *("--noise", "0.1", "--json", tmp_path / "figures.json", "--report", tmp_path / "report"),
@@ -123,6 +123,7 @@ def test_a_stream_is_reported_beside_its_frozen_twin(run, tmp_path, feedback):
     assert figures["dataset"]["stream"]["feedback"] == feedback
     assert "## Streams" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / "learning.png").stat().st_size > 1000
+    assert "temporary" not in caplog.text  # there is no option to keep its memory
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_calibration_counts_the_documents_that_a_caller_gets(figures):
 
 def test_cold_is_compared_with_every_other_method_at_every_k(figures):
     rows = {(row["b"], row["metric"]): row for row in figures["comparisons"]}
-    metrics = ("full@2", "recall@2", "full@5", "recall@5")
+    metrics = ("full@2", "recall@2", "full@5", "recall@5", "ndcg@10")
     assert set(rows) == {(b, m) for b in ("dense", "lexical", "hybrid") for m in metrics}
     for (other, metric), row in rows.items():
         means = [figures["methods"][name][metric] for name in ("cold", other)]

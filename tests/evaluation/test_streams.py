@@ -262,6 +262,15 @@ def test_a_repair_compares_three_arms_on_the_same_questions(small, cached):
         assert len(result.run.found) == len(small.queries)
 
 
+def test_what_learns_only_to_be_measured_warns_of_nothing(small, cached, caplog):
+    """That its memory is temporary, for instance: whoever measures knows that."""
+    simulator = FeedbackSimulator("used", 0.0, 3)
+    stream = Stream(("learned",), simulator, StreamSchedule(epochs=1), (2,), 3)
+    (result,) = stream.run(small, cached).values()
+    assert result.run.found
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == []
+
+
 def test_net_recovery_is_the_share_of_the_loss_that_is_won_back():
     schedule = StreamSchedule(kind="repair")
     scores = {"clean": [1.0] * 8, "wrong": [0.0] * 8, "repaired": [1.0] * 6 + [0.0] * 2}

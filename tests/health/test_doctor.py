@@ -90,7 +90,7 @@ BROKEN = [
     (f"DROP TABLE {tables.meta}", "schema", "error", "contains no memory, or an incomplete one"),
     (
         f"{META} value = '{SCHEMA_VERSION + 1}' WHERE name = 'schema_version'",
-        *("schema", "error", "schema version 4", "upgrade crabpath-retrievers"),
+        *("schema", "error", "schema version 5", "upgrade crabpath-retrievers"),
     ),
     (
         f"{META} name = 'schema', value = '8' WHERE name = 'schema_version'",
@@ -378,6 +378,8 @@ def test_a_database_that_is_down():
     (finding,) = diagnosis.findings
     assert "cannot be reached" in finding.message
     assert finding.fix.startswith("start the database")
+    assert "secret" not in str(diagnosis.to_dict())
+    diagnosis = examine("postgresql://me:half@secret@127.0.0.1:1/x")
     assert "secret" not in str(diagnosis.to_dict())
 
 

@@ -69,7 +69,7 @@ def test_a_chat_model_is_asked_once_and_the_turn_keeps_what_that_took(chat_serve
 def test_what_it_picks_comes_sooner_and_what_it_drops_later(chat_server, routed):
     """But nothing that search found leaves the answer, even if it drops all there is."""
     titles = offered(chat_server, routed)
-    title, plain = "Conrad Brooks", routed.invoke(QUESTION, k=30)
+    title, plain = "Adam Collis", routed.invoke(QUESTION, k=30)
     chat_server.says = picks(title)
     assert rank(routed.invoke(QUESTION, k=30), title) < rank(plain, title)
     chat_server.says = picks(drop=[title])

@@ -146,7 +146,8 @@ def test_a_forked_process_closes_nothing_of_its_parent(retriever):
 def test_a_forked_process_ends_as_it_likes_and_the_parent_goes_on():
     """Also where it frees all that it has: Chroma's engine would wait there for its threads."""
     ending = (
-        "import gc, os, sys\n"
+        "import gc, logging, os, sys\n"
+        "logging.disable()\n"
         "from crabpath_retrievers import CrabPath\n"
         "from langchain_core.documents import Document\n"
         "from langchain_core.embeddings import DeterministicFakeEmbedding\n"

@@ -16,7 +16,7 @@ from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.core.text import tokenise
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.vectors.base import VectorIndex
-from crabpath_retrievers.vectors.embedder import _PROBE
+from crabpath_retrievers.vectors.embedder import _PROBE, _RELATED, _UNRELATED
 
 
 class HashedWords(Embeddings):
@@ -26,8 +26,8 @@ class HashedWords(Embeddings):
         self.embedded: list[str] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of texts; all are remembered but the sentence that tells embedders apart."""
-        self.embedded += [text for text in texts if text != _PROBE]
+        """Vectors of texts; all are remembered but the sentences that tell embedders apart."""
+        self.embedded += [text for text in texts if text not in {_PROBE, *_UNRELATED, *_RELATED}]
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:

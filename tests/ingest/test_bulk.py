@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from crabpath_retrievers.memory import bulk as memory_bulk
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = make_linked_corpus(240)
+FIRST_WORDS = DOCUMENTS[0].page_content[:20]
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def test_a_part_that_was_sent_is_the_same(tmp_path):
     """Texts, lists, metadata, vectors, words and numbers; also of a part without chunks."""
     with open_memory(tmp_path) as memory:
         chunking = Chunking(IngestSettings())
-        maker = PartMaker(memory.store.catalog, chunking, ChunkEmbedder(memory.embedder))
+        maker = PartMaker(memory.store.catalog, chunking, ChunkEmbedder(memory.embedder), None)
         memory.add_documents(DOCUMENTS[:3])
         odd = Document("Öde ÿ \u2603", id="x", metadata={"title": "Ü", "k": [1, {"z": None}]})
         made = maker.make([*DOCUMENTS[:12], odd, Document(" ")], {"a.pdf": "broken"})
@@ -193,6 +195,22 @@ def test_files_are_ingested_part_by_part(tmp_path, in_bulk):
     assert len(graph.edges) == len(plain.edges)
 
 
+def test_progress_counts_files(tmp_path):
+    """A file of many documents is one, as is one of which nothing or a part was read."""
+    folder, counts = tmp_path / "files", []
+    folder.mkdir()
+    (folder / "many.jsonl").write_text('{"a": "One."}\n{"a": "Two."}\n{"a"\n' * 300)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 half of a")
+
+    @contextmanager
+    def count(total):
+        yield lambda files: counts.append((files, total))
+
+    with open_memory(tmp_path / "memory") as memory:
+        memory.ingest(folder, progress=count)
+    assert counts == [(2, 2)]
+
+
 class EditingEmbedder(DeterministicFakeEmbedding):
     """Embeds, and lets somebody edit the files meanwhile, once."""
 
@@ -201,7 +219,7 @@ class EditingEmbedder(DeterministicFakeEmbedding):
 
     def embed_documents(self, texts):
         """Embed after the edit, which comes with the first chunks."""
-        if self.edit is not None and len(texts) > 1:
+        if self.edit is not None and any(FIRST_WORDS in text for text in texts):
             edit, self.edit = self.edit, None
             edit()
         return super().embed_documents(texts)

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.core.text import is_blank
+from crabpath_retrievers.core.text import is_blank, prepend_title
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
@@ -132,6 +132,18 @@ def test_the_title_is_embedded_unless_the_text_begins_with_it():
     for title, text in (("Rome", "Rome is old."), ("Italy", "Italy\nRome is old.")):
         (node,) = CHUNKING.nodes([Document("Rome is old.", metadata={"title": title})])
         assert make_embedding_text(node) == text
+
+
+def test_title_and_heading_are_read_once():
+    """By the embedder and by the search for words, however the text repeats them."""
+    page = "git-am(1)\n\n# git-am(1)\n\nApplies patches.\n\n## Options\n\nSee there.\n"
+    nodes = CHUNKING.nodes([make_guide([page], title="git-am(1)")])
+    texts = ["git-am(1)\nApplies patches.", "git-am(1) › Options\nSee there."]
+    assert [make_embedding_text(node).strip() for node in nodes[1:]] == texts
+    assert [prepend_title(node.title, node.content).strip() for node in nodes[1:]] == texts
+    named = Document("Rome\nRome is old.", metadata={"title": "Rome"})
+    (node,) = CHUNKING.nodes([named])
+    assert make_embedding_text(node) == named.page_content
 
 
 CODE = """# Guide

@@ -233,6 +233,45 @@ def test_what_fails_otherwise_is_an_error(deaf):
         deaf.retrieve("topic7", vector=[0.0] * 64)
 
 
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_question_of_another_size_teaches_nothing(embedder, filled):
+    """Whichever call asks it, and what is said afterwards is learned from as ever."""
+    cut = NoQuestions(embedder, lambda vector: vector[:9])
+    with CrabPath.open(embeddings=cut) as memory:
+        if filled:
+            memory.add_documents(PAGES)
+        calls = {
+            "teach": lambda: memory.teach("Ask Ann.", query="Who knows topic7?"),
+            "search": lambda: memory.graph.search("topic7"),
+            "similarity": lambda: memory.similarity_search("topic7"),
+            "retrieve": lambda: memory.retrieve("topic7"),
+        }
+        for name, call in calls.items():
+            with pytest.raises(errors.EmbeddingMismatchError, match="9 dimensions, the memory 64"):
+                call()
+            assert memory.notes() == [], name
+        cut.fixed = True
+        memory.add_documents(PAGES)
+        memory.teach("Ask Ann.", query="Who knows topic7?")
+        for _ in range(2):
+            answer = memory.retrieve("Who knows topic7?", k=3)
+            assert memory.record(answer, outcome=True).status == "applied"
+        assert "Ask Ann." in [one.node.content for one in answer.documents]
+
+
+def test_one_wrong_answer_does_not_condemn_an_embedder(tmp_path, embedder):
+    """Also where it is the first one that a process gets."""
+    with CrabPath.open(tmp_path, embeddings=embedder) as memory:
+        memory.add_documents(PAGES)
+    late = Lazy(embedder, lambda vectors: [vector[:9] for vector in vectors])
+    with CrabPath.open(tmp_path, embeddings=late) as memory:
+        with pytest.raises(errors.EmbeddingMismatchError, match="64 dimensions, not 9"):
+            memory.retrieve("topic7")
+        late.answer = list
+        assert memory.retrieve("topic7", k=2).documents
+        assert memory.add_documents([Document("On topic99")]).added == 1
+
+
 def test_what_a_wrapped_store_has_and_the_graph_leaves_out_is_no_news(spoiled, caplog):
     """Blank documents and those without a vector, also where the store is wrapped again."""
     store = InMemoryVectorStore(spoiled.inner)

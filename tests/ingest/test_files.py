@@ -37,7 +37,7 @@ NOTEBOOK = """{"metadata": {}, "cells": [
 {"cell_type": "code", "source": "print(1)", "outputs": [{"text": "1"}]}]}"""
 
 
-def write_word(path, more=""):
+def write_word(path, more="", target="manual.pdf"):
     """A Word file with a title, a heading, a link, and more."""
 
     def paragraph(style, *texts):
@@ -54,7 +54,7 @@ def write_word(path, more=""):
     )
     relation = '<Relationships xmlns="{}/relationships"><Relationship {}/></Relationships>'
     start = f'Id="r1" Type="{OFFICE}/officeDocument" Target="word/document.xml"'
-    links = f'Id="r9" Type="{OFFICE}/hyperlink" Target="manual.pdf" TargetMode="External"'
+    links = f'Id="r9" Type="{OFFICE}/hyperlink" Target="{target}" TargetMode="External"'
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("[Content_Types].xml", f'<Types xmlns="{PACKAGE}/content-types"/>')
         file.writestr("_rels/.rels", relation.format(PACKAGE, start))
@@ -171,3 +171,36 @@ def test_a_table_whose_header_is_not_marked(open_memory, tmp_path):
         assert header in whole
         assert "| widget 9 of the catalogue | 9\\|x |" in whole
         assert "<!--" not in whole
+
+
+def test_what_files_point_to_is_neither_fetched_nor_read(tmp_path, open_memory, httpserver):
+    """Pictures, scripts, frames and entities of pages, mails and Word files."""
+    url, secret = httpserver.url_for("/x"), tmp_path / "secret.txt"
+    secret.write_text("the quince is ripe")
+    page = (
+        f'<!DOCTYPE html [<!ENTITY own SYSTEM "{secret.as_uri()}"> <!ENTITY far SYSTEM "{url}">]>'
+        f'<html><head><link rel="stylesheet" href="{url}"/><script src="{url}"></script></head>'
+        f'<body><p>Here it is: &own; &far;</p><img src="{url}"/><iframe src="{url}"></iframe>'
+        f'<object data="{secret.as_uri()}"></object></body></html>'
+    )
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("page.html", "page.xhtml"):
+        (folder / name).write_text(page)
+    (folder / "note.md").write_text(f"A picture: ![it]({url}) ![own]({secret.as_uri()})\n")
+    mail = f"Subject: Look\nMIME-Version: 1.0\nContent-Type: text/html\n\n{page}"
+    (folder / "mail.eml").write_text(mail)
+    picture = "http://schemas.openxmlformats.org/drawingml/2006"
+    drawing = (
+        f'<w:p><w:r><w:drawing><wp:inline xmlns:wp="{picture}/wordprocessingDrawing">'
+        f'<a:graphic xmlns:a="{picture}/main"><a:graphicData>'
+        f'<pic:pic xmlns:pic="{picture}/picture"><pic:blipFill>'
+        f'<a:blip xmlns:r="{OFFICE}" r:link="r9"/></pic:blipFill></pic:pic>'
+        "</a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p>"
+    )
+    for name, target in (("far.docx", url), ("own.docx", secret.as_uri())):
+        write_word(folder / name, drawing, target=target)
+    memory = open_memory()
+    assert memory.sync(folder).counts()["added"] >= 6
+    assert httpserver.log == []
+    assert not memory.documents(words="quince")

@@ -194,6 +194,9 @@ def test_other_json_is_one_document():
     assert found.page_content == "a.b: Straße\nzwei\nc: true\nd: 1.5"
     (found,) = parse("tsconfig.json", '// comment\n{"a": 1}')
     assert found.page_content.startswith("// comment")
+    assert parse("rows.json", '{"a": 1}\n{"a": 2}')[0].page_content == '{"a": 1}\n{"a": 2}'
+    settings = '{"a": "http://x, }", // comment\n/* {\n */ "b": [1, 2,], // last\n}'
+    assert [d.page_content for d in parse("settings.json", settings)] == [settings]
     assert [d.page_content for d in parse("a.json", b"\xef\xbb\xbf[1, 2]")] == ["1, 2"]
 
 
@@ -201,6 +204,7 @@ def test_other_json_is_one_document():
     ("name", "data", "reason"),
     [
         ("a.json", r'{"text": "Stra\u00dfe", }', "not a readable .json file"),
+        ("a.json", '{"a": 1,', r"not a readable .json file \(EOF while parsing"),
         ("a.jsonl", '{"b"\n[', r"not a readable .jsonl file \(line 1: EOF"),
         ("a.xlsx", b"PK junk", "not a readable .xlsx file"),
         ("a.csv", b"a\xff\x00b", "not a text file"),
@@ -329,6 +333,23 @@ def test_sheets_of_excel_are_tables(tmp_path, memory):
         "| column 1 | column 2 | column 3 |\n| --- | --- | --- |\n| 1 | 2 |  |\n|  |  | far |"
     ]
     assert not memory.sync(tmp_path)
+
+
+def test_formulas_without_a_value_are_named(tmp_path, memory):
+    """As libraries write them that do not calculate; rows of values are read."""
+    book = openpyxl.Workbook()
+    book.active.append(["product", "price"])
+    book.active.append(["gizmo", 2])
+    book.active.append(["=UPPER(A2)", "=SUM(B2,1)"])
+    book.save(tmp_path / "stock.xlsx")
+    ((place, why),) = memory.sync(tmp_path).skipped.items()
+    assert "stock.xlsx, sheet Sheet, " in place
+    assert ("A3" in place, "formulas without a stored value" in why) == (True, True)
+    assert "| gizmo | 2 |" in memory.documents()[0].page_content
+    book.active.delete_rows(1, 2)
+    book.save(tmp_path / "stock.xlsx")
+    with pytest.raises(InvalidInputError, match="sheet Sheet, A1, B1: formulas without"):
+        memory.sync(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["xlsx", "docx"])

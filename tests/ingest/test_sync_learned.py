@@ -82,7 +82,7 @@ def test_edited_moved_and_renamed_sections_keep_all_of_it(shared, keys):
     assert weights["a"] != weights["b"]
     edited = {
         "ship.md": TEXTS["deploy.md"],
-        "undo.md": TEXTS["undo.md"].replace("restores", "brings back"),
+        "undo.md": TEXTS["undo.md"].replace("restores", "returns"),
         "old/trap.md": TEXTS["trap.md"],
         "lunch.md": TEXTS["lunch.md"],
     }

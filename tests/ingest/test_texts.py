@@ -168,6 +168,37 @@ def test_pictures_of_notebooks_and_pages_are_not_indexed(tmp_path, memory):
     assert texts == ["the plan in a notebook", "the plan of a page x"]
 
 
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_pictures_in_tables_are_not_indexed(tmp_path, memory, sign, quote):
+    """Quoted or not, whichever sign parts the cells."""
+    rows = [["name", "picture", "place"], ["plan", f"{quote}{PICTURE}==", "cellar"]]
+    rows[1][1] += quote
+    (tmp_path / "t.csv").write_text("\n".join(map(sign.join, rows)) + "\n")
+    memory.sync(tmp_path / "t.csv")
+    (found,) = memory.documents()
+    table = "| name | picture | place |\n| --- | --- | --- |\n| plan |  | cellar |"
+    assert found.page_content == table
+
+
+def test_pictures_in_questions_and_notes_are_not_indexed(memory, embedder):
+    """Their names stay there, too; a question that is only a picture is empty."""
+    said, kept = f"Look: ![the plan]({PICTURE}) here.", "Look: the plan here."
+    memory.add_documents([Document("In the cellar.")])
+    turn = memory.retrieve(said).turn
+    assert turn.query == kept
+    memory.teach(said, query=f"Where? {PICTURE}")
+    receipt = memory.record(turn.id, outcome=False, correction=f"No. {said}", answer=said)
+    assert receipt.status == "applied"
+    memory.graph.search(said)
+    assert {note.text for note in memory.notes()} == {kept, f"No. {kept}"}
+    assert kept in embedder.embedded
+    assert not [text for text in embedder.embedded if "base64" in text]
+    for empty in (PICTURE, f" {PICTURE}\n"):
+        with pytest.raises(InvalidInputError, match="the query is empty"):
+            memory.retrieve(empty)
+
+
 def test_a_text_that_is_only_a_picture_is_blank(memory, caplog):
     caplog.set_level("WARNING")
     report = memory.add_documents(

@@ -52,9 +52,15 @@ BLOCKING = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))  # an empty phrase
         *[({"top": top}, None, SETTINGS) for top in (0.281, 0.579)],
         ({"novelty": {}}, "novelty", SETTINGS),  # an old record may not tell
         # Three words, and mostly letters and digits.
-        *[({"query": query}, "short", SETTINGS) for query in ("two words", "", "?!? ... ---")],
+        *[
+            ({"query": query}, "short", SETTINGS)
+            for query in ("two words", "蟹はどこ", "", "?!? ... ---")
+        ],
         ({"query": "a b c !!!"}, "symbols", SETTINGS),
-        *[({"query": q}, None, SETTINGS) for q in ("now three words", "蟹はどこ", "a b c !!")],
+        *[
+            ({"query": q}, None, SETTINGS)
+            for q in ("now three words", "蟹はどこにいますか", "a b c !!")
+        ],
         # Phrases in any spelling.
         ({"query": "What is the password of Ann?"}, "blocked", BLOCKING),
         ({"query": "What is a password in general?"}, None, BLOCKING),

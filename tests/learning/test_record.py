@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import math
+import os
 import threading
 import time
 import uuid
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 from blockbuster import blockbuster_ctx
+from langchain_core.utils.uuid import uuid7
 
 from crabpath_retrievers import (
     CrabPathRetriever,
@@ -22,6 +24,7 @@ from crabpath_retrievers import (
 )
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
 from crabpath_retrievers.core.text import QueryInformation
+from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning import recorder
 from crabpath_retrievers.learning.learner import FeedbackLearner
 from crabpath_retrievers.learning.recorder import BackgroundWorker
@@ -60,6 +63,24 @@ def test_a_success_is_learned_from(memory, host, said, usage, note):
     assert memory.store.learned.get_feedback(receipt.feedback_id).note == note
     assert host.usage() == {node: pytest.approx(counts) for node, counts in usage.items()}
     assert host.learned() == 1
+
+
+@pytest.mark.parametrize("door", ["turn", "answer", "documents"])
+@pytest.mark.parametrize(
+    "said", [{}, {"used": ["a"]}, {"answer": "Apples are red."}, {"correction": "It is blue."}]
+)
+def test_a_turn_is_read_once(memory, monkeypatch, door, said):
+    """Its record holds each step of its walk, and is what takes longest to read."""
+    read, decode = list[str](), Turn.from_dict
+    monkeypatch.setattr(Turn, "from_dict", lambda data: read.append(data["id"]) or decode(data))
+    answer = memory.retrieve("Which fruit is red?", k=3)
+    about, turn = (answer if door == "answer" else answer.turn.id), answer.turn.id
+    if door == "documents":
+        about = memory.as_retriever(k=3).invoke("Which fruit is red?")
+        turn = about[0].metadata["crabpath"]["turn_id"]
+    outcome = -1.0 if "correction" in said else 1.0
+    memory.record(about, outcome, **said)
+    assert read == [turn]
 
 
 def test_a_failure_among_failures_says_nothing_of_documents(memory, host):
@@ -173,6 +194,40 @@ def test_many_records_from_eight_threads(open_memory, host_of, apply):
         assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 50, "refused": 0}
         assert host.learned() == 50
         assert host.usage() == {"a": (50.0, 0.0), "b": (0.0, 50.0), "c": (0.0, 50.0)}
+
+
+def test_feedback_about_a_turn_that_is_looked_for_holds_up_no_other(memory, host):
+    """While one caller gives wrong turn ids, many others of its process are learned from."""
+    turns = [host.ask() for _ in range(40)]
+    over, wrong = threading.Event(), []
+
+    def look():
+        while not over.is_set():  # such an id is looked for until a second after it was made
+            wrong.append(memory.record(Feedback(str(uuid7()), 1.0)).reason)
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            for turn in turns:
+                assert memory.record(Feedback(turn, 1.0)).status == "applied"
+        finally:
+            over.set()
+        looking.result()
+    assert set(wrong) == {"unknown_turn"}
+    assert len(wrong) < len(turns) / 3
+
+
+async def test_feedback_about_unknown_turns_takes_no_thread_from_questions(memory):
+    """As many as there are threads, twice: a question does not wait for those that look."""
+    made = int((time.time() + 0.9) * 1000)  # their ids are recent for two seconds
+    ids = [f"{made:012x}7{number:019x}" for number in range(2 * min(32, os.cpu_count() + 4))]
+    await memory.aio.retrieve("Apple")
+    looking = [asyncio.create_task(memory.aio.record(Feedback(turn, 1.0))) for turn in ids]
+    await asyncio.sleep(0)
+    await memory.aio.retrieve("Blue Sky")
+    assert sum(task.done() for task in looking) < len(looking) / 2
+    receipts = await asyncio.gather(*looking)
+    assert {receipt.reason for receipt in receipts} == {"unknown_turn"}
 
 
 @pytest.mark.parametrize("apply", ["inline", "background", "external"])

@@ -85,10 +85,12 @@ def test_the_pages_are_learned_in_all_ways(pages, state_of):
     one = {"explore": False, "outcome": 1.0, "source": "human", "late": False, "query": 0}
     for used in (["a", "b", "c"], ["a", "c"]):
         learn(pages, "ann", {**one, "used": used})
+    learn(pages, "ann", {**one, "used": ["a", "b", "c"], "query": 1})
     learn(pages, "ann", {**one, "outcome": -1.0, "used": ["b"]})
     found = state_of(pages, "ann")
     kinds = [EdgeKind(kind) for _, _, kind in found[tables.overlay.name]]
-    assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
+    assert {EdgeKind.STOP, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
+    assert {EdgeKind.MENTION, EdgeKind.MENTIONED_BY} & set(kinds)
     assert len(found[tables.weight_changes.name]) > len(kinds)
 
 

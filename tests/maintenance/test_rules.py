@@ -78,7 +78,7 @@ def test_lonely_nodes_are_joined_to_the_nearest_of_all_blocks():
     blocks = [([1, 2], list(vectors[:2])), ([3, 4, 5], list(vectors[2:]))]
     (found,) = find_neighbours(vectors[:1], blocks, [1], most=2, least=0.5)
     assert [near.key for near in found] == [2, 3]
-    assert found[0].cosine == pytest.approx(np.cos(0.1), abs=1e-6)
+    assert found[0].similarity == pytest.approx(np.cos(0.1), abs=1e-6)
     assert find_neighbours(vectors[4:], blocks, [5], most=3, least=0.5) == [[]]
     edges = list(make_similar_edges([1], [found[:1]], 0.3))
     assert [(e.source, e.target, e.kind, e.prior, e.floor) for e in edges] == [

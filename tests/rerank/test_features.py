@@ -61,7 +61,6 @@ def compute_row(hit, *arrivals, **options):
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     features = compute_row(Candidate(make_head(1), 0), make_arrival(make_head(1), kind, 0.4, 1))
-    features.pop("rare_mention", None)
     assert features == {"bias": 1, "learned" if kind in LEARNED_KINDS else kind.label: 0.4}
 
 
@@ -77,9 +76,9 @@ NAMED = make_arrival(make_head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
     ("hit", "arrivals", "expected"),
     [
         pytest.param(
-            Candidate(make_head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0),
+            Candidate(make_head(1), 0.6, lexical=1.0, name=0.7, exact=1.0, hint=1.0),
             [],
-            {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1},
+            {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1, "agreement": 1},
             id="a search hit has its scores",
         ),
         # 30 + 5 nats in units of 10.
@@ -102,7 +101,7 @@ NAMED = make_arrival(make_head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
         pytest.param(
             Candidate(make_head(1, mentions=3), 0),
             [NAMED],
-            {"bias": 1, "mention": 0.4, "rare_mention": 0.2},
+            {"bias": 1, "mention": 0.2},
             id="a rare name says more",
         ),
         pytest.param(
@@ -161,11 +160,51 @@ def compute_column(name, cosines, *, named=0, asked=SENTENCE):
 
 
 def test_contrast_places_a_cosine_between_the_twentieth_and_the_highest():
-    """30 cosines from .30 to .59: the twentieth is .40; any embedder's scale gives the same."""
-    cosines = np.arange(0.30, 0.60, 0.01)
+    """30 cosines from .00 to .58: the twentieth is .20; nearly equal ones tell little."""
+    cosines = np.arange(0.0, 0.60, 0.02)
     contrast = compute_column("contrast", cosines)
     assert contrast[[10, 29]] == pytest.approx([0.0, 1.0])
-    assert compute_column("contrast", 0.8 + cosines / 10) == pytest.approx(contrast)
+    assert compute_column("contrast", 0.8 + cosines / 10)[29] == pytest.approx(0.038 / 0.3)
+
+
+def test_a_source_of_many_edges_says_less_of_each():
+    """Three edges of a kind count whole, six half each."""
+    hits = [Candidate(make_head(key), 0.5) for key in range(7)]
+    for kind, name in ((EdgeKind.MENTION, "mention"), (EdgeKind.SHARED_TERM, "shared_term")):
+        values = []
+        for count in (3, 6):
+            edges = [
+                make_arrival(make_head(n), kind, 0.4, 1, source=0) for n in range(1, count + 1)
+            ]
+            asked = QueryInformation.from_idf({f"word{n}": 2.0 for n in range(25)})
+            values.append(compute_matrix(hits, *edges, asked=asked)[1, FEATURES.index(name)])
+        assert values[1] == pytest.approx(values[0] / 2)
+
+
+def test_a_term_shared_with_a_long_text_says_less():
+    """Of 60 distinct words as much as of few, of 120 half."""
+    asked = QueryInformation.from_idf({f"word{n}": 2.0 for n in range(25)})
+    values = []
+    for length in (10, 60, 120):
+        text = " ".join(f"term{n}" for n in range(length))
+        heads = [make_head(0), make_head(1, text=text)]
+        edge = make_arrival(heads[1], EdgeKind.SHARED_TERM, 0.4, 1, source=0)
+        hits = [Candidate(head, 0.5) for head in heads]
+        values.append(compute_matrix(hits, edge, asked=asked)[1, FEATURES.index("shared_term")])
+    assert values == pytest.approx([values[0], values[0], values[0] / 2])
+
+
+def test_a_word_that_many_candidates_have_bridges_little():
+    """One of a hundred has it, ten, all."""
+    asked = QueryInformation.from_idf({"crab": 20.0})
+    gains = []
+    for having in (1, 30, 100):
+        heads = [make_head(n, text="crab" if 0 < n <= having else "sea") for n in range(101)]
+        link = make_arrival(heads[1], EdgeKind.LINK, 1, 1, source=0)
+        hits = [Candidate(head, 0.5) for head in heads]
+        gains.append(compute_matrix(hits, link, asked=asked)[1, FEATURES.index("bridge")])
+    assert gains[0] > 1.5 * gains[1] > 0
+    assert gains[2] < 0.02
 
 
 def test_contrast_is_for_queries_that_one_text_answers():

@@ -75,7 +75,7 @@ CHANGES = {
     "all undone": lambda memory: memory.learning.undo_all(source="human"),
     "forgotten": lambda memory: memory.forget(namespace="default"),
 }
-SILENT = {"snapshot", "authority", "maintenance"}  # no answer of today changes
+SILENT = {"snapshot", "maintenance"}  # no answer of today changes
 
 
 def answer_all(memory):

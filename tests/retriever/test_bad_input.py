@@ -53,6 +53,7 @@ ODD += [Mute(), [Mute()], np.array([1.0, 2.0]), object()]
         ({"namespace": "n" * 513}, "namespace must have at most 512 characters"),
         *[({"filter": f}, "filter") for f in ("sky", {"a": {"$nope": 1}})],
         *[({"filter": f}, "filter") for f in ([1], {"a": None}, {"a": {"$in": [None]}})],
+        *[({"filter": f}, "the filter must be a condition") for f in ([], (), 0, False)],
         *[({"task_type": t}, "task_type must be a text of 1 to 200") for t in (" ", "x" * 201, 7)],
         *[({"vector": v}, "must be a finite vector") for v in ([NAN] * 16, [0.0] * 16, [[1.0]])],
     ],

@@ -139,7 +139,7 @@ def test_a_new_token_that_would_be_none_leaves_the_file_as_it_was(token_file):
         ([" "], ["read"], None),
         (["ann"], ["read"], "tomorrow"),
     ):
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(InvalidInputError):
             add_token(token_file, namespaces, rights, expires)
     assert token_file.read_text() == before
     assert [path.name for path in token_file.parent.iterdir()] == [token_file.name]

@@ -1,5 +1,6 @@
 """``crabpath serve`` and ``crabpath token``, as a user starts them."""
 
+import errno
 import json
 import re
 import signal
@@ -43,9 +44,9 @@ def start(tmp_path):
     """Starts ``crabpath serve`` and waits for its address; what is left of it is killed."""
     processes = []
 
-    def begin(*arguments, on_line=None, **environment):
+    def begin(*arguments, port=0, on_line=None, **environment):
         process = subprocess.Popen(
-            [*COMMAND, *arguments, "--port", "0"],
+            [*COMMAND, *arguments, "--port", str(port)],
             cwd=tmp_path,
             env=environment or None,
             stderr=subprocess.PIPE,
@@ -115,11 +116,23 @@ def test_a_server_starts_among_questions(memory, start, tmp_path):
 
 @pytest.mark.slow
 def test_a_server_waits_for_a_process_that_is_nearly_done(memory, start, tmp_path):
+    """Until it has the memory it takes no connection: a probe would see a server that is silent."""
     memory.close()
     lock = FileLock(tmp_path / "memory" / "vectors" / "crabpath.lock", thread_local=False)
     lock.acquire()
-    _, url, said = start("memory", on_line=lambda line: "waiting" in line and lock.release())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = free.getsockname()
+    tried = []
+
+    def see(line):
+        if "waiting" in line:
+            with socket.socket() as probe:
+                tried.append(probe.connect_ex(place))
+            lock.release()
+
+    _, url, said = start("memory", port=place[1], on_line=see)
     assert "waiting for it up to 10 s" in " ".join(said.split())
+    assert tried == [errno.ECONNREFUSED]
     assert httpx.get(f"{url}/session").status_code == 200
 
 
@@ -167,6 +180,7 @@ def test_a_token_is_printed_once_and_grants_what_was_said(cli, tmp_path):
 
 def test_tokens_that_would_be_none(refuse):
     base = ("token", "--file", "t.json", "-n", "ann")
-    assert "rights" in refuse(*base, "--rights", "everything", code=1)
+    assert "rights" in refuse(*base, "--rights", "everything")
+    assert "is in the past" in refuse(*base, "--expires", "2020-01-01")
     assert "--expires must be" in refuse(*base, "--expires", "soon")
-    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ", code=1)
+    assert "namespace must" in refuse("token", "--file", "t.json", "-n", " ")

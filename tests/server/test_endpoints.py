@@ -262,6 +262,7 @@ def test_health_readiness_and_session(client, memory, until_ready):
 def test_why_a_store_is_away_is_told_to_the_right_admin_alone(memory, as_bearer, until_ready):
     ann, bob = as_bearer("ann", rights=["admin"]), as_bearer("bob", rights=["read"])
     until_ready(ann)
+    assert ok(bob.get("/ready")) == {"ready": True, "reason": "all parts answer"}
     memory.close()
     assert "closed" in ann.get("/ready").json()["reason"]
     assert "closed" not in bob.get("/ready").text

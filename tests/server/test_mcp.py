@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -280,6 +281,38 @@ async def test_over_standard_input_and_output(tmp_path):
     with CrabPath.open(tmp_path / "m", embeddings=embeddings) as memory:
         (record,) = memory.learning.feedback(namespace="ann")
         assert (record.turn_id, record.status) == (turn, "applied")
+
+
+LOADING = """
+import sys
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.vectors import embedder
+
+class Loading(DeterministicFakeEmbedding):
+    def embed_query(self, text):
+        print("loaded", file=sys.stderr, flush=True)
+        return super().embed_query(text)
+
+embedder.load_default_embeddings = lambda: Loading(size=16)
+app(["mcp", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+def test_the_embedder_is_loaded_before_anything_is_asked(tmp_path):
+    """A model that loads for half a minute would keep the first search waiting."""
+    with CrabPath.open(tmp_path / "m", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents(PAGES, split=False)
+    command = [sys.executable, "-c", LOADING, str(tmp_path / "m")]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        late = threading.Timer(120, process.kill)
+        late.start()
+        assert process.stderr.readline() == "loaded\n"
+        said, _ = process.communicate(timeout=60)  # which ends its input
+        late.cancel()
+    assert (said, process.returncode) == ("", 0)
 
 
 @pytest.mark.parametrize(

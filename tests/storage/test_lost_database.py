@@ -2,6 +2,10 @@
 
 import asyncio
 import gc
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -231,6 +235,50 @@ def test_what_is_acknowledged_is_kept_and_goes_on_once_there_is_room(tmp_path):
         assert memory.record(Feedback(turns[0], 1.0)).status == "applied"
     with CrabPath.open(tmp_path, **given) as memory:
         assert memory.store.learned.get_feedback("one").status == kept.status == "applied"
+
+
+FILES_RUN_OUT = """
+import os, subprocess, sys
+from pathlib import Path
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from crabpath_retrievers import CrabPath, CrabPathError, Feedback
+disk, plain = Path(sys.argv[1]), DeterministicFakeEmbedding(size=8)
+def allow(more):
+    state = os.statvfs(disk)
+    most = state.f_files - state.f_ffree + more
+    subprocess.run(["mount", "-o", f"remount,nr_inodes={most}", disk], check=True)
+def use(name):
+    with CrabPath.open(disk / name, embeddings=plain) as memory:
+        memory.add_documents([Document("The sky is blue.", id="a")], progress=None)
+        memory.record(Feedback(memory.retrieve("sky").turn.id, 1.0))
+use("memory")
+for more in range(9):
+    allow(more)
+    for name in ("memory", f"new-{more}"):
+        try:
+            use(name)
+        except CrabPathError as error:
+            print(type(error).__name__, "make room" in str(error))
+allow(1000)
+for place in disk.iterdir():
+    use(place.name)
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_files_is_called_full(tmp_path):
+    """It has room for bytes; whichever file cannot be made, nobody is sent to look at rights."""
+    alone = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    mounted = [*alone, "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs "$0" && exec "$@"', tmp_path]
+    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], check=False).returncode:
+        pytest.skip("mounting a small disk needs root, or user namespaces")
+    command = [*mounted, sys.executable, "-c", FILES_RUN_OUT, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) > 6
+    assert set(said) == {"StoreFullError True"}
 
 
 @pytest.mark.slow

@@ -123,6 +123,12 @@ def test_urls_of_unsupported_stores_are_refused(url):
         GraphStore(url)
 
 
+def test_a_password_with_an_unescaped_at_is_not_shown():
+    with pytest.raises(ConfigurationError, match="write it as %40") as error:
+        GraphStore("postgresql://user:pass@word@127.0.0.1:1/x")
+    assert "word" not in str(error.value).replace("password", "")
+
+
 def test_a_database_that_is_down_is_unavailable():
     """Nobody listening is an unavailable store, and the password stays out of the message."""
     with socket.socket() as unused:
@@ -151,7 +157,7 @@ def test_a_schema_that_cannot_be_used_is_named(postgres_url, schema, sentence):
 
 
 def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store, graph, make):
-    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "3"
+    assert store.catalog.meta()["schema_version"] == str(SCHEMA_VERSION) == "4"
     graph.publish(make("a"))
     before = graph.contents()
     GraphStore(location).close()
@@ -161,7 +167,7 @@ def test_a_new_store_has_the_current_version_and_opens_unchanged(location, store
 @pytest.mark.parametrize(
     ("name", "version", "sentence"),
     [
-        ("schema_version", SCHEMA_VERSION + 1, r"version 4, .* upgrade crabpath-retrievers$"),
+        ("schema_version", SCHEMA_VERSION + 1, r"version 5, .* upgrade crabpath-retrievers$"),
         ("schema", 1, r"add the documents to a new store$"),
         ("schema", 8, r"add the documents to a new store$"),
     ],

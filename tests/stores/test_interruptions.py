@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from sqlalchemy.exc import ResourceClosedError
 
 from crabpath_retrievers import CrabPath, Feedback, StoreError, StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
@@ -39,7 +40,7 @@ def limited():
                 work()
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-        except SoftLimit:
+        except (SoftLimit, ResourceClosedError):  # the latter where it came amid a result
             return "interrupted"
         except StoreError as error:
             return f"{type(error).__name__}: {error}"

@@ -85,6 +85,21 @@ def test_vectors_that_are_missing_come_back(path, caplog, lost):
         assert one.startswith("all 200 vectors are missing") == (lost in (None, range(200)))
 
 
+def test_a_directory_that_is_deleted_meanwhile_takes_nothing(path):
+    """What is acknowledged would be lost with the file that no name leads to any more."""
+    with opened(path) as memory:
+        turn = memory.retrieve("Passage 3").turn
+        shutil.rmtree(path)
+        for write in (
+            lambda: memory.add_documents([Document("One more.")]),
+            lambda: memory.sync([Document("One more.")]),
+            lambda: memory.record(turn, 1.0),
+            lambda: memory.teach("One more."),
+        ):
+            with pytest.raises(StoreUnavailableError, match="cannot be found any more"):
+                write()
+
+
 def test_an_interrupted_filling_goes_on(path, monkeypatch):
     """The next open does the rest."""
     shutil.rmtree(path / "vectors")

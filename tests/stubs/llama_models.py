@@ -13,6 +13,8 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 
+from crabpath_retrievers.vectors.embedder import _RELATED, _UNRELATED
+
 
 class CountingEmbedding(BaseEmbedding):
     """The embedder of LangChain behind LlamaIndex's interface; notes what it was asked."""
@@ -31,7 +33,11 @@ class CountingEmbedding(BaseEmbedding):
         return self._asked
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        self._asked.append(text)
+        if text not in {
+            *_UNRELATED,
+            *_RELATED,
+        }:  # by which a memory learns the scale of an embedder
+            self._asked.append(text)
         return self._embeddings.embed_documents([text])[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:

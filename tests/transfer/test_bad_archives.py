@@ -218,9 +218,11 @@ def test_levels_of_regions_follow_from_ids(sound, open_memory, tmp_path, level):
     """Those of an archive do not count: regions would have no hubs, or queries other ones."""
     spoil = change_row("nodes", lambda row: {**row, "level": level})
     spoil(tmp_path / "archive", sound["whole"])
-    open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+    there = open_memory(tmp_path / "there")
+    there.transfer.import_archive(tmp_path / "archive")
     findings = examine(tmp_path / "there").findings
     assert not [one.message for one in findings if one.check == "regions"]
+    assert there.regions.map().regions
 
 
 def test_the_command_makes_nothing_of_a_bad_one(tmp_path):

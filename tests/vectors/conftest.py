@@ -124,7 +124,11 @@ def _milvus(place: Path, name: str) -> Any:
     return module.Milvus(
         Padded(),
         collection_name=name.replace("-", "_"),
-        connection_args={"uri": str(place / "milvus.db")},
+        # Its server ends connections whose pings come late, as on a busy machine.
+        connection_args={
+            "uri": str(place / "milvus.db"),
+            "grpc_options": {"grpc.keepalive_time_ms": 3_600_000},
+        },
         index_params={"index_type": "FLAT", "metric_type": "COSINE"},
         enable_dynamic_field=True,
         auto_id=False,

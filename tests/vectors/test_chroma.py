@@ -66,6 +66,21 @@ def test_a_collection_is_created_for_cosine_with_careful_search(index):
     assert careful.items() <= index._collection.configuration_json["hnsw"].items()
 
 
+def test_under_a_filter_as_many_are_found_as_there_are(index):
+    """Also among many others that are all as far from each other; nearest first."""
+    vectors = np.eye(421, dtype=np.float32)
+    vectors[:400, 420] = 1
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    owners = ["bob"] * 400 + ["ann"] * 20
+    ids = [f"d{number}" for number in range(420)]
+    texts, metadata = [""] * 420, [{"owner": owner} for owner in owners]
+    index.upsert(ids, list(vectors[:420]), texts, metadata)
+    for asked in (400, 413, 419):
+        found = index.search(vectors[asked], 40, {"owner": "ann"})
+        assert (found[0], set(found)) == (f"d{asked}", {*ids[400:]})
+    assert len(index.search(vectors[0], 19, {"owner": "ann"})) == 19
+
+
 def test_a_vector_of_another_dimension_is_refused(index):
     """Both writing and searching say which dimensions do not fit, and the index stays usable."""
     put(index)

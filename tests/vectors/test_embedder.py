@@ -132,7 +132,7 @@ def test_unit_keeps_direction_and_has_length_one(numbers):
 
 def test_a_memory_refuses_another_embedder(tmp_path):
     """Reading and writing both fail, and nothing is lost."""
-    for unusable, message in ((Fixed(float("nan")), "finite"), (Short(1, 0), "1 vectors for 2")):
+    for unusable, message in ((Fixed(float("nan")), "finite"), (Short(1, 0), "vectors for")):
         with CrabPath.open(tmp_path / "new", embeddings=unusable) as memory:
             with pytest.raises(InvalidInputError, match=message):
                 memory.add_documents([CRABS, LOBSTERS])

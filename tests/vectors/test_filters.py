@@ -73,7 +73,10 @@ REFUSED = [
     ({"lang": None}, "None is none of them"),
     ({"lang": {"$in": ["en", None]}}, r"\$in on 'lang'"),
     ({"year": {"$gt": "many"}}, r"\$gt|many"),
-    ({"year": 2**63}, "a number"),
+    ({"year": 2**63}, "a finite number of at most 64 bits"),
+    ({"year": float("nan")}, "a finite number"),
+    ({"year": {"$gt": float("inf")}}, "a finite number"),
+    ({"lang": ["en", "fr"]}, r"several values use \$in"),
     ({"year": {"$in": "text"}}, "a list"),
 ]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crabpath_retrievers.core.graph import Edge, Node
+from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.text import IndexedWords
 
 
@@ -109,11 +109,13 @@ class PutEdges(Change):
         edges: Edges by surrogate key; those of deleted nodes are skipped.
         linked: Keys of queued nodes whose linking this change completes.
         resorted: Keys of nodes whose edges to siblings are deleted first.
+        lost: Source, target and kind of other edges that are deleted first.
     """
 
     edges: tuple[Edge, ...]
     linked: tuple[int, ...] = ()
     resorted: tuple[int, ...] = ()
+    lost: tuple[tuple[int, int, EdgeKind], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ class CreateVectorTables(Change):
 
     Attributes:
         dimension: Of the vectors, for their tables; None for the extension of PostgreSQL alone.
+        next: Whether it is the table of the next index of documents.
     """
 
     touches_corpus: ClassVar[bool] = False
     dimension: int | None = None
+    next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +60,70 @@ class DeleteQueuedVectors(Change):
     """Delete the vectors of documents that are queued for it, and empty that queue."""
 
     touches_corpus: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginReembedding(Change):
+    """Create the table of new vectors; what another change of the embedder left is deleted.
+
+    Attributes:
+        identity: The new embedder, as text.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutReembedded(Change):
+    """Keep new vectors until all are there.
+
+    Attributes:
+        rows: Kind, key and mark of each text, with its unit vector ``[d]``.
+        adopted: Whether they replace the old ones at once, after the switch.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    rows: tuple[tuple[str, str, str, Vector], ...]
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEmbedder(Change):
+    """Replace all vectors by the new ones, which are all there.
+
+    Episodes and notes are queued for the vector index.
+
+    Attributes:
+        identity: The new embedder, as text.
+        time: Seconds since the epoch; snapshots from before it cannot be restored.
+    """
+
+    identity: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchVectorTables(Change):
+    """Put the table of the next index in the place of that of the documents."""
+
+    touches_corpus: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropNextVectors(Change):
+    """Delete the table of the next index."""
+
+    touches_corpus: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndReembedding(Change):
+    """Delete the table of new vectors.
+
+    Attributes:
+        forgets: Whether turns and corrections that came too late for it lose their old vectors.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    forgets: bool = False

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import bm25s
 
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.text import tokenise
+from crabpath_retrievers.core.text import list_query_words, list_searched_words
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     RankFunction,
@@ -31,11 +31,11 @@ def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
 def build_word_search(corpus: EvaluationCorpus) -> WordSearch:
     """Index the chunks by words; chunks without a word of the query are not returned."""
     index = bm25s.BM25()
-    index.index([tokenise(text) for text in corpus.texts()], show_progress=False)
+    index.index([list_searched_words(text) for text in corpus.texts()], show_progress=False)
 
     def match(query: str, depth: int) -> list[int]:
         wanted = min(depth, len(corpus.chunks))
-        found = index.retrieve([tokenise(query)], k=wanted, show_progress=False)
+        found = index.retrieve([list_query_words(query)], k=wanted, show_progress=False)
         pairs = zip(found.documents[0].tolist(), found.scores[0].tolist(), strict=True)
         return [place for place, score in pairs if score > 0]
 

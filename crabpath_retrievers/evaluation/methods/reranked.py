@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 
@@ -13,6 +10,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.loading import load_attribute
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     Method,
@@ -45,12 +43,10 @@ def load_reranker(name: str) -> HostReranker:
     That is one of sentence-transformers, by folder or hub name. What cannot be loaded raises
     InvalidInputError.
     """
-    module, _, attribute = name.partition(":")
     try:
-        if not attribute or Path(name).exists():
+        made: HostReranker | None = load_attribute(name)
+        if made is None:
             return LocalCrossEncoder(name)
-        found: Any = getattr(import_module(module), attribute)
-        made: HostReranker = found() if callable(found) else found
         ModelReranker(made, 1.0)
     except Exception as error:
         msg = (

@@ -21,6 +21,7 @@ from crabpath_retrievers.evaluation.scoring.statistics import (
     compare_paired,
     percentiles,
 )
+from crabpath_retrievers.evaluation.scratch import open_scratch
 from crabpath_retrievers.evaluation.streams.learners import (
     NAMESPACE,
     BetaCounts,
@@ -77,7 +78,7 @@ class Stream:
         """Figures by learner, each beside those of the frozen twin on the same order."""
         parts, seed = self.schedule.list_parts(dataset), self.schedule.seed
         arms = REPAIR_ARMS if self.schedule.kind == "repair" else REPAIR_ARMS[:1]
-        with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
+        with open_scratch(embeddings=embeddings, settings=settings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
             frozen = self._run_passes(FROZEN, arms[0], memory, dataset)
             twin = [score_pass(dataset, one, self.ks) for one in frozen]

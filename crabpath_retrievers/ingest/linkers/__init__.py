@@ -2,8 +2,10 @@
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.ingest.linkers.base import (
+    FoundPairs,
     Linker,
     LinkLinker,
+    LinkUpdate,
     NearestNeighbours,
     PairLinker,
     SiblingLinker,
@@ -26,7 +28,9 @@ def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple
 
 
 __all__ = [
+    "FoundPairs",
     "LinkLinker",
+    "LinkUpdate",
     "Linker",
     "MentionLinker",
     "NearestNeighbours",

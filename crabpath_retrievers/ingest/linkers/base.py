@@ -6,10 +6,11 @@ embedding; optional, since search finds most of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.core.graph import Edge, EdgeKind
@@ -32,12 +33,36 @@ class Linker(Protocol):
 Pair = tuple[int, int]
 """Keys of two nodes that an edge may lead between."""
 
+LostEdge = tuple[int, int, EdgeKind]
+"""Source, target and kind of an edge to delete."""
+
+
+class FoundPairs(NamedTuple):
+    """What new nodes change.
+
+    Attributes:
+        new: Pairs to join, which may be joined already.
+        lost: Pairs that are joined no longer, such as those of a name that too many nodes have now.
+    """
+
+    new: Collection[Pair]
+    lost: Collection[Pair] = ()
+
+
+class LinkUpdate(NamedTuple):
+    """Edges to add, and edges to delete as ``(source, target, kind)``."""
+
+    edges: tuple[Edge, ...]
+    lost: tuple[LostEdge, ...] = ()
+
 
 class PairLinker(ABC):
-    """A linker in two steps: pairs are found in any order, edges made of them in order of keys.
+    """A linker in two steps: pairs are found in any order, edges made of them within limits.
 
-    Finding only reads, so that several processes can find the pairs of a large ingest; the limits
-    on edges depend on what was linked before.
+    Which edges there are in the end depends on the documents, not on their order or batches: what
+    too many nodes share joins none of them, also those that it joined before, and of more edges
+    than a limit permits those stay whose other ends have the first ids. Finding only reads, so that
+    several processes can find the pairs of a large ingest.
 
     Attributes:
         kind: Kind of the edge from the first to the second node of a pair.
@@ -47,13 +72,13 @@ class PairLinker(ABC):
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return the edges to add for nodes that were just published."""
-        return self.make_edges(self.find(new, store), store)
+        return self.make_edges(self.find(new, store), store).edges
 
     @abstractmethod
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
-    ) -> Sequence[Pair]:
-        """Return the distinct pairs of the new nodes.
+    ) -> FoundPairs:
+        """Return the pairs of the new nodes, and those that they part.
 
         Args:
             new: The new nodes.
@@ -63,8 +88,8 @@ class PairLinker(ABC):
         """
 
     @abstractmethod
-    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
-        """Return the edges that the limits permit."""
+    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:
+        """Return the edges that the limits permit, and those to delete."""
 
 
 def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
@@ -72,13 +97,78 @@ def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) 
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))
 
 
-def make_edges_both_ways(
-    settings: LinkSettings, pairs: Iterable[Pair], kind: EdgeKind
-) -> Iterator[Edge]:
+def join_both_ways(settings: LinkSettings, pairs: FoundPairs, kind: EdgeKind) -> LinkUpdate:
     """Make the edges of each pair, there and back."""
-    for first, second in pairs:
-        yield make_edge(settings, first, second, kind)
-        yield make_edge(settings, second, first, kind)
+    edges = (make_edge(settings, *ends, kind) for a, b in pairs.new for ends in ((a, b), (b, a)))
+    lost = ((*ends, kind) for a, b in pairs.lost for ends in ((a, b), (b, a)))
+    return LinkUpdate(tuple(edges), tuple(lost))
+
+
+def join_with_way_back(
+    settings: LinkSettings,
+    pairs: FoundPairs,
+    kinds: tuple[EdgeKind, EdgeKind],
+    most: int | None,
+    store: LinkQueries,
+) -> LinkUpdate:
+    """Make the edges of each pair, and edges back, both within limits.
+
+    Args:
+        settings: Its ``max_back_links`` bounds the edges back from a target.
+        pairs: From sources to targets.
+        kinds: Kind of the edges there and back.
+        most: Edges that may lead to a target; None for no bound.
+        store: Tells what is joined already, and the ids of nodes.
+    """
+    there, back = kinds
+    lost = set(pairs.lost)
+    new = {(target, source) for source, target in pairs.new}
+    parted = {target for _, target in lost}
+    crowded = parted | (_find_crowded(new, most, store) if most is not None else set())
+    held = store.find_sources(sorted(crowded), there.value) - {(t, s) for s, t in lost}
+    added, dropped = choose_first(new, held, most, store)
+    lost |= {(source, target) for target, source in dropped}
+    # After a loss there is room for an edge back that there was none for.
+    may_lead_back = added | {(t, s) for t, s in held - dropped if t in parted}
+    held_back = store.find_ends(sorted({t for t, _ in added} | parted), back.value)
+    held_back -= {(t, s) for s, t in lost}
+    added_back, dropped_back = choose_first(
+        may_lead_back, held_back, settings.max_back_links, store
+    )
+    edges = [make_edge(settings, source, target, there) for target, source in added]
+    edges += [make_edge(settings, target, source, back) for target, source in added_back]
+    gone = [(source, target, there) for source, target in lost]
+    gone += [(target, source, back) for source, target in lost]
+    gone += [(target, source, back) for target, source in dropped_back]
+    return LinkUpdate(tuple(edges), tuple(gone))
+
+
+def _find_crowded(new: Collection[Pair], most: int, store: LinkQueries) -> set[int]:
+    """Targets, the first of each pair, that would have more than ``most`` edges."""
+    more = Counter(target for target, _ in new)
+    known = store.count_mentions(sorted(more))
+    return {target for target, count in more.items() if count + known.get(target, 0) > most}
+
+
+def choose_first(
+    new: Collection[Pair], held: Collection[Pair], most: int | None, store: LinkQueries
+) -> tuple[set[Pair], set[Pair]]:
+    """Choose at most ``most`` partners of each node, those with the first ids.
+
+    Returns:
+        Which of the new pairs (node, partner) to add, and which of those held to drop.
+    """
+    partners: dict[int, set[int]] = defaultdict(set)
+    for node, partner in (*new, *held):
+        partners[node].add(partner)
+    over = {} if most is None else {n: p for n, p in partners.items() if len(p) > most}
+    ids = store.ids(sorted(set().union(*over.values())))
+    dropped = {
+        (node, partner)
+        for node, found in over.items()
+        for partner in sorted(found, key=ids.__getitem__)[most:]
+    }
+    return set(new) - dropped, dropped & set(held)
 
 
 @dataclass(frozen=True)
@@ -93,7 +183,7 @@ class SiblingLinker(PairLinker):
         new: Sequence[LinkNode],
         store: LinkQueries,
         before: int | None = None,  # noqa: ARG002  neighbours are found from both sides
-    ) -> Sequence[Pair]:
+    ) -> FoundPairs:
         """Return pairs of the new nodes and of their neighbours, whose own neighbours changed."""
         given = {node.key for node in new}
         found: list[Pair] = []
@@ -101,11 +191,11 @@ class SiblingLinker(PairLinker):
             pairs = list(pairwise(keys))
             touched = {key for pair in pairs if not given.isdisjoint(pair) for key in pair}
             found += (pair for pair in pairs if not touched.isdisjoint(pair))
-        return found
+        return FoundPairs(found)
 
-    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
+    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
         """Return edges both ways."""
-        return make_edges_both_ways(self.settings, pairs, EdgeKind.SIBLING)
+        return join_both_ways(self.settings, pairs, EdgeKind.SIBLING)
 
 
 @dataclass(frozen=True)
@@ -117,8 +207,8 @@ class LinkLinker(PairLinker):
 
     def find(
         self, new: Sequence[LinkNode], store: LinkQueries, before: int | None = None
-    ) -> Sequence[Pair]:
-        """Return links from the new nodes, and stored links that lead to them."""
+    ) -> FoundPairs:
+        """Return links from the new nodes, stored links to them, and links that are ambiguous."""
         keys = [node.key for node in new]
         incoming = [
             pair
@@ -126,20 +216,35 @@ class LinkLinker(PairLinker):
             if before is None or pair[0] < before
         ]
         pairs = dict.fromkeys((*self._find_outgoing(keys, store), *incoming))
-        return [(source, target) for source, target in pairs if source != target]
+        doubtful = set(self._find_doubtful(keys, store)) if before != 0 else set()
+        valid = self._find_outgoing(sorted({source for source, _ in doubtful}), store)
+        return FoundPairs([(a, b) for a, b in pairs if a != b], doubtful - set(valid))
 
-    def make_edges(self, pairs: Sequence[Pair], store: LinkQueries) -> Iterable[Edge]:
+    def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:
         """Return an edge for each link, and edges back within the limit."""
-        back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
-        for source, target in pairs:
-            yield make_edge(self.settings, source, target, EdgeKind.LINK)
-            if back.get(target, 0) < self.settings.max_back_links:
-                back[target] = back.get(target, 0) + 1
-                yield make_edge(self.settings, target, source, EdgeKind.LINKED_BY)
+        kinds = (EdgeKind.LINK, EdgeKind.LINKED_BY)
+        return join_with_way_back(self.settings, pairs, kinds, None, store)
 
-    def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_doubtful(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
+        """Yield the links of nodes, and those that new owners of an address may have parted."""
+        yield from store.find_ends(keys, self.kind.value)
+        yield from ((s, t) for t, s in store.find_sources(keys, self.kind.value))
+        addresses = store.addresses(keys)
+        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
+        given = set(keys)
+        shared = {
+            address: found
+            for address, all_owners in owners.items()
+            if not self._resolve_target(address, all_owners)
+            and self._resolve_target(address, found := [k for k in all_owners if k not in given])
+        }
+        readers = store.find_referring(sorted(shared))
+        for address, found in shared.items():
+            yield from ((reader, owner) for reader in readers.get(address, ()) for owner in found)
+
+    def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
         """Yield pairs (new node, node that it links to)."""
-        references = store.references(keys)
+        references = store.references(keys, terms=False)
         owners = store.find_addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
             for target in found:
@@ -147,7 +252,7 @@ class LinkLinker(PairLinker):
                     (key, owner) for owner in self._resolve_target(target, owners.get(target, ()))
                 )
 
-    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
         """Yield pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
         owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
@@ -167,7 +272,7 @@ class LinkLinker(PairLinker):
 
 
 NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
-"""Maps a node id and a number to the keys and cosines of its nearest neighbours."""
+"""Maps a node id and a number to the keys and similarities of its nearest neighbours."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +285,7 @@ class SimilarLinker(Linker):
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
         """Return edges between each new node and its neighbours."""
         for node in new:
-            for other, cosine in self.neighbours(node.id, self.settings.similar_neighbours):
-                if other != node.key and cosine >= self.settings.min_similarity:
+            for other, near in self.neighbours(node.id, self.settings.similar_neighbours):
+                if other != node.key and near >= self.settings.min_similarity:
                     yield make_edge(self.settings, node.key, other, EdgeKind.SIMILAR)
                     yield make_edge(self.settings, other, node.key, EdgeKind.SIMILAR)

@@ -17,7 +17,7 @@ from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, MAX_NOTE_CHARS
 from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
-from crabpath_retrievers.core.text import normalise, normalise_name, tokenise
+from crabpath_retrievers.core.text import count_words, normalise, normalise_name
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.rules.inhibition import (
     MIN_INHIBITION,
@@ -185,7 +185,7 @@ def find_closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
     """
     if not turn.novelty.get("novel"):
         return "novelty"
-    if len(tokenise(turn.query)) < settings.min_words:
+    if count_words(turn.query) < settings.min_words:
         return "short"
     letters = [character for character in turn.query if not character.isspace()]
     if sum(map(str.isalnum, letters)) < settings.min_alphanumeric_share * len(letters):

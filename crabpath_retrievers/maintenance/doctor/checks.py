@@ -246,12 +246,8 @@ def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Fin
 def _compare(identity: EmbedderIdentity, embeddings: Any) -> Iterator[Finding]:
     try:
         at_hand = Embedder(embeddings)
-        require_same_embedder(
-            identity.probe,
-            at_hand.fingerprint(),
-            stored_model=identity.model,
-            model=at_hand.model,
-        )
+        at_hand.use_by_default(identity)
+        require_same_embedder(identity, at_hand.identify())
     except EmbeddingMismatchError as error:
         fix = "open the store with the embedder that it was built with"
         yield Finding("embedder", "error", str(error), fix)

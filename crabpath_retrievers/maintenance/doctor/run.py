@@ -23,6 +23,7 @@ from crabpath_retrievers.maintenance.doctor.vector_checks import (
     check_files,
     check_lock,
 )
+from crabpath_retrievers.storage.engine import parse_url
 from crabpath_retrievers.storage.store import ReadOnlyStore, find_database_file
 from crabpath_retrievers.vectors.opening import (
     PGVECTOR,
@@ -162,6 +163,6 @@ def _hide_password(where: str) -> str:
     if not is_url(where):
         return where
     try:
-        return sa.make_url(where).render_as_string(hide_password=True)
-    except (sa.exc.ArgumentError, ValueError):
+        return parse_url(where).render_as_string(hide_password=True)
+    except ConfigurationError:
         return "a URL that cannot be read"

@@ -51,7 +51,7 @@ MetadataTest = Callable[[Mapping[str, Any]], bool]
 """Whether metadata are those that are looked for."""
 
 _AT_ONCE = 5000  # chunks whose metadata are read together
-_CONTENT = (
+CONTENT = (
     nodes.c.id,
     contents.c.document,
     contents.c.source,
@@ -61,9 +61,9 @@ _CONTENT = (
     contents.c.metadata,
     contents.c.digest,
 )
-_CONTENT_NAMES = tuple(column.name for column in _CONTENT)
+_CONTENT_NAMES = tuple(column.name for column in CONTENT)
 CONTENTS = CompiledSelect(
-    sa.select(*_CONTENT)
+    sa.select(*CONTENT)
     .join(contents, contents.c.node == nodes.c.key)
     .where(
         nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
@@ -162,6 +162,7 @@ class Catalog(Queries):
         source: str | None = None,
         under: str | None = None,
         matches: MetadataTest | None = None,
+        owner: int = 0,
     ) -> list[Node]:
         """Visible chunks, without vectors, the oldest first.
 
@@ -170,11 +171,12 @@ class Catalog(Queries):
             source: Only chunks of this source, in the order of its texts.
             under: Only chunks whose source begins with this text, by source.
             matches: Only chunks whose metadata pass; then the corpus is read up to the limit.
+            owner: Which chunks: 0 for visible, ``RETIRED`` for retired.
         """
         query = (
             sa.select(contents.c.source, contents.c.node, nodes.c.id, contents.c.metadata)
             .join(nodes, nodes.c.key == contents.c.node)
-            .where(nodes.c.owner == 0)
+            .where(nodes.c.owner == owner)
             .limit(min(limit, _AT_ONCE))
         )
         if source is not None:
@@ -193,7 +195,7 @@ class Catalog(Queries):
                 passed = (row for row in rows if matches is None or _passes(matches, row.metadata))
                 ids += [row.id for row in passed]
                 place = rows[-1].source, rows[-1].node
-            read = self.documents(ids[:limit])
+            read = self.documents(ids[:limit], namespace=owner)
         found = [read[node] for node in ids[:limit] if node in read]
         if source is None:
             return found
@@ -346,7 +348,7 @@ class Catalog(Queries):
     def get_unindexed(self, limit: int) -> list[Node]:
         """Published nodes that are queued for the vector index, with their vectors."""
         query = (
-            sa.select(*_CONTENT, nodes.c.embedding)
+            sa.select(*CONTENT, nodes.c.embedding)
             .join(contents, contents.c.node == nodes.c.key)
             .join(staging, staging.c.id == nodes.c.id)
             .where(staging.c.operation.in_(("index", "return")), nodes.c.owner <= 0)

@@ -3,23 +3,24 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, Node
+from crabpath_retrievers.core.graph import Node
+from crabpath_retrievers.core.terms import TERM
 from crabpath_retrievers.core.text import prepend_title
 from crabpath_retrievers.storage.fulltext import FullTextReader
 from crabpath_retrievers.storage.schema import (
     addresses,
     contents,
     edges,
+    meta,
     names,
     nodes,
     references,
-    terms,
 )
 from crabpath_retrievers.storage.sql_tools import (
     CompiledSelect,
@@ -63,15 +64,6 @@ _NODES = CompiledSelect(
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
 )
 
-_BACK = sa.select(sa.func.count()).where(
-    edges.c.source == nodes.c.key, edges.c.kind == EdgeKind.MENTIONED_BY.value
-)
-_MENTIONS = CompiledSelect(
-    sa.select(nodes.c.key, nodes.c.mentions, _BACK.scalar_subquery()).where(
-        nodes.c.key.in_(sa.bindparam("values", expanding=True))
-    )
-)
-
 _FEW = 256  # values
 
 _IN_ORDER = CompiledSelect(
@@ -101,6 +93,23 @@ _JSON_ROWS = {
     "postgresql": "(SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value)",
 }
 
+_FEW_REFERRING = {
+    "sqlite": """
+SELECT value, (
+    SELECT group_concat(node) FROM (
+        SELECT node FROM crabpath_references WHERE address = value ORDER BY node LIMIT :most
+    )
+) FROM json_each(:given)
+""",
+    "postgresql": """
+SELECT value, (
+    SELECT string_agg(CAST(node AS text), ',') FROM (
+        SELECT node FROM crabpath_references WHERE address = value ORDER BY node LIMIT :most
+    ) AS few
+) FROM (SELECT jsonb_array_elements_text(CAST(:given AS jsonb)) AS value) AS given
+""",
+}
+
 
 @cache
 def _build_lookup(by: sa.Column[Any], of: sa.Column[Any]) -> CompiledSelect:
@@ -119,6 +128,14 @@ class LinkQueries(Queries):
         """Read from ``store`` and its full-text index."""
         super().__init__(store)
         self._fulltext = fulltext
+
+    @property
+    def language(self) -> str | None:
+        """Language of all texts of the store; None to detect that of each."""
+        with self._store.open_reader() as connection:
+            query = sa.select(meta.c.value).where(meta.c.name == "language")
+            found: str | None = connection.scalar(query)
+        return found
 
     def _lookup(
         self, statement: CompiledSelect, values: Sequence[object]
@@ -152,9 +169,13 @@ class LinkQueries(Queries):
         """Document by key of the node."""
         return dict(self._pairs(contents.c.node, contents.c.document, keys))
 
-    def count_mentions(self, keys: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """How many nodes mention each of these nodes, and to how many an edge leads back."""
-        return {key: (count, back) for key, count, back in self._lookup(_MENTIONS, keys)}
+    def ids(self, keys: Sequence[int]) -> dict[int, str]:
+        """Id by key of the node."""
+        return dict(self._pairs(nodes.c.key, nodes.c.id, keys))
+
+    def count_mentions(self, keys: Sequence[int]) -> dict[int, int]:
+        """How many nodes mention each of these nodes."""
+        return dict(self._pairs(nodes.c.key, nodes.c.mentions, keys))
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes with these names, by name."""
@@ -188,10 +209,6 @@ class LinkQueries(Queries):
         distinct = list(dict.fromkeys(phrases))
         return dict(zip(distinct, self._fulltext.find_phrases(distinct, limit), strict=True))
 
-    def frequencies(self, words: Sequence[str]) -> dict[str, int]:
-        """Document frequency by word; unknown words are left out."""
-        return dict(self._pairs(terms.c.term, terms.c.frequency, words))
-
     def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes that link targets lead to, by target."""
         return self._group(addresses.c.address, addresses.c.node, targets)
@@ -204,9 +221,20 @@ class LinkQueries(Queries):
         """Keys of the nodes whose text contains link targets, by target."""
         return self._group(references.c.address, references.c.node, targets)
 
-    def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """Link targets in the text of these nodes, by key."""
-        return self._group(references.c.node, references.c.address, keys)
+    def find_few_referring(self, targets: Sequence[str], most: int) -> dict[str, list[int]]:
+        """Keys of the nodes, in order and at most ``most``, that refer to targets, by target."""
+        if not targets:
+            return {}
+        with self._store.open_reader() as connection:
+            query = _FEW_REFERRING[connection.dialect.name]
+            given = {"given": json.dumps(targets), "most": most}
+            rows = connection.execute(sa.text(query), given)
+            return {target: sorted(map(int, found.split(","))) for target, found in rows if found}
+
+    def references(self, keys: Sequence[int], *, terms: bool) -> dict[int, list[str]]:
+        """Terms in the text of these nodes, or its link targets, by key."""
+        found = self._group(references.c.node, references.c.address, keys)
+        return {key: _select_terms(values, terms=terms) for key, values in found.items()}
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the chunks of each source in order of the text.
@@ -225,11 +253,10 @@ class LinkQueries(Queries):
         query = sa.select(edges.c.source, edges.c.target).where(edges.c.kind == kind)
         return {(source, target) for source, target in self._rows_in(query, edges.c.source, keys)}
 
-    def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
-        """Number of edges of a kind that leave nodes, by key; nodes without any are left out."""
-        query = sa.select(edges.c.source, sa.func.count()).group_by(edges.c.source)
-        rows = self._rows_in(query.where(edges.c.kind == kind), edges.c.source, keys)
-        return {key: count for key, count in rows}
+    def find_sources(self, keys: Sequence[int], kind: int) -> set[tuple[int, int]]:
+        """Targets and sources of the edges of a kind that lead to nodes."""
+        query = sa.select(edges.c.target, edges.c.source).where(edges.c.kind == kind)
+        return {(target, source) for target, source in self._rows_in(query, edges.c.target, keys)}
 
 
 class RememberedLinks(LinkQueries):
@@ -240,7 +267,6 @@ class RememberedLinks(LinkQueries):
         super().__init__(store, fulltext)
         self._names: dict[str, str | None] = {}
         self._seconds: dict[str, set[str]] = {}
-        self._frequencies: dict[str, int | None] = {}
 
     def find_longer_names(self, texts: Sequence[str]) -> dict[str, str]:
         """As there."""
@@ -257,10 +283,6 @@ class RememberedLinks(LinkQueries):
                 for first, name in connection.execute(query, {"given": json.dumps(new)}):
                     self._seconds[first].add(name[len(first) + 1 :].partition(" ")[0])
         return self._seconds
-
-    def frequencies(self, words: Sequence[str]) -> dict[str, int]:
-        """As there."""
-        return _remember(self._frequencies, words, super().frequencies)
 
 
 class PublishedLinks(LinkQueries):
@@ -307,11 +329,17 @@ class PublishedLinks(LinkQueries):
         """As there."""
         return self._know(keys, lambda _, node: [*dict.fromkeys(node.addresses)], super().addresses)
 
-    def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
+    def references(self, keys: Sequence[int], *, terms: bool) -> dict[int, list[str]]:
         """As there."""
         return self._know(
-            keys, lambda _, node: [*dict.fromkeys(node.references)], super().references
+            keys,
+            lambda _, node: _select_terms(dict.fromkeys(node.references), terms=terms),
+            partial(super().references, terms=terms),
         )
+
+
+def _select_terms(values: Iterable[str], *, terms: bool) -> list[str]:
+    return [value for value in values if value.startswith(TERM) == terms]
 
 
 def _remember(

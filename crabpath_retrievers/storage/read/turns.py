@@ -1,6 +1,5 @@
 """Reads of turn records, and of A/B trials."""
 
-import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from pydantic_core import from_json
 
+from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.turn import Turn, is_recent_id
@@ -101,7 +101,6 @@ WAIT_FOR_TURN = 1.0
 
 Processes write turns behind their answers.
 """
-_LOOK_AGAIN = 0.02
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
 _SELECT_TURN = (
     # The sum keeps the planner from the index on namespaces, which leads to all their turns.
@@ -186,11 +185,10 @@ class TurnLog(Queries):
                 just now: another process may not have written it yet.
         """
         self._store.flush()
-        found = self._find(turn_id, namespace)
-        while wait and found is None and is_recent_id(turn_id, WAIT_FOR_TURN):
-            time.sleep(_LOOK_AGAIN)
-            found = self._find(turn_id, namespace)
-        return found
+        return look_again(
+            lambda: self._find(turn_id, namespace),
+            lambda: wait and is_recent_id(turn_id, WAIT_FOR_TURN),
+        )
 
     def is_known(self, turn_id: str) -> bool:
         """Whether a turn is stored in any namespace; by its id, or the run id of the host."""

@@ -9,6 +9,8 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.storage.sql_tools import Queries, open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
     COMPANIONS,
+    DOCUMENTS,
+    NEXT,
     Condition,
     Extension,
     VectorType,
@@ -42,7 +44,8 @@ class VectorQueries(Queries):
         """How the stored vectors are compared; None before there are tables."""
         with self._store.open_reader() as connection:
             extension = find_extension(connection)
-            dimension = None if extension is None else find_dimension(connection)
+            table = NEXT if self._table == NEXT else DOCUMENTS
+            dimension = None if extension is None else find_dimension(connection, table)
         if extension is None or dimension is None:
             return None
         return VectorType.make(extension, dimension)

@@ -93,7 +93,7 @@ _IS_CLOCK, _IS_TERM, _IS_COUNTER, _IS_NAME = range(4)
 
 _HEAD = (
     *(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms),
-    nodes.c.owner,
+    *(nodes.c.authority, nodes.c.owner),
 )
 _ZERO = sa.literal_column("0", sa.Integer)
 _IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
@@ -151,7 +151,6 @@ _OUTGOING = CompiledSelect(
         edges.c.prior,
         edges.c.floor,
         edges.c.decay_at,
-        nodes.c.authority,
         *_HEAD,
     )
     .select_from(edges.join(nodes, nodes.c.key == edges.c.target))
@@ -240,14 +239,14 @@ class _Corpus:
 
     def add_edges(self, sources: Iterable[int], rows: Sequence[Sequence[Any]]) -> None:
         """Remember the edges that leave these nodes, from rows of ``_OUTGOING``."""
-        hidden = self.add_nodes([row[6:] for row in rows])
+        hidden = self.add_nodes([row[5:] for row in rows])
         outgoing = dict.fromkeys(sources, _NO_EDGES)
         for source, leaving in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
             found, decays = [], []
-            for _, kind, prior, floor, decay_at, authority, key, *_ in leaving:
+            for _, kind, prior, floor, decay_at, key, *_ in leaving:
                 target = self.by_key.get(key) or hidden[key]
                 found.append(OutgoingEdge(source, target, _KINDS[kind], prior, prior))
-                decays.append((floor, decay_at, DECAY_RATES[authority]))
+                decays.append((floor, decay_at, DECAY_RATES[target.authority]))
             steady = all(
                 edge.prior == floor for edge, (floor, *_) in zip(found, decays, strict=True)
             )
@@ -498,7 +497,7 @@ def _heads(rows: Collection[Sequence[Any]]) -> list[NodeHead]:
     """Decode rows of ``_HEAD``, column by column."""
     if not rows:
         return []
-    keys, ids, titles, mentions, embeddings, terms, _ = zip(*rows, strict=True)
+    keys, ids, titles, mentions, embeddings, terms, authorities, _ = zip(*rows, strict=True)
     vectors = to_single_precision(decode_vectors(embeddings))
-    columns = zip(keys, ids, titles, mentions, vectors, terms, strict=True)
+    columns = zip(keys, ids, titles, mentions, vectors, terms, authorities, strict=True)
     return list(map(partial(tuple.__new__, NodeHead), columns))

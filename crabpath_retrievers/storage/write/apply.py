@@ -12,6 +12,7 @@ from crabpath_retrievers.storage.write import (
     namespaces,
     nodes,
     publish,
+    reembedding,
     weights,
 )
 from crabpath_retrievers.storage.write import maintenance as maintaining
@@ -70,6 +71,12 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     vectors.PutVectors: indexing.put_vectors,
     vectors.DeleteVectors: indexing.delete_vectors,
     vectors.DeleteQueuedVectors: indexing.delete_queued_vectors,
+    vectors.SwitchVectorTables: indexing.switch_vector_tables,
+    vectors.DropNextVectors: indexing.drop_next_vectors,
+    vectors.BeginReembedding: reembedding.begin_reembedding,
+    vectors.PutReembedded: reembedding.put_reembedded,
+    vectors.SwitchEmbedder: reembedding.switch_embedder,
+    vectors.EndReembedding: reembedding.end_reembedding,
 }
 
 

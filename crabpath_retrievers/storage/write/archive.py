@@ -19,13 +19,14 @@ from crabpath_retrievers.core.changes.archive import (
 )
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.core.graph import compute_hub_level
-from crabpath_retrievers.core.text import hash_question
+from crabpath_retrievers.core.terms import list_terms
+from crabpath_retrievers.core.text import hash_question, list_searched_words, prepend_title
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import NODE_COLUMNS, TABLES
 from crabpath_retrievers.storage.retired import replace_node_ids
 from crabpath_retrievers.storage.write.journal import write_journal
-from crabpath_retrievers.storage.write.nodes import get_indexed_tokens, put_meta, queue_reindex
+from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex
 from crabpath_retrievers.storage.write.rows import insert_rows, translate_row
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -76,7 +77,7 @@ def _set_last_key(tx: Transaction, table: sa.Table, last: int) -> None:
 
 
 def _index_all_texts(tx: Transaction) -> None:
-    """Fill the full-text index with all visible documents; notes are not in it."""
+    """Fill the full-text index with all visible documents, and add terms that old archives lack."""
     query = (
         sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
         .join(s.contents, s.contents.c.node == s.nodes.c.key)
@@ -84,10 +85,15 @@ def _index_all_texts(tx: Transaction) -> None:
         .order_by(s.nodes.c.key)
         .limit(_AT_ONCE)
     )
-    last = 0
+    last, language = 0, tx.language
     while rows := tx.run(query.where(s.nodes.c.key > last)).all():
-        texts = [(row.key, get_indexed_tokens(row.title, row.content)) for row in rows]
+        texts = [
+            (row.key, list_searched_words(prepend_title(row.title, row.content), language))
+            for row in rows
+        ]
         tx.fulltext.add(tx.connection, texts)
+        terms = [(term, row.key) for row in rows for term in list_terms(row.title, row.content)]
+        tx.add_missing(s.references, [{"address": term, "node": key} for term, key in terms])
         last = rows[-1].key
 
 

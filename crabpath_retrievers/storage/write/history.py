@@ -9,12 +9,14 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import history as h
 from crabpath_retrievers.core.changes.learned import EpisodeContent
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import (
     COUNTERS,
     KEYED_BY_NAMESPACE,
     NODE_COLUMNS,
     NOTE_TABLES,
+    REEMBEDDED_AT,
     SNAPSHOT_TABLES,
     TABLES,
 )
@@ -179,6 +181,13 @@ def apply_snapshot(tx: Transaction, change: h.RestoreSnapshot) -> None:
     kept = tx.run(held).one_or_none()
     require_unchanged(kept, change.id)
     assert kept is not None  # noqa: S101
+    changed = tx.scalar(sa.select(s.meta.c.value).where(s.meta.c.name == REEMBEDDED_AT))
+    if changed is not None and kept.created < float(changed):
+        msg = (
+            "the snapshot is older than the embedder of the memory, and its vectors are those of "
+            "the former one: it cannot be restored"
+        )
+        raise InvalidInputError(msg)
     key, rows = kept.namespace, decode_snapshot(kept.content)
     restore_notes(tx, key, rows)  # before the learned state, which refers to notes
     (space,) = rows["namespaces"]

@@ -4,7 +4,9 @@ The store fills the queues for the vector index and for linking, the ingest empt
 """
 
 import json
+import logging
 import secrets
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -21,7 +23,12 @@ from crabpath_retrievers.core.graph import (
     Node,
     compute_hub_level,
 )
-from crabpath_retrievers.core.text import IndexedWords, prepend_title, tokenise
+from crabpath_retrievers.core.text import (
+    IndexedWords,
+    list_mention_names,
+    list_searched_words,
+    prepend_title,
+)
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import list_node_columns
 from crabpath_retrievers.storage.retired import (
@@ -48,6 +55,8 @@ _PAYLOAD = (
     *("metadata", "digest"),
 )
 
+_log = logging.getLogger(__name__)
+
 
 def _build_term_upsert(insert: Callable[..., Any]) -> Any:
     new = build_insert(insert, s.terms)
@@ -62,11 +71,6 @@ _ADD_ALL_TO_TERMS = sa.text(
     "AS given(term, added) "
     "ON CONFLICT (term) DO UPDATE SET frequency = known.frequency + excluded.frequency"
 )
-
-
-def get_indexed_tokens(title: str, content: str) -> list[str]:
-    """Tokens of a node for full text and term statistics: those of its title, then of its text."""
-    return tokenise(prepend_title(title, content))
 
 
 def stage_nodes(tx: Transaction, change: c.StageNodes) -> None:
@@ -196,22 +200,64 @@ def _set_owner(tx: Transaction, keys: Sequence[int], owner: int) -> None:
 def _index_texts(tx: Transaction, texts: Sequence[tuple[int, list[str]]]) -> None:
     if texts:
         tx.fulltext.add(tx.connection, texts)
-        _count_terms(tx, texts, sign=1)
+        words = [tokens for _, tokens in texts]
+        _count_terms(tx, words, sum(map(len, words)), sign=1)
 
 
 def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
-    """Delete visible nodes from full text and from the term statistics."""
-    if texts := _read_texts(tx, keys):
-        tx.fulltext.remove(tx.connection, [key for key, _ in texts])
-        _count_terms(tx, texts, sign=-1)
+    """Delete nodes from full text, which has visible ones alone, and from the term statistics."""
+    if texts := tx.fulltext.get_words(tx.connection, keys):
+        query = sa.select(s.contents.c.node, s.contents.c.length)
+        held = [key for key, _ in texts]
+        length = sum(row.length for row in tx.select_in(query, s.contents.c.node, held))
+        tx.fulltext.remove(tx.connection, held)
+        _count_terms(tx, [words for _, words in texts], length, sign=-1)
 
 
-def _read_texts(tx: Transaction, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
-    """Tokens of those of the nodes that are visible to all namespaces, by key."""
-    query = sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
+def renew_words(tx: Transaction) -> None:
+    """Index visible texts again whose words are no longer cut as they were; reads all texts."""
+    columns = (s.nodes.c.key, s.nodes.c.id, s.nodes.c.title, s.nodes.c.terms)
+    query = sa.select(*columns, s.contents.c.content, s.contents.c.metadata)
     query = query.join(s.contents, s.contents.c.node == s.nodes.c.key).where(s.nodes.c.owner == 0)
-    rows = tx.select_in(query, s.nodes.c.key, keys)
-    return [(key, get_indexed_tokens(title, content)) for key, title, content in rows]
+    last, language = 0, tx.language
+    while rows := tx.run(
+        query.where(s.nodes.c.key > last).order_by(s.nodes.c.key).limit(512)
+    ).all():
+        last = rows[-1].key
+        words = [IndexedWords.from_text(row.title, row.content, language) for row in rows]
+        pairs = zip(rows, words, strict=True)
+        changed = [(row, new) for row, new in pairs if new.terms != bytes(row.terms)]
+        _unindex(tx, [row.key for row, _ in changed])
+        _index_texts(tx, [(row.key, new.tokens.split()) for row, new in changed])
+        for row, new in changed:
+            tx.update(s.nodes, s.nodes.c.key == row.key, terms=new.terms)
+            length = len(new.tokens.split())
+            tx.update(s.contents, s.contents.c.node == row.key, length=length)
+        _renew_names(tx, {row.key: row for row, _ in changed})
+        queue_linking(tx, [row.id for row, _ in changed])
+
+
+def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
+    """Cut the names of nodes anew, which are stored as tokens, from their titles and aliases."""
+    held: dict[int, set[str]] = {}
+    for name, key in tx.select_in(sa.select(s.names.c.name, s.names.c.node), s.names.c.node, rows):
+        held.setdefault(key, set()).add(name)
+    for key, former in held.items():
+        given = json.loads(rows[key].metadata).get("aliases") or ()
+        aliases = [given] if isinstance(given, str) else [str(alias) for alias in given]
+        titles = (rows[key].title, *rows[key].title.split(" › "), *aliases)
+        letters = {_strip_marks(name) for name in former}
+        new = {n for n in list_mention_names("", titles) if _strip_marks(n) in letters}
+        new |= {name for name in former if _strip_marks(name) not in map(_strip_marks, new)}
+        if new != former:
+            tx.delete_in(s.names.c.node, [key])
+            tx.add(s.names, [{"name": name, "node": key} for name in sorted(new)])
+
+
+def _strip_marks(name: str) -> str:
+    """The letters of a name, by which it is known whatever its tokens are."""
+    decomposed = unicodedata.normalize("NFD", name.replace(" ", ""))
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def find_siblings(tx: Transaction, ids: Iterable[str]) -> list[str]:
@@ -258,9 +304,12 @@ def recount_mentions(tx: Transaction, keys: Iterable[int]) -> None:
         tx.update(s.nodes, is_one_of(tx.connection, s.nodes.c.key, part), mentions=count)
 
 
-def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
+def _count_terms(
+    tx: Transaction, texts: Sequence[Sequence[str]], length: int, *, sign: int
+) -> None:
+    """Add or subtract texts of so many tokens together."""
     frequency: Counter[str] = Counter()
-    for _, text in texts:
+    for text in texts:
         frequency.update(set(text))
     words = sorted(frequency)  # in one order, so that transactions do not wait for each other
     if words and tx.connection.dialect.name == "postgresql":
@@ -274,7 +323,7 @@ def _count_terms(tx: Transaction, texts: Sequence[tuple[int, Sequence[str]]], *,
             tx.delete(
                 s.terms, is_one_of(tx.connection, s.terms.c.term, part), s.terms.c.frequency <= 0
             )
-    _add_to_meta(tx, nodes=sign * len(texts), tokens=sign * sum(len(text) for _, text in texts))
+    _add_to_meta(tx, nodes=sign * len(texts), tokens=sign * length)
 
 
 def put_meta(tx: Transaction, change: c.PutMeta) -> None:
@@ -318,7 +367,12 @@ def build_node_row(
 ) -> dict[str, Any]:
     """The row of ``nodes``; authority is None if the metadata sets none."""
     named = payload["metadata"].get("authority")
-    authority = AUTHORITY_BY_NAME.get(named) if isinstance(named, str) else None
+    authority = None
+    if isinstance(named, str) and named.strip():
+        authority = AUTHORITY_BY_NAME.get(named.strip().casefold())
+        if authority is None:
+            msg = "metadata 'authority' is none of %s: %.200r"
+            _log.warning(msg, ", ".join(AUTHORITY_BY_NAME), named)
     return {
         "id": node_id,
         "owner": 0,
@@ -337,7 +391,7 @@ def build_content_row(
     """The row of ``contents``; ``length`` is the number of tokens, None to count them."""
     split = payload["metadata"].get("split_from")
     if length is None:
-        length = len(get_indexed_tokens(payload["title"], payload["content"]))
+        length = len(list_searched_words(prepend_title(payload["title"], payload["content"])))
     return {
         "node": key,
         **{name: payload[name] for name in ("document", "source", "position", "digest", "content")},
@@ -351,14 +405,28 @@ def put_edges(tx: Transaction, change: c.PutEdges) -> None:
     """Add or update structural edges; nodes whose linking that completes leave the queue."""
     if change.resorted:
         _remove_edges(tx, change.resorted, [EdgeKind.SIBLING.value])
+    _remove_lost(tx, change.lost)
     rows = build_edge_rows(tx, change.edges)
     with tx.send_together(len(rows)):
         tx.upsert(s.edges, rows, ("prior", "floor"))
-        mention = EdgeKind.MENTION.value
-        recount_mentions(tx, {row["target"] for row in rows if row["kind"] == mention})
+        named = {edge.target for edge in change.edges if edge.kind is EdgeKind.MENTION}
+        named |= {target for _, target, kind in change.lost if kind is EdgeKind.MENTION}
+        recount_mentions(tx, named)
     for part in split_batches(change.linked):
         linked = sa.select(s.nodes.c.id).where(is_one_of(tx.connection, s.nodes.c.key, part))
         tx.delete(s.staging, s.staging.c.operation == "link", s.staging.c.id.in_(linked))
+
+
+def _remove_lost(tx: Transaction, lost: Sequence[tuple[int, int, EdgeKind]]) -> None:
+    """Delete edges given by source, target and kind."""
+    of = s.edges.c
+    own = [of[name] == sa.bindparam(f"lost_{name}") for name in ("source", "target", "kind")]
+    rows = [
+        {"lost_source": source, "lost_target": target, "lost_kind": kind.value}
+        for source, target, kind in lost
+    ]
+    if rows:
+        tx.run(s.edges.delete().where(*own), rows)
 
 
 def build_edge_rows(tx: Transaction, edges: Sequence[Edge]) -> list[dict[str, Any]]:

@@ -43,7 +43,8 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     ids = {name: [row.id for row in rows] for name, rows in names.items()}
     siblings = _take_away(tx, ids["removed"], remove_nodes)
     siblings += _take_away(tx, ids["retired"], retire_nodes)
-    siblings += write_nodes(tx, [_decode_staged(row) for row in added])[1]
+    language = tx.language
+    siblings += write_nodes(tx, [_decode_staged(row, language) for row in added])[1]
     linking = {"operation": "link", "payload": None, "embedding": None}
     tx.update(s.staging, s.staging.c.operation == "put", **linking)
     queue_linking(tx, siblings)
@@ -51,9 +52,9 @@ def publish_staged(tx: Transaction, _change: c.PublishStaged) -> None:
     write_journal(tx, "publish", {name: len(rows) for name, rows in ids.items()})
 
 
-def _decode_staged(row: Any) -> NewNode:
+def _decode_staged(row: Any, language: str | None) -> NewNode:
     payload = json.loads(row.payload)
-    words = IndexedWords.from_text(payload["title"], payload["content"])
+    words = IndexedWords.from_text(payload["title"], payload["content"], language)
     return NewNode(row.id, payload, row.embedding, words)
 
 

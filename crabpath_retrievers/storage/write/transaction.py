@@ -44,6 +44,14 @@ class Transaction:
         self._locked: dict[str, tuple[int, float]] = {}
         self._held: dict[int, bool] = {0: True}  # whether a node exists, by key
 
+    @property
+    def language(self) -> str | None:
+        """Language of all texts of the store; None to detect that of each."""
+        found: str | None = self.scalar(
+            sa.select(s.meta.c.value).where(s.meta.c.name == "language")
+        )
+        return found
+
     def run(self, statement: Any, rows: Any = None) -> Any:
         """Execute a statement."""
         return self.connection.execute(statement, rows)

@@ -13,6 +13,7 @@ from crabpath_retrievers.storage.engine import lock_schema
 from crabpath_retrievers.storage.sql_tools import open_driver_cursor, split_batches
 from crabpath_retrievers.storage.vector_tables import (
     DOCUMENTS,
+    NEXT,
     create_index,
     create_tables,
     drop_index,
@@ -22,6 +23,7 @@ from crabpath_retrievers.storage.vector_tables import (
     find_rows,
     format_vector,
     pack_vector,
+    switch_tables,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -34,16 +36,28 @@ def create_vector_tables(tx: Transaction, change: v.CreateVectorTables) -> None:
     lock_schema(tx.connection)
     extension = ensure_extension(tx.connection)
     if change.dimension is not None:
-        create_tables(tx.connection, extension, change.dimension)
+        table = NEXT if change.next else DOCUMENTS
+        create_tables(tx.connection, extension, change.dimension, table)
+
+
+def switch_vector_tables(tx: Transaction, _change: v.SwitchVectorTables) -> None:
+    """Put the next table of documents in the place of the other."""
+    lock_schema(tx.connection)
+    switch_tables(tx.connection)
+
+
+def drop_next_vectors(tx: Transaction, _change: v.DropNextVectors) -> None:
+    """Delete the next table of documents."""
+    tx.run(sa.text(f"DROP TABLE IF EXISTS {NEXT}"))
 
 
 def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
     """Add or replace vectors."""
-    if len(change.ids) >= _COPIED and change.collection is None:
+    if len(change.ids) >= _COPIED and change.collection in {None, NEXT}:
         _copy_vectors(tx, change)
         return
     table, rows_of = find_rows(change.collection)
-    key, own = ("langchain_id", "") if change.collection is None else _COMPANION
+    key, own = ("langchain_id", "") if change.collection in {None, NEXT} else _COMPANION
     # The columns say what type a value has: no extension need be looked for.
     query = (
         f"INSERT INTO {table} ({key}, content, embedding, langchain_metadata) "
@@ -65,9 +79,10 @@ def put_vectors(tx: Transaction, change: v.PutVectors) -> None:
 
 def _copy_vectors(tx: Transaction, change: v.PutVectors) -> None:
     """Replace the vectors of many documents by COPY in its binary format."""
-    delete_vectors(tx, v.DeleteVectors(change.ids))
+    table, _ = find_rows(change.collection)
+    delete_vectors(tx, v.DeleteVectors(change.ids, change.collection))
     query = (
-        f"COPY {DOCUMENTS} (langchain_id, content, embedding, langchain_metadata) "
+        f"COPY {table} (langchain_id, content, embedding, langchain_metadata) "
         "FROM STDIN (FORMAT BINARY)"
     )
     rows = zip(change.ids, change.texts, change.vectors, change.metadatas, strict=True)

@@ -7,7 +7,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError, Settings
+from crabpath_retrievers.config import LearningSettings
 from langgraph_crabpath import crabpath_feedback, crabpath_retrieve
 
 CONFIG = {"configurable": {"thread_id": "1"}}
@@ -72,12 +73,13 @@ def test_finds_the_turn_in_the_documents_under_keys_of_other_names(retriever, qu
 
 
 async def test_outcome_and_correction_none_record_nothing(retriever, called, state):
-    said = state(turn_id="t", outcome=None)
-    assert await called(crabpath_feedback(retriever), said) == {}
+    """As they are until something writes them, also before anything was retrieved."""
+    for said in (state(turn_id="t", outcome=None), state(turn_id="t"), state()):
+        assert await called(crabpath_feedback(retriever), said) == {}
     assert sum(count_feedback(retriever).values()) == 0
 
 
-@pytest.mark.parametrize("blank", ["", " \n"])
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b\ufeff", "\u00ad\u2060"])
 def test_an_empty_box_for_a_correction_says_nothing(retriever, question, build, blank):
     """It is no verdict; the person who was asked is asked again."""
     turn = turn_of(retriever.invoke(question))
@@ -107,14 +109,13 @@ def test_documents_of_earlier_questions_are_not_judged(retriever, question):
     [
         ({"outcome": 1}, {}, "no turn in 'turn_id', and none in 'documents'"),
         ({"outcome": 1, "documents": [Document("x")]}, {}, "run crabpath_retrieve before"),
-        ({"turn_id": "t"}, {}, "neither 'outcome' nor 'correction'.*ask=True"),
         ({"turn_id": "t", "outcome": 3}, {}, "outcome must be a number from -1 .* not 3"),
         ({"turn_id": "t", "outcome": "great"}, {}, "outcome must be 'up', .* not 'great'"),
         ({"turn_id": "t", "outcome": 1, "used": 5}, {}, "used must be a list of texts, not 5"),
         ({"turn_id": "t", "outcome": 1}, {"source": "boss"}, "unknown source 'boss': use one of"),
     ],
 )
-async def test_refuses_a_state_that_says_nothing(retriever, called, state, options, sentence):
+async def test_refuses_a_state_that_cannot_be_used(retriever, called, state, options, sentence):
     """One sentence says what is missing, and nothing is kept."""
     with pytest.raises(InvalidInputError, match=sentence):
         await called(crabpath_feedback(retriever, **options), state)
@@ -202,3 +203,15 @@ async def test_the_last_word_about_a_turn_stands_however_often_the_node_runs(
     (kept,) = retriever.memory.learning.feedback(turn_id=turn)
     assert kept.outcome == -1.0
     assert count_feedback(retriever)["applied"] == 1
+
+
+def test_a_receipt_of_feedback_that_waits_names_its_turn(place, embeddings, question):
+    """Where another process learns."""
+    settings = Settings(learning=LearningSettings(apply="external"))
+    retriever = CrabPathRetriever.from_existing(place, embeddings, settings=settings)
+    with retriever.memory:
+        documents = retriever.invoke(question)
+        node = crabpath_feedback(retriever)
+        for _ in range(2):
+            receipt = node.invoke({"documents": documents, "outcome": 1})["feedback"]
+            assert (receipt["status"], receipt["turn_id"]) == ("waiting", turn_of(documents))

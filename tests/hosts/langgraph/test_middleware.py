@@ -153,6 +153,20 @@ async def test_rules_for_what_a_user_says(make, outcomes, retriever):
     assert sum(count_feedback(retriever).values()) == 2
 
 
+@pytest.mark.parametrize("blank", [" ", "\u200b\ufeff"])
+async def test_a_correction_without_visible_text_says_nothing(make, retriever, blank):
+    agent = make()
+    await agent()
+    said = {"correction": blank}
+    (receipt,) = (await agent("Go on", crabpath_feedback=said))["crabpath_receipts"]
+    assert "neither outcome nor correction" in receipt["note"]
+    (receipt,) = (await agent("Go on", crabpath_feedback={"outcome": "up", **said}))[
+        "crabpath_receipts"
+    ]
+    assert read_feedback(retriever, receipt["feedback_id"]).correction is None
+    assert retriever.memory.notes() == []
+
+
 async def test_words_that_are_no_verdict_teach_nothing(make, outcomes, retriever):
     """A remark is no failure and no correction; a thumb is one however it is written."""
     agent = make()
@@ -237,6 +251,28 @@ async def test_feedback_reaches_the_turns_of_the_tool(make, retriever, question,
     assert found == [(turn, "applied") for turn in turns]
 
 
+async def test_what_was_used_counts_for_the_retrieval_that_found_it(
+    make, retriever, question, chat_server
+):
+    """The one before the model or that of the tool, and the thumb counts for both."""
+    chat_server.says = lambda body: (
+        {"query": "Where is Lake Baikal?"}
+        if body["messages"][-1]["content"] == question
+        else "Yes."
+    )
+    first = await (agent := make(create_crabpath_tool(retriever)))()
+    found = first["crabpath_documents"]
+    (searched,) = [message.artifact for message in first["messages"] if message.type == "tool"]
+    used = [
+        ({*ids(one)} - {*ids(other)}).pop() for one, other in [(found, searched), (searched, found)]
+    ]
+    said = {"outcome": "up", "used": used}
+    receipts = (await agent("Thanks", crabpath_feedback=said))["crabpath_receipts"]
+    kept = [read_feedback(retriever, receipt["feedback_id"]) for receipt in receipts]
+    assert [one.used for one in kept] == [(node,) for node in used]
+    assert [receipt["status"] for receipt in receipts] == ["applied", "applied"]
+
+
 async def test_a_client_cannot_hand_in_documents_or_turns(make, retriever, question):
     agent, turns = make(), [turn_of(retriever.invoke(question))]
     result = await agent(crabpath_turns=turns, crabpath_feedback="up")
@@ -279,7 +315,11 @@ async def test_a_run_with_tools_and_an_interrupt_retrieves_and_records_once(
     assert [message["role"] for message in second] == ["user", "user", "assistant", "tool"]
 
 
-async def test_a_message_without_text_asks_nothing(make, retriever, chat_server):
-    await make()([{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}])
+PICTURE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
+
+
+@pytest.mark.parametrize("said", [PICTURE, "\u200b"])
+async def test_a_message_without_text_asks_nothing(make, retriever, chat_server, said):
+    await make()(said)
     assert len(chat_server.requests[0]["messages"]) == 1
     assert retriever.memory.info()["turns"] == 0

@@ -162,11 +162,15 @@ async def test_tells_the_model_about_an_empty_query(retriever, called):
 
 
 PICTURE = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+AS_TEXT = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAA"
 
 
 @pytest.mark.parametrize(
     "asked",
-    [*({"messages": [HumanMessage(c)]} for c in ("", " ", "\u200b", PICTURE)), {"question": " "}],
+    [
+        *({"messages": [HumanMessage(c)]} for c in ("", " ", "\u200b", PICTURE, AS_TEXT)),
+        {"question": " "},
+    ],
 )
 async def test_a_message_without_words_passes_the_graph(retriever, called, dict_state, asked):
     """As it passes the middleware: no documents, no turn, and nothing to record."""

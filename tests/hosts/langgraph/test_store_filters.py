@@ -76,6 +76,8 @@ def test_groups_and_lists_hold_as_in_the_filters_of_a_memory(make_store):
         ({"colour": {"$nin": ["blue", "green"]}}, {"k0", "k1", "k4"}),
         ({"size": {"cm": {"$in": [0, 3]}}}, {"k0", "k3"}),
         ({"n": {"$in": []}}, set()),
+        ({"$or": []}, set()),
+        ({"$and": []}, {"k0", "k1", "k2", "k3", "k4"}),
     ):
         assert find(store, wanted) == found, wanted
 
@@ -111,10 +113,10 @@ def test_operators_take_no_longer_than_twice_a_search_without(make_store):
         ({"a": {"b": {"$near": 1}}}, r"cannot filter with \$near"),
         ({"n": {"$gt": 1, "x": 2}}, "cannot filter with x"),
         (["n"], "by a mapping"),
+        ([], "by a mapping"),
         ({"$not": {"n": 1}}, r"cannot filter with \$not"),
         ({"$gt": 1}, "name a field first"),
         ({"$or": {"n": 1}}, "a list of such filters"),
-        ({"$or": []}, "a list of such filters"),
         ({"$or": ["n"]}, "by a mapping"),
         ({"n": {"$in": 1}}, r"\$in .* needs a list"),
     ],

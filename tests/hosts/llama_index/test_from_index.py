@@ -65,7 +65,8 @@ def test_takes_over_ids_and_vectors(index, embed_model, question, closing):
     }
     for name, node in nodes.items():
         near = node.metadata["crabpath"]["features"].get("similarity", 0)
-        assert near == pytest.approx(dense[name].score, abs=2e-3)
+        apart = made.memory.store.stretch * (1 - dense[name].score)
+        assert near == pytest.approx(1 - apart, abs=2e-3)
 
 
 def test_taking_over_again_follows_the_index(index, embed_model, tmp_path):

@@ -1,6 +1,9 @@
 """What the LlamaIndex retriever returns, and how it is made."""
 
 import json
+import re
+from datetime import date
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -11,7 +14,14 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
+from llama_index.core.schema import (
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    QueryBundle,
+    TextNode,
+)
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llama_models import CountingEmbedding
 
 from crabpath_retrievers import NotFoundError, OutcomePolicy, Rule
@@ -114,6 +124,51 @@ def test_metadata_comes_back_as_it_was(embed_model, closing):
     assert set(node.metadata) == {"file_path", "secret", "crabpath"}
     assert node.excluded_llm_metadata_keys == ["secret", "crabpath"]
     assert node.ref_doc_id == "d"
+
+
+@pytest.mark.parametrize("way", ["documents", "nodes", "object"])
+def test_values_of_other_libraries_come_back_as_plain_ones(embeddings, closing, way):
+    """Numbers of numpy are numbers, in filters as well; what JSON lacks is text."""
+    given = {
+        "year": np.int64(2024),
+        "share": np.float32(0.5),
+        "open": np.bool_(True),  # noqa: FBT003
+        "many": np.array([1, 2]),
+        "day": date(2024, 1, 2),
+        "place": PurePosixPath("/a/b"),
+        "rule": re.compile("x").match,
+    }
+    plain = {"year": 2024, "share": 0.5, "open": True, "many": [1, 2], "day": "2024-01-02"}
+    plain |= {"place": "/a/b", "rule": str(given["rule"])}
+    node = TextNode(id_="d", text="Push to main.", metadata=given)
+    if way == "documents":
+        document = Document(id_="d", text="Push to main.", metadata=given)
+        made = CrabPathRetriever.from_documents([document], embeddings)
+    elif way == "nodes":
+        made = CrabPathRetriever.from_nodes([node], embeddings)
+    else:
+        outer = IndexNode(id_="o", text="Push it.", index_id="d", obj=node, metadata=given)
+        made = CrabPathRetriever.from_nodes([outer], embeddings)
+    (item,) = closing(made).retrieve("push")
+    if way == "object":  # this process knows it; another one has what is stored
+        (item,) = CrabPathRetriever(made.memory).retrieve("push")
+    assert {name: item.node.metadata[name] for name in given} == plain
+    for name in ("year", "share"):
+        only = MetadataFilters(filters=[MetadataFilter(key=name, value=given[name])])
+        asked = CrabPathRetriever(made.memory, filters=only, similarity_top_k=np.int64(2))
+        assert len(asked.retrieve("push")) == 1
+
+
+@pytest.mark.parametrize(
+    "name", [lambda n: n, lambda n: n.node, lambda n: n.metadata["crabpath"]["source"]]
+)
+def test_feedback_names_nodes_as_they_were_returned(retriever, question, name):
+    for field in ("used", "relevant"):
+        found = retriever.retrieve(question)
+        (receipt,) = retriever.record(found, np.float32(1), **{field: [name(found[1])]})
+        assert (receipt.status, receipt.note) == ("applied", None)
+    uses = {one.id: one.wins for one in retriever.memory.learning.usage()}
+    assert uses[found[1].node_id] == max(uses.values()) > 0
 
 
 def test_a_node_parser_says_where_texts_are_cut(documents, embed_model, closing):

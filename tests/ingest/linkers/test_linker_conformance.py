@@ -25,6 +25,12 @@ CASES = {
 }
 
 
+def test_every_kind_of_edge_between_texts_has_a_case():
+    """Edges back come with those there, and are tested below."""
+    back = {EdgeKind.LINKED_BY, EdgeKind.MENTIONED_BY}
+    assert {kind for kind, prior in LinkSettings().priors.items() if prior} == CASES.keys() | back
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_edges_come_once_in_any_order_and_go_with_their_ends(open_memory, joined, kind):
     """They have the prior of the settings; adding the same again changes nothing."""
@@ -75,8 +81,7 @@ def test_what_more_documents_share_than_the_bound_joins_nobody(
     """Up to the bound all of them are joined."""
     assert len(linked(documents, **links)(kind)) == edges
     for batches in (documents,), (documents[:-1], documents[-1:]), (documents[-1:], documents[:-1]):
-        if len(batches) == 1 or "max_owners" in bound:
-            assert linked(*batches, **links, **bound)(kind) == set()
+        assert linked(*batches, **links, **bound)(kind) == set()
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,33 @@ def test_names_are_matched_as_names(linked, document):
         assert edges(EdgeKind.MENTIONED_BY) == {(title, text) for text, title in expected}
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "mentioned"),
+    [
+        ("北京大学第一附属医院", "他在北京大学第一附属医院工作。", True),
+        ("コンピュータサイエンス学科", "私はコンピュータサイエンス学科の学生です", True),
+        ("京都", "東京都の人口は多い。", False),
+        ("京都", "昨日京都へ行った", True),
+        ("カラス", "窓はガラスでできている", False),
+        ("กรุงเทพ", "ฉันอยู่กรุงเทพกับเพื่อน", True),
+        ("ວຽງຈັນ", "ຂ້ອຍຢູ່ວຽງຈັນ", True),
+        ("서울", "회의는 서울에서 열린다", True),
+        ("서울", "남서울은 크다", False),
+        ("القاهرة", "تقع القاهرة في مصر", True),
+        ("दिल्ली", "मैं दिल्ली में रहता हूँ", True),
+        ("Москва", "Он живёт в городе Москва", True),
+        ("Bank", "Sie sitzt auf einer alten Bank im Park", False),
+        ("Hamburg", "Er wohnt in Hamburg und arbeitet", True),
+        ("Bank", "The Bank said that every bank must pay", False),
+    ],
+)
+def test_names_of_every_script_are_found(linked, document, title, text, mentioned):
+    """At any length, not within other words, and no common nouns; whichever came first."""
+    batches = ([document(text, id="a")], [document("-- text", id="n", title=title)])
+    for order in (batches, batches[::-1]):
+        assert linked(*order)(MENTION) == ({("a", "n")} if mentioned else set())
+
+
 def test_mentions_are_counted_for_rarity(memory, document):
     """A node knows how many others name it, also after they were changed and removed."""
     memory.add_documents([document("A town.", id="n", title="Ulm")])
@@ -142,13 +169,13 @@ def test_shared_names_join_two_texts(linked, document):
         assert linked(*batches)(SHARED) == pairs | {(b, a) for a, b in pairs}
 
 
-@pytest.mark.parametrize(("terms", "partners"), [(1, {"c"}), (2, {"b", "c"})])
-def test_the_number_of_terms_is_bounded(linked, document, terms, partners):
-    """Only so many terms of a chunk are searched, of equally rare ones the first in order."""
-    first = [document("Tim Burton", id="b"), document("Ann Blyth", id="c")]
-    last = [document("Tim Burton and Ann Blyth", id="a")]
-    found = linked(first, last, max_terms_per_chunk=terms)(SHARED)
-    assert found == {("a", p) for p in partners} | {(p, "a") for p in partners}
+def test_the_number_of_terms_is_bounded(linked, document):
+    """A list of names has the first 64 in order, whichever text came first."""
+    names = [f"x{number:03} is" for number in range(80)]
+    long, others = document(" ".join(names), id="a"), [document(n, id=n) for n in names]
+    for batches in ([long], others), (others, [long]):
+        found = linked(*batches)(SHARED)
+        assert found == {p for n in names[:64] for p in (("a", n), (n, "a"))}
 
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)

@@ -177,9 +177,11 @@ def _make_document(
 
 def _dump_fields(node: BaseNode, names: set[str]) -> dict[str, Any]:
     """The fields of a node that are not its defaults, JSON-safe."""
-    # What an index node leads to may be of any type, so it cannot be dumped.
-    plain = node.model_copy(update={"obj": None}) if isinstance(node, IndexNode) else node
-    dumped = plain.model_dump(
+    # Metadata, and what an index node leads to, may be of any type, so they cannot be dumped.
+    left_out: dict[str, Any] = {"metadata": {}}
+    if isinstance(node, IndexNode):
+        left_out["obj"] = None
+    dumped = node.model_copy(update=left_out).model_dump(
         mode="json",
         exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},
         exclude_defaults=True,

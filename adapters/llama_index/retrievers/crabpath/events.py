@@ -27,8 +27,10 @@ from crabpath_retrievers.integration import (
     EventKind,
     FeedbackFields,
     Receipt,
+    arun,
     collect_exception_names,
     make_event_feedback,
+    perform,
 )
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
@@ -188,7 +190,7 @@ class CrabPathEventHandler(BaseEventHandler):
         self, query: object, outcome: Evaluated, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
         """As :meth:`record`, off the event loop."""
-        return await asyncio.to_thread(self.record, query, outcome, **fields)
+        return await arun(perform(self.record, query, outcome, **fields))
 
     def flush(self) -> None:
         """Block until feedback of all ended runs is recorded."""

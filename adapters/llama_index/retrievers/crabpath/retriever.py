@@ -1,6 +1,5 @@
 """``CrabPathRetriever``: the LlamaIndex retriever that replaces ``index.as_retriever()``."""
 
-import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from crabpath_retrievers.integration import (
     explain_unknown,
     find_session,
     is_blank,
+    perform,
     perform_slow,
     run,
 )
@@ -355,7 +355,7 @@ class CrabPathRetriever(BaseRetriever):
         **fields: Unpack[FeedbackFields],
     ) -> list[Receipt]:
         """As :meth:`record`, off the event loop."""
-        return await asyncio.to_thread(self.record, response, outcome, strict=strict, **fields)
+        return await arun(perform(self.record, response, outcome, strict=strict, **fields))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return to_nodes(run(retrieve_bundle(self.memory, query_bundle, self._make_options())))

@@ -1,0 +1,63 @@
+"""Among near-equal texts the word of the question that tells them apart decides."""
+
+import pytest
+from langchain_core.documents import Document
+
+from benchmarks.embedders import Squeezed
+from benchmarks.twins import FAMILIES, generate_twins
+from crabpath_retrievers import CrabPath
+
+IDENTIFIERS = {
+    "Release 26.3.19 repairs the scheduler.": ("26.3.19", "26.3.19 scheduler"),
+    "Release 19.26.3 repairs the scheduler.": ("19.26.3",),
+    "Release 3.19.26 repairs the scheduler.": ("3.19.26",),
+    "Set readTimeout to wait longer.": ("read timeout", "read_timeout", "ReadTimeout"),
+    "Set write_timeout to wait longer.": ("write timeout", "writeTimeout"),
+    "The AX-200 charges within two hours.": ("AX200", "ax200 charge", "AX-200"),
+    "The AX-2000 charges within nine hours.": ("AX2000", "charge of the AX-2000"),
+    "Logs are in /var/log/app/error.log by default.": ("error.log", "/var/log/app/error.log"),
+}
+
+
+def find_first(memory, question):
+    return memory.retrieve(question, k=1, record=False).documents[0].node.content
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("free", [False, True])
+def test_the_named_one_of_a_family_is_first(family, free):
+    """In the words of the texts and in others."""
+    twins = generate_twins(family, 150, questions=15, free=free)
+    with CrabPath.open() as memory:
+        memory.add_documents(twins.documents, split=False, progress=None)
+        answers = {q: memory.retrieve(text, k=1).documents for q, text in twins.queries.items()}
+        wrong = [q for q, found in answers.items() if found[0].node.id not in twins.qrels[q]]
+        assert wrong == []
+
+
+@pytest.mark.parametrize("make", [lambda: None, Squeezed], ids=["minilm", "squeezed"])
+def test_a_line_is_found_among_hundreds_that_differ_in_a_number(make):
+    """Whatever the scale of the embedder's cosines."""
+    lines = [
+        Document(f"Q: How do I reset device model XR{n:05}? A: Hold B for {3 + n % 9} seconds.")
+        for n in range(400)
+    ]
+    with CrabPath.open(embeddings=make()) as memory:
+        memory.add_documents(lines, split=False, progress=None)
+        for n in range(7, 400, 30):
+            asked = f"How do I reset device model XR{n:05}?"
+            found = memory.retrieve(asked, k=3, record=False).documents
+            assert any(f"XR{n:05}" in document.node.content for document in found), asked
+
+
+def test_identifiers_are_found_whole_and_in_parts():
+    """Versions, options in two spellings, paths."""
+    with CrabPath.open() as memory:
+        memory.add_documents([Document(text) for text in IDENTIFIERS], split=False, progress=None)
+        wrong = [
+            (question, found)
+            for text, questions in IDENTIFIERS.items()
+            for question in questions
+            if (found := find_first(memory, question)) != text
+        ]
+        assert wrong == []
