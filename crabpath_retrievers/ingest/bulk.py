@@ -26,6 +26,7 @@ from crabpath_retrievers.core.changes import (
     PublishNodes,
     PutEdges,
     PutMeta,
+    QueueLinking,
 )
 from crabpath_retrievers.core.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.core.progress import elapsed_ms
@@ -103,11 +104,25 @@ class BulkIngest:
         in_database = bool(self.index.removal)
         vectors = self._write_vectors(nodes) if in_database else ()  # creates their table
         self._begin()
+        freed = self.queue_freed([*removed, *(node.id for node in nodes)])
         published = PublishNodes(tuple(nodes), known, tuple(removed), in_database)
-        self.store.apply([published, *vectors, *self.index.removal])
+        self.store.apply([*freed, published, *vectors, *self.index.removal])
         if not in_database:
             self._write_vectors(nodes)
             self.store.apply([MarkIndexed(tuple(node.id for node in nodes))])
+
+    def find_freed(self, leaving: Sequence[str]) -> set[int]:
+        """Return the nodes to link again once others leave, or get other texts, given by id."""
+        links = self.store.links
+        keys = sorted(links.keys(leaving).values())
+        of_pairs = (linker for linker in self.linkers if isinstance(linker, PairLinker))
+        found = [linker.find_freed(keys, links) for linker in of_pairs] if keys else ()
+        return set[int]().union(*found).difference(keys)
+
+    def queue_freed(self, leaving: Sequence[str]) -> tuple[Change, ...]:
+        """Return what queues these nodes for linking in the transaction that follows."""
+        ids = self.store.links.ids(sorted(self.find_freed(leaving))).values()
+        return (QueueLinking(tuple(ids)),) if ids else ()
 
     def _begin(self) -> None:
         """Begin a bulk ingest, unless one is unfinished."""

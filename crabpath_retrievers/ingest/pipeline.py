@@ -13,7 +13,7 @@ text is recognised by document and digest, not by its id alone.
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -203,7 +203,7 @@ class Ingest:
                 else:
                     for part in self._make_batches(plan):
                         if self.index.removal:
-                            self._publish_at_once(self._embed(part, plan), plan.known)
+                            self._publish_at_once(self._embed(part, plan), plan.known.keys())
                         else:
                             self.publish(self._embed(part, plan))
                         advance(len(part.nodes))
@@ -302,7 +302,8 @@ class Ingest:
         """Remove nodes from both stores."""
         with self.store.hold_ingest_lock():
             self.recover()
-            self.store.apply([RemoveNodes(tuple(ids)), *self.index.removal])
+            freed = self.bulk.queue_freed(ids)
+            self.store.apply([*freed, RemoveNodes(tuple(ids)), *self.index.removal])
             self._index()
             self._link()
             self._empty_trash()
@@ -511,7 +512,7 @@ class Ingest:
         self.store.apply([part])
         self._finish()
 
-    def _publish_at_once(self, part: StageNodes, stored: Collection[str]) -> None:
+    def _publish_at_once(self, part: StageNodes, stored: AbstractSet[str]) -> None:
         """Publish and link a batch in one transaction, which also writes its vectors.
 
         Args:
@@ -524,13 +525,14 @@ class Ingest:
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
         by_id = {node.id: node for node in part.nodes}
+        freed = self.bulk.find_freed([*part.removed, *stored.intersection(by_id)])
 
         def publish() -> None:
             ids, *_ = self.store.apply([published, *vectors, *removal])
             known = {key: by_id[node] for key, node in ids.items() if node in by_id}
             links = PublishedLinks(self.store, self.store.fulltext, known)
             old = {key for key, node in ids.items() if node in stored or node not in by_id}
-            update, touched = self._find_edges(links.nodes([*ids]), links)
+            update, touched = self._find_edges(links.nodes([*{*ids, *freed}]), links)
             resorted = tuple(old | touched)
             self.store.apply([PutEdges(update.edges, resorted=resorted, lost=update.lost)])
 
@@ -546,7 +548,8 @@ class Ingest:
         """Carry everything staged through the remaining states; safe to repeat."""
         staged = self.store.catalog.get_staged()
         vectors = self._prepare_vectors(staged) if staged else ()
-        self.store.apply([*vectors, PublishStaged(), *self.index.removal])
+        freed = self.bulk.queue_freed(self.store.catalog.get_staged_ids())
+        self.store.apply([*freed, *vectors, PublishStaged(), *self.index.removal])
         self._index()
         self._link()
         self._empty_trash()

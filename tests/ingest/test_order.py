@@ -92,6 +92,44 @@ def test_neither_order_nor_batches_matter(open_memory, folder, links, monkeypatc
     assert [answers == states[0][1] for _, answers in states] == [True] * len(states)
 
 
+def test_what_is_deleted_leaves_no_trace(open_memory, folder, monkeypatch):
+    """Names and terms that are rare again join what they did not."""
+    documents = load(folder)
+    kept, gone = documents[::2], documents[1::2]
+    states = []
+    for way in ("none", "delete", "sync", "bulk"):
+        monkeypatch.setattr(pipeline, "MIN_BULK_CHUNKS", 10 if way == "bulk" else ALL)
+        memory = open_memory(links=TIGHT)
+        memory.add_documents(kept if way == "none" else documents)
+        if way == "delete":
+            memory.forget(source=[document.metadata["source"] for document in gone])
+        elif way == "sync":
+            for path in sorted(folder.iterdir())[1::2]:
+                path.unlink()
+            memory.sync(folder)
+        elif way == "bulk":
+            memory.add_documents(kept, cleanup="full")
+        states.append(read_state(memory))
+    assert [edges == states[0][0] for edges, _ in states] == [True] * len(states)
+    assert [answers == states[0][1] for _, answers in states] == [True] * len(states)
+
+
+def test_what_a_text_said_before_leaves_no_trace(open_memory, folder):
+    """As where it is deleted."""
+    documents = load(folder)
+    kept, gone = documents[::2], documents[1::2]
+    former = [
+        Document(f"{text.page_content}\n\n{more.page_content}", metadata=text.metadata)
+        for text, more in zip(kept, gone, strict=False)
+    ]
+    ids = [f"{number:03}" for number in range(len(kept))]
+    plain, changed = open_memory(links=TIGHT), open_memory(links=TIGHT)
+    plain.add_documents(kept, ids=ids)
+    for texts in (former, kept):
+        changed.add_documents(texts, ids=ids[: len(texts)])
+    assert read_state(changed) == read_state(plain)
+
+
 @pytest.mark.parametrize("by", ["sync", "sync in parts", "ingest"])
 def test_files_make_the_graph_of_their_documents(open_memory, folder, by):
     """However they are read."""

@@ -11,6 +11,7 @@ from crabpath_retrievers.core.changes.corpus import (
     PublishStaged,
     PutEdges,
     PutMeta,
+    QueueLinking,
     RemoveNodes,
     StageNodes,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "PublishStaged",
     "PutEdges",
     "PutMeta",
+    "QueueLinking",
     "RecordTurn",
     "RemoveNodes",
     "ReviseFeedback",

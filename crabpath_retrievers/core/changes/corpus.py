@@ -102,6 +102,13 @@ class RemoveNodes(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLinking(Change):
+    """Queue nodes for linking, given by id."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PutEdges(Change):
     """Add structural edges; existing ones get the new prior and floor.
 

@@ -91,6 +91,10 @@ class PairLinker(ABC):
     def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:
         """Return the edges that the limits permit, and those to delete."""
 
+    def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:  # noqa: ARG002
+        """Return the nodes that may have more edges once others leave, or get other texts."""
+        return set()
+
 
 def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
     """Make an edge with the prior weight and floor of its kind."""
@@ -141,6 +145,25 @@ def join_with_way_back(
     gone += [(target, source, back) for source, target in lost]
     gone += [(target, source, back) for target, source in dropped_back]
     return LinkUpdate(tuple(edges), tuple(gone))
+
+
+def keep_freed(
+    holders: Iterable[Sequence[int]], leaving: Collection[int], most: int
+) -> Iterator[int]:
+    """Yield the remaining holders of what too many share, unless they are still too many."""
+    gone = set(leaving)
+    for keys in holders:
+        if len(keys) > most and len(left := [k for k in keys if k not in gone]) <= most:
+            yield from left
+
+
+def find_full_targets(
+    leaving: Sequence[int], kind: EdgeKind, most: int, store: LinkQueries
+) -> set[int]:
+    """Return the targets of leaving nodes to which as many edges lead as a limit permits."""
+    targets = {target for _, target in store.find_ends(leaving, kind.value)} - set(leaving)
+    held = Counter(target for target, _ in store.find_sources(sorted(targets), kind.value))
+    return {target for target, count in held.items() if count >= most}
 
 
 def _find_crowded(new: Collection[Pair], most: int, store: LinkQueries) -> set[int]:
@@ -225,6 +248,15 @@ class LinkLinker(PairLinker):
         kinds = (EdgeKind.LINK, EdgeKind.LINKED_BY)
         return join_with_way_back(self.settings, pairs, kinds, None, store)
 
+    def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
+        """Return owners of addresses that are no longer ambiguous, and targets with room."""
+        addresses = store.addresses(leaving)
+        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
+        freed = find_full_targets(leaving, self.kind, self.settings.max_back_links, store)
+        for address, keys in owners.items():
+            freed.update(keep_freed([keys], leaving, self._bound_owners(address)))
+        return freed
+
     def _find_doubtful(self, keys: Sequence[int], store: LinkQueries) -> Iterator[Pair]:
         """Yield the links of nodes, and those that new owners of an address may have parted."""
         yield from store.find_ends(keys, self.kind.value)
@@ -266,9 +298,12 @@ class LinkLinker(PairLinker):
 
     def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
         """Return the nodes that a target leads to; none if it is ambiguous."""
+        return owners if len(owners) <= self._bound_owners(target) else ()
+
+    def _bound_owners(self, target: str) -> int:
+        """How many nodes may share a target."""
         shared = target.startswith("metadata:")
-        most = self.settings.max_chunks_per_term if shared else self.settings.max_owners
-        return owners if len(owners) <= most else ()
+        return self.settings.max_chunks_per_term if shared else self.settings.max_owners
 
 
 NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]

@@ -29,8 +29,10 @@ from crabpath_retrievers.ingest.linkers.base import (
     LinkUpdate,
     Pair,
     PairLinker,
+    find_full_targets,
     join_both_ways,
     join_with_way_back,
+    keep_freed,
 )
 from crabpath_retrievers.storage.read.links import LinkNode, LinkQueries
 
@@ -69,6 +71,16 @@ class MentionLinker(PairLinker):
         """Return an edge for each mention, and one back, both within their limits."""
         kinds = (EdgeKind.MENTION, EdgeKind.MENTIONED_BY)
         return join_with_way_back(self.settings, pairs, kinds, self.settings.max_mentions, store)
+
+    def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
+        """Return owners of names that are no longer ambiguous, and mentioned nodes with room."""
+        names = store.names(leaving)
+        owners = store.owners(sorted({name for found in names.values() for name in found}))
+        most = min(self.settings.max_mentions, self.settings.max_back_links)
+        return {
+            *keep_freed(owners.values(), leaving, self.settings.max_owners),
+            *find_full_targets(leaving, self.kind, most, store),
+        }
 
     def _find_doubtful(self, keys: Sequence[int], store: LinkQueries) -> set[Pair]:
         """Find the mentions of nodes, and those that new owners of a name may have parted."""
@@ -247,6 +259,11 @@ class SharedTermLinker(PairLinker):
     def make_edges(self, pairs: FoundPairs, store: LinkQueries) -> LinkUpdate:  # noqa: ARG002
         """Return edges both ways."""
         return join_both_ways(self.settings, pairs, EdgeKind.SHARED_TERM)
+
+    def find_freed(self, leaving: Sequence[int], store: LinkQueries) -> set[int]:
+        """Return the holders of terms that are rare again."""
+        holders = self._find_holders(store.references(leaving, terms=True), store)
+        return set(keep_freed(holders, leaving, self.settings.max_chunks_per_term))
 
     def _find_holders(
         self, terms: Mapping[int, Sequence[str]], store: LinkQueries

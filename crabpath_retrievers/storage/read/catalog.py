@@ -345,6 +345,11 @@ class Catalog(Queries):
             for node_id, payload, embedding in rows
         ]
 
+    def get_staged_ids(self) -> list[str]:
+        """Ids of the nodes that the next publication adds, replaces, removes or retires."""
+        changing = staging.c.operation.in_(("put", "remove", "retire"))
+        return list(self._scalars(sa.select(staging.c.id).where(changing)))
+
     def get_unindexed(self, limit: int) -> list[Node]:
         """Published nodes that are queued for the vector index, with their vectors."""
         query = (

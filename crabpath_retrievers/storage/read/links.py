@@ -169,6 +169,10 @@ class LinkQueries(Queries):
         """Document by key of the node."""
         return dict(self._pairs(contents.c.node, contents.c.document, keys))
 
+    def keys(self, ids: Sequence[str]) -> dict[str, int]:
+        """Keys of nodes by id; those that do not exist are left out."""
+        return dict(self._pairs(nodes.c.id, nodes.c.key, ids))
+
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
         """Id by key of the node."""
         return dict(self._pairs(nodes.c.key, nodes.c.id, keys))

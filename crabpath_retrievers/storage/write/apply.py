@@ -27,6 +27,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.DeferIndexes: indexing.defer_indexes,
     c.BuildIndexes: indexing.build_indexes,
     c.MoveNodes: publish.move_nodes,
+    c.QueueLinking: publish.queue_nodes,
     c.RemoveNodes: publish.remove_documents,
     c.PutEdges: nodes.put_edges,
     c.ConfirmIndexDeletions: nodes.confirm_index_deletions,

@@ -107,6 +107,11 @@ def move_nodes(tx: Transaction, change: c.MoveNodes) -> None:
         queue_linking(tx, [*moved, *find_siblings(tx, moved)])
 
 
+def queue_nodes(tx: Transaction, change: c.QueueLinking) -> None:
+    """Queue nodes for linking."""
+    queue_linking(tx, change.ids)
+
+
 def remove_documents(tx: Transaction, change: c.RemoveNodes) -> None:
     """Delete nodes, and queue their vectors for deletion and their siblings for linking."""
     queue_linking(tx, _take_away(tx, change.ids, remove_nodes))
