@@ -465,6 +465,33 @@ def study_twins(
     raise typer.Exit(1 if below else 0)
 
 
+@app.command("siblings")
+@report_errors
+def study_siblings(
+    members: Annotated[str, typer.Option(help="Numbers of products, with commas.")] = "20,100,1000",
+    embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm",
+    cache: Cache = None,
+) -> None:
+    """Count right first answers before and after true reports on some of many alike products."""
+    from benchmarks.no_harm import EMBEDDERS
+    from benchmarks.siblings import measure_siblings
+    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    typer.echo("| embedder | products | titles | reports | questions | frozen | learned |")
+    typer.echo("|---|---|---|---|---|---|---|")
+    below = 0
+    for name in split_names(embedders):
+        model = cached_embedder(EMBEDDERS[name], cache)
+        for size in map(int, split_names(members)):
+            for titled in (False, True):
+                for row in measure_siblings(size, (1, 5, size), model, titled=titled):
+                    shown = (name, size, titled, *row)
+                    typer.echo(f"| {' | '.join(map(str, shown))} |")
+                    below += row.learned < row.frozen
+    raise typer.Exit(1 if below else 0)
+
+
 @app.command("versions")
 @report_errors
 def study_versions(cache: Cache = None) -> None:

@@ -525,7 +525,7 @@ class Ingest:
         vectors = self._prepare_vectors(part.nodes)  # creates their table
         removal = self.index.removal if part.removed else ()
         by_id = {node.id: node for node in part.nodes}
-        freed = self.bulk.find_freed([*part.removed, *stored.intersection(by_id)])
+        freed = self.bulk.find_freed([*part.removed, *(by_id.keys() & stored)])
 
         def publish() -> None:
             ids, *_ = self.store.apply([published, *vectors, *removal])

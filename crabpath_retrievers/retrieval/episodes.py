@@ -2,7 +2,8 @@
 
 Each past turn is a trial of the documents whose use is known, weighted by how alike its query is:
 ``((similarity + overlap of words) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use
-counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode.
+counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode. What was
+right for one product is not therefore right for its siblings: see :func:`score_turns`.
 """
 
 import math
@@ -16,8 +17,14 @@ import numpy as np
 
 from crabpath_retrievers.config import EpisodeSettings
 from crabpath_retrievers.core.changes import MarkIndexed
-from crabpath_retrievers.core.graph import Vector, compare_vectors
-from crabpath_retrievers.core.text import QueryInformation, hash_question, tokenise
+from crabpath_retrievers.core.graph import (
+    NodeHead,
+    Vector,
+    compare_vectors,
+    stack_vectors,
+    stretch_cosine,
+)
+from crabpath_retrievers.core.text import Floats, QueryInformation, hash_question, tokenise
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
@@ -30,6 +37,9 @@ _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
 _SHARPNESS = 8  # power of the similarity of two queries, as the weight of a past turn
 _LEAST_WEIGHT = 1e-4  # of a past turn; below, its query has nothing in common
 _INFERRED = 0.1  # of a trial: an outcome alone does not say which documents were used
+_ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and are
+_EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
+_NATS = 0.2  # of words that a use was not about, and that divide it by e
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -53,6 +63,23 @@ class EpisodeScore(NamedTuple):
     passed: float = 0.0
     episode: float = 0.0
     missed: float = 0.0
+
+
+class PastTurns(NamedTuple):
+    """Turns of a past query that bear on the current one.
+
+    Attributes:
+        same, weight: Their weights in [0, 1] as turns of the same query, and of a similar one.
+        words: Words of the past query.
+        stated: Whether the use of documents was stated.
+        documents: Credit in [-1, 1] by node id.
+    """
+
+    same: float
+    weight: float
+    words: AbstractSet[str]
+    stated: bool
+    documents: Mapping[str, float]
 
 
 class EpisodeMatch(NamedTuple):
@@ -97,29 +124,21 @@ class EpisodeMemory:
         self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
         self._lock = threading.Lock()
 
-    def recall(self, question: EpisodeQuery, clock: Clock) -> dict[str, EpisodeScore]:
-        """Uses and passes of documents by node id, in the turns of the nearest queries."""
+    def recall(self, question: EpisodeQuery, clock: Clock) -> list[PastTurns]:
+        """The turns of the nearest queries, nearest first."""
         information = _word_information(question)
         total = sum(information.values())
-        sums: dict[str, list[float]] = {}
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
+        recalled: list[PastTurns] = []
         for near in nearest:
             same, weight = self._weigh(near, information, total)
-            if not same and weight < _LEAST_WEIGHT:
-                continue
-            stated = near.episode.labelled_turns > 0
-            same *= 1.0 if stated else _INFERRED
-            for node, credit in near.episode.documents.items():
-                used = max(0.0, credit)
-                # Where use was only inferred, the rest of the trial speaks against the document.
-                passed = max(0.0, -credit if stated or credit < 0 else 1.0 - credit)
-                score = sums.setdefault(node, [0.0, 0.0, 0.0, 0.0])
-                score[0] += same * used
-                score[1] += same * passed
-                score[2] += weight * used
-                score[3] += weight * passed
-        return {node: EpisodeScore(*score) for node, score in sums.items()}
+            if same or weight >= _LEAST_WEIGHT:
+                stated = near.episode.labelled_turns > 0
+                same *= 1.0 if stated else _INFERRED
+                words = _get_words(near.episode.query)
+                recalled.append(PastTurns(same, weight, words, stated, near.episode.documents))
+        return recalled
 
     def _weigh(
         self, near: EpisodeMatch, information: Mapping[str, float], total: float
@@ -275,6 +294,77 @@ class EpisodeMemory:
         """Delete the vectors of a namespace, and what is remembered of it."""
         self._episodes.forget(namespace)
         self._collections.forget(namespace)
+
+
+def score_turns(
+    recalled: Sequence[PastTurns],
+    heads: Sequence[NodeHead],
+    asked: AbstractSet[str],
+    information: QueryInformation,
+    stretch: float,
+) -> dict[str, EpisodeScore]:
+    """Uses and passes of candidates by node id, as far as they carry over to the current query.
+
+    A use says less where the current query asks for something else: for words that the past one
+    lacks, that the document lacks too, and that texts like it have. Words of the past query that
+    the document lacked in the same way, and was used all the same, excuse twice as many.
+
+    Args:
+        recalled: Turns of past queries.
+        heads: The candidates; other documents get no score.
+        asked: Words of the current query.
+        information: Those words and the words of the past queries, with their information.
+        stretch: Of the embedder.
+    """
+    used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
+    rows = [row for row, head in enumerate(heads) if head.id in used]
+    lacking = _measure_lacking(heads, rows, information, stretch)
+    places = {heads[row].id: place for place, row in enumerate(rows)}
+    sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
+    for turns in recalled:
+        is_new = [word in asked and word not in turns.words for word in information.words]
+        # An outcome alone does not show that the document was used without them.
+        excuse = _EXCUSE if turns.stated else 0.0
+        was_asked = [excuse * (word in turns.words) for word in information.words]
+        more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
+        shares = np.exp(-np.maximum(0.0, more) / _NATS).tolist()
+        for node, credit in turns.documents.items():
+            if node not in sums:
+                continue
+            score = sums[node]
+            share = shares[places[node]] if credit > 0 else 0.0
+            # Where use was only inferred, the rest of the trial speaks against the document.
+            passed = -credit if credit <= 0 else 0.0 if turns.stated else share * (1.0 - credit)
+            score[0] += turns.same * share * max(0.0, credit)
+            score[1] += turns.same * passed
+            score[2] += turns.weight * share * max(0.0, credit)
+            score[3] += turns.weight * passed
+    return {node: EpisodeScore(*score) for node, score in sums.items() if any(score)}
+
+
+def _measure_lacking(
+    heads: Sequence[NodeHead], rows: Sequence[int], information: QueryInformation, stretch: float
+) -> Floats:
+    """Information in nats of each word that a candidate lacks and a text like it has.
+
+    Args:
+        heads: All candidates.
+        rows: Those that are measured, ``m`` of them.
+        information: The words, ``Q`` of them.
+        stretch: Of the embedder.
+
+    Returns:
+        Shape ``[m, Q]``; 0 for a word that the candidate has, or that only unlike texts have.
+    """
+    if not rows:
+        return np.zeros((0, len(information.words)))
+    has = information.find_words([head.terms for head in heads])
+    vectors = stack_vectors([head.vector for head in heads])
+    near = stretch_cosine(vectors[rows] @ vectors.T, stretch)
+    alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
+    others = np.minimum(1.0, alike @ has)
+    lacking: Floats = (1.0 - has[rows]) * others * information.nats
+    return lacking
 
 
 def _cache_key(vector: Vector, clock: Clock) -> tuple[int, int, int, bytes]:

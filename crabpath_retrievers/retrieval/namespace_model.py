@@ -20,7 +20,7 @@ from crabpath_retrievers.regions.models import list_tried_actions
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
+from crabpath_retrievers.retrieval.episodes import EpisodeMemory, EpisodeQuery, PastTurns
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
@@ -177,17 +177,17 @@ class NamespaceModels:
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return NamespaceModel(self.prior)
 
-    def recall(
-        self, question: EpisodeQuery, clock: Clock
-    ) -> tuple[dict[str, EpisodeScore], list[str]]:
-        """Evidence of past turns about documents by id, and the ids of the nearest notes."""
-        scores = self._episodes.recall(question, clock) if self._settings.episodes else {}
+    def recall(self, question: EpisodeQuery, clock: Clock) -> tuple[list[PastTurns], list[str]]:
+        """Turns of past queries with the documents that they used, and ids of the nearest notes."""
+        recalled = self._episodes.recall(question, clock) if self._settings.episodes else []
         near = self._notes.near(question.vector, clock)
-        expired = self.find_expired({**scores, **near}, clock)
-        return (
-            {node: score for node, score in scores.items() if node not in expired},
-            [node for node in near if node not in expired],
-        )
+        known = {node for turns in recalled for node in turns.documents}
+        expired = self.find_expired({*known, *near}, clock)
+        kept = [
+            turns._replace(documents={n: c for n, c in turns.documents.items() if n not in expired})
+            for turns in recalled
+        ]
+        return kept if expired else recalled, [node for node in near if node not in expired]
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
         """Those of the ids that are notes whose probation has ended."""

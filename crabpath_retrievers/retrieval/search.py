@@ -21,7 +21,12 @@ from crabpath_retrievers.core.text import (
     list_query_words,
     tokenise,
 )
-from crabpath_retrievers.retrieval.episodes import EpisodeQuery, EpisodeScore
+from crabpath_retrievers.retrieval.episodes import (
+    EpisodeQuery,
+    EpisodeScore,
+    PastTurns,
+    score_turns,
+)
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock, QueryFacts
@@ -185,11 +190,13 @@ class SeedSearch:
             owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
             named = self._match_names(owners, information)
             ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
-            past: Mapping[str, EpisodeScore] = {}
+            recalled: Sequence[PastTurns] = ()
             if clock.learned or clock.notes:
                 question = EpisodeQuery(text, vector, information)
-                past, notes = self._models.recall(question, clock)
-                ids += [node for node, score in past.items() if score.again or score.episode]
+                recalled, notes = self._models.recall(question, clock)
+                ids += [
+                    n for turns in recalled for n, credit in turns.documents.items() if credit > 0
+                ]
                 ids += notes
             heads = self._store.walk.get_nodes(
                 ids, [*lexical, *named], namespace=clock.key, corpus=clock.corpus
@@ -209,6 +216,7 @@ class SeedSearch:
         hits: dict[int, Candidate] = {}
         vectors = [head.vector for head in heads]
         similarities = compare_vectors(vectors, vector, self._store.stretch)
+        past = self._score_past(query, recalled, heads, facts, information) if recalled else {}
         if not self._store.informative:
             similarities = [
                 near if near > _SAME_TEXT else _WORDED * lexical.get(head.key, 0.0)
@@ -226,6 +234,23 @@ class SeedSearch:
                 **score._asdict(),
             )
         return SeedHits(clock, hits, information)
+
+    def _score_past(
+        self,
+        query: Query,
+        recalled: Sequence[PastTurns],
+        heads: Sequence[NodeHead],
+        facts: QueryFacts,
+        information: QueryInformation,
+    ) -> dict[str, EpisodeScore]:
+        """What past turns say about the candidates, by node id."""
+        words = dict.fromkeys(information.words)
+        for turns in recalled:
+            words |= dict.fromkeys(sorted(turns.words))
+        few = list(words)[:_MAX_WORDS]
+        more = self._store.walk.read_more_facts(query.namespace, few, facts)
+        both = QueryInformation.from_idf(compute_idf(more))
+        return score_turns(recalled, heads, {*information.words}, both, self._store.stretch)
 
     def find_stand_in(self, query: Query, size: int) -> Vector:
         """A vector ``[d]`` for a question without one: the mean of what its words find.

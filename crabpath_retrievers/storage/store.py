@@ -327,7 +327,8 @@ class GraphStore:
         Nested calls in the same context share the outer connection.
         """
         current = self._current.get()
-        if current is not None:
+        # A signal handler that raises at a wrong moment leaves one there that is closed.
+        if current is not None and not current.closed:
             if self._replica is not None and current.engine is self._replica.engine:
                 yield current  # errors lead to another attempt on the primary
                 return

@@ -452,7 +452,9 @@ def test_another_process_learns_with_the_settings_of_the_server(
 
         def recall():
             found = memory._services.retrieval.models.recall(question, clock)
-            return memory.store.learned.count_unindexed_episodes(), found[0]["a"].again
+            [turns] = found[0]
+            waiting = memory.store.learned.count_unindexed_episodes()
+            return waiting, turns.same * turns.documents["a"]
 
         assert recall() == (1, pytest.approx(weight, abs=1e-3))
         monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)

@@ -11,7 +11,7 @@ from crabpath_retrievers.core.reliability import Reliability
 from crabpath_retrievers.core.text import QueryInformation
 from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.rerank.features import FEATURES
-from crabpath_retrievers.retrieval.episodes import EpisodeQuery
+from crabpath_retrievers.retrieval.episodes import EpisodeQuery, score_turns
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
@@ -185,7 +185,9 @@ def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, e
     recalled = memory._services.episodes.recall(
         EpisodeQuery(text, vector, words), memory.store.walk.get_clock("default")
     )
-    assert recalled == {node: pytest.approx(said, abs=2e-4) for node, said in expected.items()}
+    heads = memory.store.walk.get_nodes(["a", "b", "c"])
+    scores = score_turns(recalled, heads, {*words.words}, words, stretch=1.0)
+    assert scores == {node: pytest.approx(said, abs=2e-4) for node, said in expected.items()}
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,6 @@ def limited():
     signal.signal(signal.SIGALRM, former)
 
 
-# Its own timer takes the place of the one that ends a test which hangs.
-@pytest.mark.timeout(120, method="thread")
 @pytest.mark.slow
 @pytest.mark.both_databases
 # An interrupted callback of the garbage collector can only say so.

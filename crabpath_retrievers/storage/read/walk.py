@@ -489,6 +489,16 @@ class WalkQueries(Queries):
             {name: keys for name in names if (keys := corpus.owners[name])},
         )
 
+    def read_more_facts(
+        self, namespace: str, words: Sequence[str], facts: QueryFacts
+    ) -> QueryFacts:
+        """Facts of more words; nothing is read where all of them are remembered."""
+        remembered = self._get_corpus(facts.clock.corpus).frequencies
+        if any(word not in remembered for word in words):
+            return self.read_facts(namespace, words)
+        counts = {word: count for word in words if (count := remembered[word])}
+        return facts._replace(frequencies=counts)
+
 
 _CREATED = frozenset((EdgeKind.STOP, *OVERLAY_KINDS))  # kinds of edges that no text creates
 

@@ -1,0 +1,108 @@
+"""What true reports on some products do to the answers about their siblings.
+
+Each page is about one product; pages and questions differ in its name and in numbers. Some pages
+are reported as right for a question; then the same questions are asked about all other products.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers import CrabPath, Feedback
+
+_SYLLABLES = ("ba", "cor", "del", "en", "far", "gil", "hol", "is", "jun", "kal", "lor", "mer")
+_KINDS = ("kettle", "drill", "lamp", "toaster", "router", "scale")
+_TEMPLATES = (
+    "How long is the warranty of the {name}?",
+    "What does the {name} weigh?",
+    "How do I reset the {name}?",
+)
+_SHOWN = 5  # documents of an answer
+
+
+class SiblingFigures(NamedTuple):
+    """Questions about unreported products whose page is first, of all of them.
+
+    Attributes:
+        reports: Products that were reported.
+        questions: Questions about the others.
+        frozen, learned: Those whose right page is first, before any report and after them.
+    """
+
+    reports: int
+    questions: int
+    frozen: int
+    learned: int
+
+
+def generate_products(members: int, seed: int) -> dict[str, str]:
+    """Texts of pages by the name of their product, which they contain once."""
+    rng = random.Random(seed)  # noqa: S311  reproducible data
+    pages: dict[str, str] = {}
+    while len(pages) < members:
+        word = "".join(rng.sample(_SYLLABLES, rng.choice((2, 3)))).capitalize()
+        name = f"{word} {rng.randrange(100, 1000)}"
+        pages.setdefault(
+            name,
+            f"The {name} is a {rng.choice(_KINDS)}. Its warranty lasts {rng.randrange(6, 60)} "
+            f"months. It weighs {rng.randrange(200, 9000)} grams. To reset it, hold the "
+            f"{rng.choice(('left', 'right', 'upper'))} button for {rng.randrange(2, 15)} seconds.",
+        )
+    return pages
+
+
+def measure_siblings(
+    members: int,
+    reports: Sequence[int],
+    embeddings: Embeddings,
+    *,
+    titled: bool,
+    seed: int = 0,
+) -> Iterator[SiblingFigures]:
+    """Yield the figures after each number of reports; all products are asked about with as many.
+
+    Args:
+        members: Number of products.
+        reports: Numbers of reports, ascending.
+        embeddings: The embedder.
+        titled: Whether the name is the title of a page, too.
+        seed: Draws the products.
+    """
+    pages = generate_products(members, seed)
+    with (
+        TemporaryDirectory() as folder,
+        CrabPath.open(Path(folder), embeddings=embeddings) as memory,
+    ):
+        documents = [
+            Document(text, id=name, metadata={"title": name} if titled else {})
+            for name, text in pages.items()
+        ]
+        memory.add_documents(documents, split=False, progress=None)
+        names = list(pages)
+        frozen = {ask: _is_first(memory, *ask) for ask in _list_questions(names)}
+        reported = 0
+        for count in reports:
+            for name in names[reported:count]:
+                question = _TEMPLATES[0].format(name=name)
+                answer = memory.retrieve(question, k=_SHOWN)
+                shown = {found.node.id for found in answer.documents}
+                used = [name] if name in shown else []
+                memory.record(Feedback(answer.turn.id, 1.0 if used else -1.0, used=used))
+            reported = count
+            others = _list_questions(names[count:] or names)
+            right = sum(_is_first(memory, *ask) for ask in others)
+            yield SiblingFigures(count, len(others), sum(frozen[ask] for ask in others), right)
+
+
+def _list_questions(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, template.format(name=name)) for name in names for template in _TEMPLATES]
+
+
+def _is_first(memory: CrabPath, name: str, question: str) -> bool:
+    found = memory.retrieve(question, k=_SHOWN, record=False).documents
+    return bool(found) and found[0].node.id == name

@@ -1,0 +1,51 @@
+"""What is reported about one product says nothing about its siblings, whose questions differ."""
+
+import pytest
+from langchain_core.documents import Document
+
+from benchmarks.siblings import generate_products, measure_siblings
+from crabpath_retrievers import CrabPath, Feedback
+
+ASKED = "How long is the warranty of the {}?"
+PAGES = list(generate_products(12, 1).items())
+
+
+@pytest.fixture
+def filled(tmp_path, embeddings):
+    """A memory with a page for each product, in which the name is in the text alone."""
+    with CrabPath.open(tmp_path, embeddings=embeddings) as memory:
+        documents = [Document(text, id=name) for name, text in PAGES]
+        memory.add_documents(documents, split=False, progress=None)
+        yield memory
+
+
+def find_first(memory, question):
+    """The id of the first document of an answer of five."""
+    return memory.retrieve(question, k=5, record=False).documents[0].node.id
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["used", "outcome"])
+def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated):
+    name = PAGES[0][0]
+    others = [other for other, _ in PAGES[1:]]
+    before = [find_first(filled, ASKED.format(other)) for other in others]
+    assert before == others
+    answer = filled.retrieve(ASKED.format(name), k=5)
+    filled.record(Feedback(answer.turn.id, 1.0, used=[name] if stated else None))
+    assert [find_first(filled, ASKED.format(other)) for other in others] == others
+
+
+def test_the_product_of_the_report_gains_in_other_words(filled):
+    name, other = PAGES[0][0], PAGES[1][0]
+    reworded = "Which guarantee period applies, and how heavy is the thing?"
+    for _ in range(3):
+        answer = filled.retrieve(reworded, k=5)
+        filled.record(Feedback(answer.turn.id, 1.0, relevant=[other]))
+    assert find_first(filled, "What guarantee period applies to the heavy thing?") == other
+    assert find_first(filled, ASKED.format(name)) == name
+
+
+def test_reports_on_all_products_spoil_none(embeddings):
+    figures = list(measure_siblings(20, (1, 5, 20), embeddings, titled=False, seed=2))
+    assert [row.learned >= row.frozen for row in figures] == [True] * 3
+    assert [row.questions for row in figures] == [57, 45, 60]
