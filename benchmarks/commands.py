@@ -492,6 +492,23 @@ def study_siblings(
     raise typer.Exit(1 if below else 0)
 
 
+@app.command("paraphrases")
+@report_errors
+def study_paraphrases(
+    data: Annotated[Path, typer.Option(help="A folder in BEIR format, such as manuals.")],
+    embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
+    cache: Cache = None,
+) -> None:
+    """Count right first answers in phrasings of a need that was taught in another one."""
+    from benchmarks.no_harm import EMBEDDERS
+    from benchmarks.paraphrases import measure_paraphrases
+    from crabpath_retrievers.evaluation.datasets.beir import load_beir
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    model = cached_embedder(EMBEDDERS[embedder], cache)
+    _print_json(measure_paraphrases(load_beir(data), model)._asdict())
+
+
 @app.command("versions")
 @report_errors
 def study_versions(cache: Cache = None) -> None:

@@ -1,8 +1,10 @@
 """Episodes: past queries with the credit of their documents, recalled by similarity.
 
 Each past turn is a trial of the documents whose use is known, weighted by how alike its query is:
-``((similarity + overlap of words) / 2)^8``, a kernel (Nadaraya 1964). An outcome without stated use
-counts for the same query alone [CVX RFC-013]. Near-duplicate queries share one episode. What was
+``alike^8 / closest^4``, where ``alike = (similarity + overlap of words) / 2`` and ``closest`` is
+that of the most alike query: a kernel (Nadaraya 1964) that is wider where no query is near
+(Loftsgaarden & Quesenberry 1965). An outcome without stated use counts for the same query alone
+[CVX RFC-013]. Near-duplicate queries share one episode. What was
 right for one product is not therefore right for its siblings: see :func:`score_turns`.
 """
 
@@ -34,8 +36,9 @@ from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollectio
 _CACHED = 256  # queries whose nearest episode is cached
 _MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the process
 _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
-_SHARPNESS = 8  # power of the similarity of two queries, as the weight of a past turn
-_LEAST_WEIGHT = 1e-4  # of a past turn; below, its query has nothing in common
+_SHARPNESS = 8  # power of the likeness of two queries, as the weight of a past turn
+_WIDENING = 4  # power of the likeness of the most alike one, by which that is divided
+_LEAST_WEIGHT = 1e-3  # of a past turn; below, its query has nothing in common
 _INFERRED = 0.1  # of a trial: an outcome alone does not say which documents were used
 _ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and are
 _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
@@ -130,20 +133,22 @@ class EpisodeMemory:
         total = sum(information.values())
         nearest = self.near(question.vector, clock)
         self._cache(_cache_key(question.vector, clock), nearest)
+        weighed = [self._weigh(near, information, total) for near in nearest]
+        closest = max((alike for _, _, alike in weighed), default=0.0)
         recalled: list[PastTurns] = []
-        for near in nearest:
-            same, weight = self._weigh(near, information, total)
+        for near, (same, other, alike) in zip(nearest, weighed, strict=True):
+            weight = other * alike**_SHARPNESS / max(closest, _LEAST_WEIGHT) ** _WIDENING
             if same or weight >= _LEAST_WEIGHT:
                 stated = near.episode.labelled_turns > 0
-                same *= 1.0 if stated else _INFERRED
+                again = same * (1.0 if stated else _INFERRED)
                 words = _get_words(near.episode.query)
-                recalled.append(PastTurns(same, weight, words, stated, near.episode.documents))
+                recalled.append(PastTurns(again, weight, words, stated, near.episode.documents))
         return recalled
 
     def _weigh(
         self, near: EpisodeMatch, information: Mapping[str, float], total: float
-    ) -> tuple[float, float]:
-        """Weights in [0, 1] of a turn of the episode: as the same query, and as a similar one."""
+    ) -> tuple[float, float, float]:
+        """How far an episode is of the same query, and of another one, and how alike they are."""
         settings, past = self._settings, _get_words(near.episode.query)
         shared, overlap = _compare_words(information, total, past)
         same = max(
@@ -152,7 +157,7 @@ class EpisodeMemory:
         )
         alike = (max(0.0, near.similarity) + overlap) / 2
         share_labelled = max(0.0, min(1.0, near.episode.labelled_turns))
-        return same, (1.0 - same) * share_labelled * alike**_SHARPNESS
+        return same, (1.0 - same) * share_labelled, alike
 
     def _cache(self, key: tuple[int, int, int, bytes], nearest: Sequence[EpisodeMatch]) -> None:
         """Cache the nearest episode, for the feedback on this query."""
@@ -334,7 +339,9 @@ def score_turns(
             score = sums[node]
             share = shares[places[node]] if credit > 0 else 0.0
             # Where use was only inferred, the rest of the trial speaks against the document.
-            passed = -credit if credit <= 0 else 0.0 if turns.stated else share * (1.0 - credit)
+            passed = (
+                -credit if credit <= 0 else 0.0 if turns.stated else share * max(0.0, 1.0 - credit)
+            )
             score[0] += turns.same * share * max(0.0, credit)
             score[1] += turns.same * passed
             score[2] += turns.weight * share * max(0.0, credit)

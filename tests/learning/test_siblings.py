@@ -3,8 +3,10 @@
 import pytest
 from langchain_core.documents import Document
 
+from benchmarks.paraphrases import measure_paraphrases
 from benchmarks.siblings import generate_products, measure_siblings
 from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.evaluation.datasets import Dataset
 
 ASKED = "How long is the warranty of the {}?"
 PAGES = list(generate_products(12, 1).items())
@@ -43,6 +45,20 @@ def test_the_product_of_the_report_gains_in_other_words(filled):
         filled.record(Feedback(answer.turn.id, 1.0, relevant=[other]))
     assert find_first(filled, "What guarantee period applies to the heavy thing?") == other
     assert find_first(filled, ASKED.format(name)) == name
+
+
+def test_what_is_taught_in_one_phrasing_is_found_in_another(embeddings):
+    texts = {"rain": "An umbrella keeps you dry.", "snow": "Boots keep feet warm."}
+    documents = [Document(text, id=name) for name, text in texts.items()]
+    documents += [Document(text, id=name) for name, text in PAGES]
+    queries = {
+        "1.0": "Which button do I press on a Tuesday?",
+        "1.1": "On Tuesdays, which button is pressed?",
+        "2.0": "What keeps feet warm?",
+    }
+    gold = {name: frozenset({"snow" if name == "2.0" else "rain"}) for name in queries}
+    figures = measure_paraphrases(Dataset("needs", tuple(documents), queries, gold), embeddings)
+    assert figures == (1, 0, 1, 1, 1, 1)
 
 
 def test_reports_on_all_products_spoil_none(embeddings):

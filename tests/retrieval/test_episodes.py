@@ -142,9 +142,9 @@ def of_similar(weight):
     [
         pytest.param(["b"], ASKED, 1.0, None, SAME, id="the same"),
         # Three of five and seven words: ((.8 + 3 / √35) / 2)^8.
-        pytest.param(["b"], ALIKE, 0.8, None, of_similar(0.0333), id="similar"),
+        pytest.param(["b"], ALIKE, 0.8, None, of_similar(0.1824), id="similar"),
         pytest.param(
-            ["b"], OTHER_WORDS, 0.85, None, of_similar(0.0011), id="its vector alone says little"
+            ["b"], OTHER_WORDS, 0.85, None, of_similar(0.0326), id="its vector alone says little"
         ),
         pytest.param(None, ALIKE, 0.8, None, {}, id="a bare outcome: no similar question"),
         pytest.param(
@@ -155,7 +155,7 @@ def of_similar(weight):
             "Which grows",
             0.5,
             {"which": 0.5, "grows": 1.0},
-            of_similar(0.0051),
+            of_similar(0.0716),
             id="common words are not the same question",
         ),
         pytest.param(
@@ -163,7 +163,7 @@ def of_similar(weight):
             "Which orchard has Zanzibar Xyzzy Quux",
             0.5,
             {"orchard": 5.0},
-            of_similar(0.0007),
+            of_similar(0.0267),
             id="words unknown to the corpus count as the rarest",
         ),
         # Three of 21 nats, and of seven words: ((.8 + √(3 / 21 · 3 / 7)) / 2)^8.
@@ -172,7 +172,7 @@ def of_similar(weight):
             ALIKE,
             0.8,
             {"plum": 9.0, "abroad": 9.0, "orchard": 1.0, "grows": 1.0, "variety": 1.0},
-            of_similar(0.0057),
+            of_similar(0.0752),
             id="phrases of many questions say little",
         ),
         pytest.param(["b"], "unrelated words of another matter", 0.3, None, {}, id="far"),
