@@ -1,10 +1,12 @@
 """Fixtures shared by all tests: a real embedder, both databases, small corpora."""
 
+import faulthandler
 import gc
 import os
 import shutil
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -31,6 +33,8 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import store as storage
 from crabpath_retrievers.vectors import embedder
 
+_HANGS = 360.0  # seconds; other tests that take too long have been ended before
+
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
 # The workers of a run share the cores: more threads in each would spin while others compute.
@@ -44,6 +48,37 @@ def pytest_configure() -> None:
     memory = Path("/dev/shm")  # noqa: S108  pytest makes a private directory in it
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """End a process that hangs in a library which holds the interpreter's lock.
+
+    No time limit of Python is noticed there: Chroma's bindings may never come back from closing.
+    """
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A test has passed if its process hung as above, and another process ran it and it passed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or session.exitstatus != pytest.ExitCode.TESTS_FAILED:
+        return
+    failed, errors = (reporter.stats.get(name, []) for name in ("failed", "error"))
+    passed = {report.nodeid for report in reporter.stats.get("passed", [])}
+    again = [
+        report.nodeid
+        for report in failed
+        if "crashed while running" in str(report.longrepr) and report.nodeid in passed
+    ]
+    if failed and not errors and len(again) == len(failed):
+        reporter.write_line(f"hung once, and passed when run again: {', '.join(again)}")
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_collection_finish() -> None:
