@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import chromadb
 import hypothesis
@@ -61,6 +62,13 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Schemathesis expects an output also of a process that was ended."""
+    if not hasattr(node, "workeroutput"):
+        node.workeroutput = {}
 
 
 @pytest.hookimpl(trylast=True)

@@ -356,12 +356,13 @@ def _measure_lacking(
 
     Args:
         heads: All candidates.
-        rows: Those that are measured, ``m`` of them.
-        information: The words, ``Q`` of them.
+        rows: Those that are measured.
+        information: The words.
         stretch: Of the embedder.
 
     Returns:
-        Shape ``[m, Q]``; 0 for a word that the candidate has, or that only unlike texts have.
+        A row for each of them, a column for each word; 0 for a word that the candidate has, or
+        that only unlike texts have.
     """
     if not rows:
         return np.zeros((0, len(information.words)))
