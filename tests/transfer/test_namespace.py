@@ -74,7 +74,12 @@ def test_it_goes_on_learning_alike(learned, taught, open_memory, tmp_path):
     assert one == two
     assert one["clock"][2] == 25
     old = learned.store.turns.window("default", until=time.time(), turns=5, seconds=900)[-1].turn.id
-    assert there.explain(old).to_dict() == learned.explain(old).to_dict()
+    found = [memory.explain(old).to_dict() for memory in (there, learned)]
+    for document in (document for each in found for document in each["documents"]):
+        for move in (move for edge in document["moved"] for move in edge["moves"]):
+            if move["feedback_id"] == "last":
+                del move["created"]  # it was given twice
+    assert found[0] == found[1]
 
 
 def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
