@@ -336,16 +336,17 @@ def score_turns(
         for node, credit in turns.documents.items():
             if node not in sums:
                 continue
+            uses, passes = 0.0, -credit
+            if credit > 0:
+                share = shares[places[node]]
+                # Where use was only inferred, the rest of the trial speaks against the document.
+                rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
+                uses, passes = share * credit, share * rest
             score = sums[node]
-            share = shares[places[node]] if credit > 0 else 0.0
-            # Where use was only inferred, the rest of the trial speaks against the document.
-            passed = (
-                -credit if credit <= 0 else 0.0 if turns.stated else share * max(0.0, 1.0 - credit)
-            )
-            score[0] += turns.same * share * max(0.0, credit)
-            score[1] += turns.same * passed
-            score[2] += turns.weight * share * max(0.0, credit)
-            score[3] += turns.weight * passed
+            score[0] += turns.same * uses
+            score[1] += turns.same * passes
+            score[2] += turns.weight * uses
+            score[3] += turns.weight * passes
     return {node: EpisodeScore(*score) for node, score in sums.items() if any(score)}
 
 
