@@ -22,7 +22,7 @@ from hub import make_hub
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
@@ -312,6 +312,43 @@ def test_a_document_its_edges_and_who_moved_them(page, memory, namespace):
     expect(taught).to_have_count(1)
     taught.get_by_role("button", name="Remove").click()
     expect(edges).to_have_count(everything)
+
+
+def test_an_answer_that_was_overtaken_is_not_shown(page, memory, namespace):
+    """The filters shown are those of the edges below, in whatever order answers come."""
+    panel = view(page, "Graph")
+    page.goto(page.url.split("#")[0] + f"#graph/{DIRECTOR}")
+    edges = panel.locator("table.edges tbody tr")
+    everything = memory.graph.edges(DIRECTOR, namespace=namespace).total
+    expect(edges).to_have_count(everything)
+    held: list[Route] = []
+    page.route("**/graph/neighbors*kind=mentioned_by*", lambda route: held.append(route))
+    kind = panel.get_by_label("Kind").first
+    kind.select_option("mentioned_by")
+    kind.select_option("inhibits")
+    expect(panel.get_by_text("No edge passes these filters.")).to_be_visible()
+    kind.select_option("mentioned_by")
+    kind.select_option("")
+    expect(edges).to_have_count(everything)
+    for route in held:
+        with page.expect_response("**/graph/neighbors*kind=mentioned_by*"):
+            route.continue_()
+    expect(edges).to_have_count(everything)
+    assert len(held) == 2
+
+
+def test_an_answer_of_the_namespace_before_is_not_shown(page, memory, namespace):
+    """A question whose answer comes after the namespace was left opens nothing in the next one."""
+    held: list[Route] = []
+    page.route("**/query", lambda route: held.append(route))
+    page.get_by_label("Question", exact=True).fill(QUESTION)
+    page.get_by_label("Question", exact=True).press("Enter")
+    expect(page.locator("#status")).to_have_text("Asking …")
+    enter_namespace(page, f"{namespace}-next")
+    with page.expect_response("**/query"):
+        held[0].continue_()
+    expect(page.locator("#status")).to_have_text("")
+    expect(page.locator("#view-ask .question")).to_have_count(0)
 
 
 def test_authority_and_forgetting(page, memory, namespace):

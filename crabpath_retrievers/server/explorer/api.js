@@ -49,6 +49,19 @@ export function remove(path) {
   return send("DELETE", path);
 }
 
+/**
+ * A function that waits for an answer, and gives null in its place once it was called again.
+ * Answers may come in another order than they were asked for; only the last is shown.
+ */
+export function makeLatest() {
+  let last = 0;
+  return async (answer) => {
+    const own = (last += 1);
+    const found = await answer;
+    return own === last ? found : null;
+  };
+}
+
 /** POST a question; tells each hop while the walk goes on, and returns the answer. */
 export async function ask(body, onHop) {
   const response = await request("POST", "query", body, undefined, "text/event-stream");

@@ -1,6 +1,6 @@
 // Ask: a question, its answer with reasons, the walk, and the same question asked otherwise.
 
-import { ask, post, session } from "./api.js";
+import { ask, makeLatest, post, session } from "./api.js";
 import { act, label, make, makeTable, say } from "./dom.js";
 import { nameOrigin, TurnPanel } from "./turn.js";
 
@@ -12,6 +12,7 @@ export function makeAsk(section) {
   const other = make("input", { name: "other", list: "namespaces", autocomplete: "off", size: 12 });
   const comparison = make("div", { class: "comparison" });
   const panel = new TurnPanel(make("div", { class: "panel" }));
+  const latest = makeLatest();
 
   const submit = act(async () => {
     const question = text.value.trim();
@@ -20,7 +21,10 @@ export function makeAsk(section) {
     say("Asking …");
     const body = { text: question, k: k.valueAsNumber || 5 };
     if (task.value.trim()) body.task_type = task.value.trim();
-    const answer = await ask(body, (hop) => say(`Hop ${hop.number}: ${hop.followed.length} edges followed from ${hop.frontier.length} nodes`));
+    const { namespace } = session;
+    const sayHop = (hop) => session.namespace === namespace && say(`Hop ${hop.number}: ${hop.followed.length} edges followed from ${hop.frontier.length} nodes`);
+    const answer = await latest(ask(body, sayHop));
+    if (!answer) return;
     const texts = new Map(answer.documents.map((found) => [found.id, found.text]));
     comparison.replaceChildren();
     await panel.open(answer.turn_id, texts);
@@ -30,11 +34,13 @@ export function makeAsk(section) {
   });
 
   async function compare(answer, body) {
-    const others = [];
-    if (plain.checked) others.push(["plain vector search", await post("search", { text: body.text, k: body.k })]);
+    const asked = [];
+    const askAs = async (head, found) => [head, await found];
+    if (plain.checked) asked.push(askAs("plain vector search", post("search", { text: body.text, k: body.k })));
     const name = other.value.trim();
-    if (name && name !== session.namespace) others.push([`CrabPath, ${name}`, await post("query", { ...body, record: false }, name)]);
-    if (!others.length) return;
+    if (name && name !== session.namespace) asked.push(askAs(`CrabPath, ${name}`, post("query", { ...body, record: false }, name)));
+    const others = await latest(Promise.all(asked));
+    if (!others?.length) return;
     const columns = [[`CrabPath, ${answer.namespace}`, answer], ...others];
     const own = columns.map(([, found]) => new Set(found.documents.map((item) => item.id)));
     const cell = (item, column) => {
@@ -66,6 +72,7 @@ export function makeAsk(section) {
     },
     hide: () => panel.stop(),
     reset() {
+      latest();
       panel.clear();
       comparison.replaceChildren();
     },

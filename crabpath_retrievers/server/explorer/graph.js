@@ -1,6 +1,6 @@
 // Graph: one document and its edges, page by page; authority, connections, forgetting.
 
-import { get, post, remove, session } from "./api.js";
+import { get, makeLatest, post, remove, session } from "./api.js";
 import { act, confirmAction, formatSigned, formatTime, label, make, makeSelect, makeTable, makeTier, say, shorten } from "./dom.js";
 import { Drawing, heightOf, middleOf, WIDTHS } from "./drawing.js";
 
@@ -24,9 +24,15 @@ export function makeGraph(section) {
   let page = null;
   let node = "";
   let offset = 0;
+  const latestPage = makeLatest();
+  const latestResults = makeLatest();
+  const latestTargets = makeLatest();
+  const latestHistory = makeLatest();
 
   const find = act(async () => {
-    const { documents } = await get("documents", { q: words.value.trim(), limit: 20 });
+    const answer = await latestResults(get("documents", { q: words.value.trim(), limit: 20 }));
+    if (!answer) return;
+    const { documents } = answer;
     results.replaceChildren(...documents.map((found) => make("li", {},
       make("a", { href: `#graph/${encodeURIComponent(found.id)}` }, found.title || shorten(found.text, 60)), " ",
       make("span", { class: "dim" }, shorten(found.text, 90)))));
@@ -36,17 +42,18 @@ export function makeGraph(section) {
   function turnBack(event) {
     event.preventDefault();
     offset = 0;
-    if (node) act(read)(event);
+    if (node) read().catch((error) => say(error.message, true));
   }
 
   async function read() {
-    const wanted = node;
-    const found = await get("graph/neighbors", {
-      node, kind: kind.value, tier: tier.value, direction: direction.value, min_weight: least.value, limit: PAGE, offset,
-    });
-    if (node !== wanted) return;
-    page = found;
-    show(await get(`documents/${encodeURIComponent(node)}`).catch(() => null));
+    const chosen = { kind: kind.value, tier: tier.value, direction: direction.value, min_weight: least.value };
+    const found = await latestPage(Promise.all([
+      get("graph/neighbors", { node, ...chosen, limit: PAGE, offset }),
+      get(`documents/${encodeURIComponent(node)}`).catch(() => null),
+    ]));
+    if (!found) return;
+    page = found[0];
+    show(found[1]);
   }
 
   function stop() {
@@ -55,6 +62,13 @@ export function makeGraph(section) {
   }
 
   const otherEnd = (edge) => (edge.source === page.node.id ? edge.target : edge.source);
+
+  function clear() {
+    latestPage();
+    stop();
+    node = "";
+    place.replaceChildren();
+  }
 
   function compose(width) {
     const rows = Math.max(1, page.edges.length);
@@ -116,7 +130,9 @@ export function makeGraph(section) {
   }
 
   async function showHistory(edge, history) {
-    const { changes } = await get("graph/changes", { source: edge.source, target: edge.target, kind: edge.kind });
+    const answer = await latestHistory(get("graph/changes", { source: edge.source, target: edge.target, kind: edge.kind }));
+    if (!answer) return;
+    const { changes } = answer;
     history.replaceChildren(makeTable(
       `Who moved ${edge.kind} to ${edge.title || edge.target}`, ["When", "By", "Before", "After", "Change", ""],
       changes.map((change) => [
@@ -154,8 +170,9 @@ export function makeGraph(section) {
       clearTimeout(target.timer);
       target.timer = setTimeout(async () => {
         if (target.value.trim().length < 2) return;
-        const { documents } = await get("documents", { q: target.value.trim(), limit: 10 }).catch(() => ({ documents: [] }));
-        options.replaceChildren(...documents.map((found) => make("option", { value: found.id }, found.title || shorten(found.text, 50))));
+        const answer = await latestTargets(get("documents", { q: target.value.trim(), limit: 10 }).catch(() => null));
+        if (!answer) return;
+        options.replaceChildren(...answer.documents.map((found) => make("option", { value: found.id }, found.title || shorten(found.text, 50))));
       }, 250);
     });
     const weight = make("input", { name: "weight", type: "number", min: -1, max: 1, step: 0.05, value: 0.6 });
@@ -164,9 +181,7 @@ export function makeGraph(section) {
     const forget = act(async () => {
       if (!(await confirmAction(`Forget ${nameOf(page.node)}, its text and all its edges, in every namespace? This cannot be undone.`, "Forget"))) return;
       const { deleted } = await remove(`documents/${encodeURIComponent(node)}`);
-      node = "";
-      stop();
-      place.replaceChildren();
+      clear();
       location.hash = "graph";
       say(`${deleted} chunks were forgotten.`);
     });
@@ -187,9 +202,8 @@ export function makeGraph(section) {
     },
     hide: stop,
     reset() {
-      stop();
-      node = "";
-      place.replaceChildren();
+      clear();
+      latestResults();
       results.replaceChildren();
     },
   };

@@ -1,6 +1,6 @@
 // Learning: success over time, tiers over time, health, useful documents, maintenance.
 
-import { get, post, session } from "./api.js";
+import { get, makeLatest, post, session } from "./api.js";
 import { act, confirmAction, formatNumber, formatTime, make, makeSvg, makeTable, makeTier, say } from "./dom.js";
 
 const TIERS = ["reflex", "habitual", "dormant", "inhibitory"];
@@ -66,6 +66,7 @@ const judge = (metric) => (metric.in_range == null ? "not judged" : metric.in_ra
 export function makeLearning(section) {
   const place = make("div", {});
   const plan = make("div", { class: "plan" });
+  const latest = makeLatest();
 
   function tabulateUse(caption, found) {
     return makeTable(caption, ["Document", "Used", "Not used", "Usefulness"], found.map((use) => [
@@ -73,7 +74,9 @@ export function makeLearning(section) {
     ]));
   }
 
-  function show(report) {
+  async function read() {
+    const report = await latest(get("learning"));
+    if (!report) return;
     place.replaceChildren(
       make("div", { class: "columns even" },
         make("section", {}, make("h2", {}, "Success over time"), report.success.length
@@ -110,7 +113,7 @@ export function makeLearning(section) {
     if (!(await confirmAction("Run maintenance in all namespaces now? Weights that have faded are dropped, old records are compacted.", "Run"))) return;
     say("Maintenance runs …");
     showPlan(await post("maintenance", {}));
-    show(await get("learning"));
+    await read();
     say("Maintenance is done.");
   });
   const upkeep = make("section", {}, make("h2", {}, "Maintenance"),
@@ -120,10 +123,11 @@ export function makeLearning(section) {
   return {
     async show() {
       upkeep.hidden = !session.may("admin");
-      show(await get("learning"));
+      await read();
     },
     hide() {},
     reset() {
+      latest();
       place.replaceChildren();
       plan.replaceChildren();
     },

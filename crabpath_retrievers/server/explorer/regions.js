@@ -1,7 +1,7 @@
 // Regions: where the documents lie, and which kind of step succeeds where.
 
-import { get } from "./api.js";
-import { act, formatNumber, label, make, makeTable, shorten } from "./dom.js";
+import { get, makeLatest } from "./api.js";
+import { formatNumber, label, make, makeTable, say, shorten } from "./dom.js";
 import { Drawing } from "./drawing.js";
 
 const HEIGHT = 420;
@@ -15,6 +15,7 @@ export function makeRegions(section) {
   const place = make("div", {});
   let drawing = null;
   let regions = [];
+  const latest = makeLatest();
 
   function stop() {
     drawing?.stop();
@@ -45,7 +46,9 @@ export function makeRegions(section) {
     return { height: HEIGHT, bare: true, nodes, edges: [] };
   }
 
-  function show(found) {
+  async function read(parameters) {
+    const found = await latest(get("regions", parameters));
+    if (!found) return;
     stop();
     regions = found.regions;
     level.replaceChildren(...found.levels.map((number) => make("option", { value: number, selected: number === found.level }, String(number))));
@@ -71,13 +74,14 @@ export function makeRegions(section) {
   const byUse = () => [...regions].sort((a, b) => b.arrivals - a.arrivals || b.size - a.size);
   const titleOf = (id) => shorten(regions.find((region) => region.region === id)?.title || id, 24);
 
-  level.addEventListener("change", act(async () => show(await get("regions", { level: level.value }))));
+  level.addEventListener("change", () => read({ level: level.value }).catch((error) => say(error.message, true)));
   section.append(make("form", { class: "line", submit: (event) => event.preventDefault() }, label("Level", level)), place);
 
   return {
-    show: async () => show(await get("regions")),
+    show: () => read(),
     hide: stop,
     reset() {
+      latest();
       stop();
       place.replaceChildren();
     },

@@ -1,6 +1,6 @@
 // Turns: the latest questions of the namespace, as they come; each opens with its feedback.
 
-import { get } from "./api.js";
+import { get, makeLatest } from "./api.js";
 import { act, formatTime, make, say, shorten } from "./dom.js";
 import { TurnPanel } from "./turn.js";
 
@@ -13,16 +13,22 @@ export function makeTurns(section) {
   const panel = new TurnPanel(make("div", { class: "panel" }), () => readNew());
   let turns = [];
   let timer = null;
+  const latestNew = makeLatest();
+  const latestOlder = makeLatest();
 
   async function readNew() {
-    const { turns: newest } = await get("turns", { limit: PAGE });
+    const answer = await latestNew(get("turns", { limit: PAGE }));
+    if (!answer) return;
+    const newest = answer.turns;
     const known = new Set(newest.map((turn) => turn.id));
     turns = [...newest, ...turns.filter((turn) => !known.has(turn.id))];
     show();
   }
 
   async function readOlder() {
-    const { turns: more } = await get("turns", { limit: PAGE, after: turns.at(-1)?.id });
+    const answer = await latestOlder(get("turns", { limit: PAGE, after: turns.at(-1)?.id }));
+    if (!answer) return;
+    const more = answer.turns;
     turns.push(...more);
     older.hidden = more.length < PAGE;
     show();
@@ -68,6 +74,8 @@ export function makeTurns(section) {
       panel.stop();
     },
     reset() {
+      latestNew();
+      latestOlder();
       turns = [];
       panel.clear();
       list.replaceChildren();
