@@ -105,7 +105,9 @@ three edges to candidates by mentions, or by shared terms, divides three among t
 walk divides one; a term that is shared with a long text counts less. bridge: share of the query's
 information that the node adds to a node with an edge to it, times the likelihood of that node;
 words that many candidates have count less. pagerank: personalised PageRank from likely nodes,
-relative to the highest value. learned: strongest edge that only feedback created. trained: change
+relative to the highest value. Neither follows edges between documents that were used together.
+learned: strongest edge that only feedback created; one of these is times the likelihood of its
+source. trained: change
 of weight beyond 0.1 that feedback made to the other edges to it, times the energy of their sources,
 summed. far: strongest edge two or more hops from a seed. hint: the caller suggested it. routed: a
 chat model chose an edge to it. inhibition: strongest inhibitory edge to it. episode, missed: turns
@@ -153,6 +155,7 @@ _FOLLOW = 0.5  # probability of following an edge rather than restarting, in Pag
 _CHANCE = 0.1  # change of weight that one outcome without attribution can cause
 _CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
+_CO_USED = EdgeKind.CO_USED.value
 _TYPICAL = 50.0  # information of a query of one sentence, in nats
 _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little information
 _NEAREST = 20  # cosines that are compared with each other
@@ -353,12 +356,16 @@ def _add_edge_features(
         sources = edges.sources[of_kind]
         outgoing = np.bincount(sources, minlength=len(evidence.pool))[sources]
         part[of_kind] = np.minimum(1.0, _SHARED_EDGES / outgoing)
+    likely = np.where(known, likelihood[edges.sources], 0.0)
+    # Documents that were used together for one question lift each other for every other one.
+    co_used = edges.kinds == _CO_USED
     strengths = edges.strengths * np.where(mentions, part * rarity[edges.targets], 1.0)
+    strengths = np.where(co_used, edges.weights * likely, strengths)
     np.maximum.at(matrix, (edges.targets[direct], edges.columns[direct]), strengths[direct])
     np.add.at(matrix[:, _COLUMN["trained"]], edges.targets, edges.changes)
-    within = (edges.sources[known], edges.targets[known], edges.weights[known])
+    read = known & ~co_used
+    within = (edges.sources[read], edges.targets[read], edges.weights[read])
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
-    likely = np.where(known, likelihood[edges.sources], 0.0)
     named = likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
     _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
     if evidence.information:
@@ -371,7 +378,7 @@ def _add_edge_features(
         weights = evidence.term_weights * _weigh_by_candidates(evidence.term_weights)
         added = weights[edges.targets] * missing
         gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)
-        _set_maximum(matrix, "bridge", edges.targets, gain * likely, known)
+        _set_maximum(matrix, "bridge", edges.targets, gain * likely, read)
 
 
 def _weigh_by_candidates(term_weights: Floats) -> Floats:
