@@ -35,8 +35,6 @@ class EpisodeSettings(ValidatedSettings):
     """Least similarity of an episode of the same query; what it did not use is returned later."""
     same_query_term_share: Share = 0.8
     """Least share of the query's terms, by information, in such an episode."""
-    duplicate_similarity: Share = 0.92
-    """Least similarity of two turns that are one episode."""
     max_scanned: Count = 500
     """Latest episodes that are compared where the vector index holds none."""
 

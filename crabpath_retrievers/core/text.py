@@ -436,9 +436,22 @@ def _list_parts(name: str) -> list[str]:
     return found
 
 
+_SIGN = re.compile(r"[+<=>^|~$€£#%&@]|^-\w")
+_EDGES = ".,;:!?()[]{}\"'*_`“”‘’«»¿¡…、。，：；？！（）「」"
+
+
+@lru_cache(maxsize=4096)
+def find_signs(text: str) -> frozenset[str]:
+    """Words of a text that signs tell from others: "C#", "C++", ">5", "-O2"; in lower case."""
+    words = (word.strip(_EDGES) for word in text.casefold().split())
+    return frozenset(word for word in words if _SIGN.search(word))
+
+
 def hash_question(namespace: str, question: str) -> str:
-    """Id of a query in a namespace: a hash of its tokens in order, or of a text without any."""
+    """Id of a query in a namespace: a hash of its tokens in order, and of its signs."""
     words = " ".join(tokenise(question)) or question.strip()
+    if signs := find_signs(question):
+        words += "\n" + " ".join(sorted(signs))
     return sha256(f"{namespace}\n{words}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 

@@ -232,8 +232,7 @@ class Lesson:
         turn, vector = credited.turn, credited.vector
         if not self._learning.episodes or vector is None or not credited.credit.is_informative:
             return None
-        single = np.asarray(vector, dtype=np.float32)
-        return self._episode_memory.find_episode(turn.namespace, self._clock, turn.query, single)
+        return self._episode_memory.find_episode(turn.namespace, self._clock, turn.query)
 
     def build_episode(
         self, credited: CreditedTurn, known: StoredEpisode | None, fair: Credit

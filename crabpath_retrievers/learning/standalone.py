@@ -1,9 +1,8 @@
 """Learning in a process of its own, from the graph store alone.
 
 The vector index of an embedded memory belongs to the serving process, and learning does not need
-it: near-duplicate episodes are looked up among the latest ones in the graph store, and new episodes
-and notes are read from there until the serving process has indexed them. There is no embedder
-either: a correction recorded here gets the vector of its question. The settings are those that the
+it: new episodes and notes are read from the graph store until the serving process has indexed them.
+There is no embedder either: a correction recorded here gets the vector of its question. The settings are those that the
 serving process has published in its store.
 """
 

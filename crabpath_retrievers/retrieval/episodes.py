@@ -4,7 +4,7 @@ Each past turn is a trial of the documents whose use is known, weighted by how a
 ``alike^8 / closest^4``, where ``alike = (similarity + overlap of words) / 2`` and ``closest`` is
 that of the most alike query: a kernel (Nadaraya 1964) that is wider where no query is near
 (Loftsgaarden & Quesenberry 1965). An outcome without stated use counts for the same query alone
-[CVX RFC-013]. Near-duplicate queries share one episode. What was
+[CVX RFC-013]. A query that is asked again extends its episode. What was
 right for one product is not therefore right for its siblings: see :func:`score_turns`.
 """
 
@@ -26,14 +26,19 @@ from crabpath_retrievers.core.graph import (
     stack_vectors,
     stretch_cosine,
 )
-from crabpath_retrievers.core.text import Floats, QueryInformation, hash_question, tokenise
+from crabpath_retrievers.core.text import (
+    Floats,
+    QueryInformation,
+    find_signs,
+    hash_question,
+    tokenise,
+)
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
 from crabpath_retrievers.storage.read.walk import Clock, VersionCache
-from crabpath_retrievers.storage.sql_tools import encode_vector
 from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollections, VectorIndex
 
-_CACHED = 256  # queries whose nearest episode is cached
+_CACHED = 4096  # queries whose words are cached
 _MAX_SMALL = 4096  # most episodes of a namespace whose vectors stay in the process
 _MAX_ALL = 16_384  # most episodes of all namespaces together whose vectors do
 _SHARPNESS = 8  # power of the likeness of two queries, as the weight of a past turn
@@ -121,7 +126,6 @@ class EpisodeMemory:
         """Read ``store``, with collections in the store of ``index``; None scans rows."""
         self._store, self._settings = store, settings
         self._collections = NamespaceCollections(index, "episodes")
-        self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
         self._vectors: dict[int, _CachedVectors] = {}
         self._episodes = VersionCache[str, StoredEpisode]()
         self._gone: dict[int, set[str]] = {}  # episodes whose vectors were found without a row
@@ -132,8 +136,8 @@ class EpisodeMemory:
         information = _word_information(question)
         total = sum(information.values())
         nearest = self.near(question.vector, clock)
-        self._cache(_cache_key(question.vector, clock), nearest)
-        weighed = [self._weigh(near, information, total) for near in nearest]
+        signs = find_signs(question.text)
+        weighed = [self._weigh(near, information, total, signs) for near in nearest]
         closest = max((alike for _, _, alike in weighed), default=0.0)
         recalled: list[PastTurns] = []
         for near, (same, other, alike) in zip(nearest, weighed, strict=True):
@@ -146,7 +150,11 @@ class EpisodeMemory:
         return recalled
 
     def _weigh(
-        self, near: EpisodeMatch, information: Mapping[str, float], total: float
+        self,
+        near: EpisodeMatch,
+        information: Mapping[str, float],
+        total: float,
+        signs: AbstractSet[str],
     ) -> tuple[float, float, float]:
         """How far an episode is of the same query, and of another one, and how alike they are."""
         settings, past = self._settings, _get_words(near.episode.query)
@@ -155,15 +163,11 @@ class EpisodeMemory:
             _scale_above(near.similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
+        if signs != find_signs(near.episode.query):
+            same = 0.0  # "C" and "C#" have the same words, and nearly the same vector
         alike = (max(0.0, near.similarity) + overlap) / 2
         share_labelled = max(0.0, min(1.0, near.episode.labelled_turns))
         return same, (1.0 - same) * share_labelled, alike
-
-    def _cache(self, key: tuple[int, int, int, bytes], nearest: Sequence[EpisodeMatch]) -> None:
-        """Cache the nearest episode, for the feedback on this query."""
-        if len(self._nearest_ids) >= _CACHED:
-            self._nearest_ids.pop(next(iter(self._nearest_ids)), None)
-        self._nearest_ids[key] = [near.episode.id for near in nearest[:1]]
 
     def near(self, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
         """The nearest episodes of a namespace, nearest first; none for a vector of zeros."""
@@ -244,25 +248,12 @@ class EpisodeMemory:
         matches.sort(key=lambda near: (-near.similarity, near.episode.id))
         return matches[: self._settings.neighbours]
 
-    def find_episode(
-        self, namespace: str, clock: Clock, query: str, vector: Vector
-    ) -> StoredEpisode | None:
-        """The episode of a turn: that of equal words, else of a near-duplicate query."""
+    def find_episode(self, namespace: str, clock: Clock, query: str) -> StoredEpisode | None:
+        """The episode of a query, which may be written with other capitals and marks."""
         if not (clock.learned or clock.notes):
             return None
-        digest = hash_question(namespace, query)
-        ids = self._nearest_ids.get(_cache_key(vector, clock))
-        if ids is None:
-            ids = [near.episode.id for near in self.near(vector, clock)]
-        # If nothing was learned since the retrieval, its nearest episode is still the nearest.
-        episodes = self._store.learned.episodes(clock.key, [*ids, digest])
-        # First, since the question of a note may have the same vector.
-        own = next((episode for episode in episodes if episode.id == digest), None)
-        if own is not None:
-            return own
-        nearest = self._rank(vector, episodes)
-        alike = nearest and nearest[0].similarity >= self._settings.duplicate_similarity
-        return nearest[0].episode if alike else None
+        found = self._store.learned.episodes(clock.key, [hash_question(namespace, query)])
+        return found[0] if found else None
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new episodes once there are ``minimum`` of them; until then rows are scanned.
@@ -289,7 +280,7 @@ class EpisodeMemory:
         self._collections.reopen()
         with self._lock:
             self._vectors, self._gone = {}, {}
-        self._nearest_ids, self._episodes = {}, VersionCache[str, StoredEpisode]()
+        self._episodes = VersionCache[str, StoredEpisode]()
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of deleted episodes."""
@@ -376,11 +367,6 @@ def _measure_lacking(
     return lacking
 
 
-def _cache_key(vector: Vector, clock: Clock) -> tuple[int, int, int, bytes]:
-    """All that the nearest episode depends on; teaching a note may add an episode too."""
-    return (clock.key, clock.learned, clock.notes, encode_vector(vector))
-
-
 def _word_information(question: EpisodeQuery) -> dict[str, float]:
     """Information of each word of a query in nats; an unknown word counts as the rarest one."""
     words, nats = question.information
@@ -389,7 +375,7 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
     return {word: known.get(word, rarest) for word in tokenise(question.text)}
 
 
-@lru_cache(maxsize=16 * _CACHED)
+@lru_cache(maxsize=_CACHED)
 def _get_words(query: str) -> frozenset[str]:
     """The distinct words of a query."""
     return frozenset(tokenise(query))

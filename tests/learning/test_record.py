@@ -467,7 +467,7 @@ def test_another_process_learns_with_the_settings_of_the_server(
 def test_settings_are_published_as_they_are(store):
     """Of another release they are read as far as they are known."""
     learning = LearningSettings(apply="external", usage_prior=(1.0, 9.0), learning_rate=0.5)
-    settings = Settings(learning=learning, episode=EpisodeSettings(duplicate_similarity=0.8))
+    settings = Settings(learning=learning, episode=EpisodeSettings(neighbours=7))
     publish_settings(store, settings)
     assert parse_settings(read_published_settings(store)) == settings
     text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'

@@ -174,7 +174,7 @@ def test_a_frozen_namespace_refuses(memory):
 
 @pytest.mark.both_databases
 def test_a_note_is_forgotten_with_vector_edges_and_question(memory, host, index_vectors):
-    """A question that others answered too stays without the note."""
+    """A question that others answered too stays, for what answered it."""
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     shared = memory.teach("Shared.", query="What is shared?")
     turn = host.answer("What is shared?", k=4).turn.id
@@ -187,7 +187,6 @@ def test_a_note_is_forgotten_with_vector_edges_and_question(memory, host, index_
     assert clock.notes == 0
     (episode,) = memory.store.learned.latest_episodes(clock.key, 10)
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
-    assert not {note, shared} & set(episode.documents)
     if memory._services.notes._collections.available:
         side = memory._services.notes._collections.of(clock.key)
         assert side.search(memory.embedder.query(TEXT), 5) == []

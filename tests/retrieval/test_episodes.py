@@ -96,28 +96,15 @@ def test_vectors_of_forgotten_episodes_are_deleted_once_a_search_met_them(memory
     assert vectors.count() == 2
 
 
-def test_feedback_searches_again_only_after_other_feedback(memory, monkeypatch):
-    """Else what the retrieval recalled is still all that there is; a success is added to it."""
-    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._MAX_SMALL", 0)
+def test_feedback_extends_the_episode_of_its_question_without_a_search(memory, monkeypatch):
+    """Capitals and marks make no other question."""
     learn(memory, "default", "something else?")
     key = memory.store.walk.get_clock("default").key
-    index = memory._services.episodes._collections.of(key)
-    searches, search = [], index.search
-    monkeypatch.setattr(index, "search", lambda *given: searches.append(given) or search(*given))
-    first, second = (memory.retrieve("what is it?", k=3).turn.id for _ in range(2))
-    for turn, count in ((first, 0), (second, 1)):
-        searches.clear()
+    turns = [memory.retrieve(query, k=3).turn.id for query in ("what is it?", "What is it")]
+    monkeypatch.setattr(memory._services.episodes, "near", None)
+    for turn in turns:
         memory.record(Feedback(turn, 1.0, used=["b"]))
-        assert len(searches) == count
     assert sorted(e.turns for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
-
-
-def test_few_queries_are_kept_at_hand(memory, monkeypatch):
-    monkeypatch.setattr("crabpath_retrievers.retrieval.episodes._CACHED", 2)
-    learn(memory, "default")
-    for number in range(5):
-        memory.retrieve(f"question {number}?")
-    assert len(memory._services.episodes._nearest_ids) == 2
 
 
 def turn_towards(base, cosine):
@@ -224,3 +211,30 @@ def test_questions_without_words_are_different_questions(memory):
     assert count_near(memory, "ann", "🚀") == 3
     learn(memory, "ann", " 🚀 ")
     assert count_near(memory, "ann", "🚀") == 3
+
+
+@pytest.mark.parametrize("names", [("C", "C#", "C++"), (">5", "<5"), ("-O2", "O2"), ("R", "R&D")])
+def test_questions_that_differ_in_a_sign_are_different_questions(memory, names):
+    """Each gets what was right for it, though words and nearly all of the vectors are equal."""
+    documents = dict(zip(names, "abc", strict=False))
+    for name, used in documents.items():
+        answer = memory.retrieve(f"what is {name}?", k=3, namespace="ann")
+        memory.record(Feedback(answer.turn.id, 1.0, used=[used]))
+    assert count_near(memory, "ann") == len(names)
+    for name, used in documents.items():
+        returned = memory.retrieve(f"what is {name}?", k=3, namespace="ann").turn.returned
+        assert [item.node for item in returned if item.features.get("again")] == [used]
+
+
+def test_an_episode_keeps_what_was_used_before_what_was_not(tmp_path):
+    """The one document of twenty that helps is the last of them, by rank and by id."""
+    texts = [Document(f"Thing {number}", id=f"d{number:02}") for number in range(20)]
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(tmp_path / "many", embeddings=embeddings) as many:
+        many.add_documents(texts, split=False, progress=None)
+        for _ in range(3):
+            answer = many.retrieve("thing", k=20)
+            many.record(Feedback(answer.turn.id, 1.0, used=["d19"]))
+        returned = many.retrieve("thing", k=20).turn.returned
+    found = {item.node: item.features for item in returned}
+    assert found["d19"]["again"] == pytest.approx(3.0, abs=0.01)

@@ -571,6 +571,7 @@ def add_credit(
 
 
 def _keep_most(credit: Mapping[str, float]) -> dict[str, float]:
-    """The 16 documents with the largest absolute credit."""
-    best = sorted(credit.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
+    """The 16 documents with the most credit; then those with the most blame."""
+    best = sorted(credit.items(), key=lambda item: (item[1] <= 0, -abs(item[1])))
+    best = best[:_MOST_DOCUMENTS]
     return dict(sorted(best))
