@@ -228,6 +228,7 @@ class Credit:
         inferred: Those of them whose credit was attributed from an answer. There 0 means that the
             answer does not show its use, which is weak evidence.
         added: Those of them that the turn did not return.
+        irrelevant: Those of them that are stated as irrelevant.
     """
 
     outcome: float
@@ -235,6 +236,7 @@ class Credit:
     documents: Mapping[str, float] = field(default_factory=dict)
     inferred: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
+    irrelevant: frozenset[str] = frozenset()
 
     @property
     def has_stated_use(self) -> bool:

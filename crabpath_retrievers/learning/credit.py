@@ -59,7 +59,8 @@ def assign_credit(
     # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
     documents |= {node: 1.0 for node in returned if node in (feedback.relevant or ())}
-    return Credit(z, weight, documents, inferred.intersection(documents))
+    irrelevant = frozenset(feedback.irrelevant or ()).intersection(unused)
+    return Credit(z, weight, documents, inferred.intersection(documents), irrelevant=irrelevant)
 
 
 def is_use_stated(turn: Turn, feedback: Feedback) -> bool:

@@ -96,6 +96,33 @@ def test_every_decision_of_a_route_is_credited_discounted_from_the_document(turn
     assert found["a", "b"] > 0
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Credit(-1.0, documents={"d": -1.0}),
+        Credit(-1.0, documents={"b": 0.0, "c": 0.0, "d": -1.0}),
+        Credit(-1.0, documents={"d": 0.0}, irrelevant=frozenset("d")),
+    ],
+)
+def test_a_failure_blames_every_decision_that_led_to_what_it_names(turn_of, step_of, failure):
+    """As a success credits them; what was returned on the way and not used shields no decision."""
+    route = ["a", "b", "c", "d"]
+    steps = [
+        step_of(node, {target: 0.5, "x": 0.4}, [target], hop=hop)
+        for hop, (node, target) in enumerate(zip(route, route[1:], strict=False))
+    ]
+    returned = [tuple(route[: end + 1]) for end in range(1, len(route))]
+    settings = PAPER.replace(discount=0.9)
+    turn = turn_of(steps, returned)
+    found = changes(turn, failure, settings=settings)
+    won = changes(turn, Credit(1.0, documents={"d": 1.0}), settings=settings)
+    assert found == pytest.approx({edge: -delta for edge, delta in won.items()})
+    assert 0 > found["a", "b"] > found["b", "c"] > found["c", "d"]
+    # What was useful on the way excuses the decisions that led to it.
+    found = changes(turn, Credit(-1.0, documents={"b": 1.0, "d": -1.0}), settings=settings)
+    assert found["a", "b"] > 0 > found["b", "c"]
+
+
 def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
     """T followed b, s did not: what became of b is not turned round at the pointer of s."""
     steps = [step_of("s", {"a": 0.5, "b": 0.4}, "a"), step_of("t", {"b": 0.5}, "b")]

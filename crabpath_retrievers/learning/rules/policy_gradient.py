@@ -47,7 +47,7 @@ class EdgeCredit(NamedTuple):
     """Credit of one followed edge.
 
     Attributes:
-        credit: z of the best-credited document reached through it, in [-1, 1].
+        credit: z of the document that counts of those reached through it, in [-1, 1].
         hops: Edges between it and that document; 0 if it led to the document itself.
     """
 
@@ -72,7 +72,9 @@ def assign_edge_credit(
     """Return the credit of every decided edge that led to a document with known credit.
 
     Of several documents behind one edge the best credited counts: a decision that found one useful
-    document did not fail because of the others. Edges that led to no such document have none.
+    document did not fail because of the others. Where none was useful, the most blamed one counts:
+    what was not judged on the way to it excuses nothing. Edges that led to no such document have
+    none.
 
     Args:
         turn: The turn with its returned documents and their paths.
@@ -87,8 +89,12 @@ def assign_edge_credit(
             if move in decided:
                 merit = EdgeCredit(known[item.node], len(path) - passed)
                 best = credit_by_move.get(move, merit)
-                credit_by_move[move] = max(best, merit, key=lambda m: (m.credit, -m.hops))
+                credit_by_move[move] = max(best, merit, key=_rank_merit)
     return credit_by_move
+
+
+def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
+    return merit.credit > 0, abs(merit.credit), -merit.hops
 
 
 _MAX_STEP = 2.0  # width of the range of weights
@@ -179,6 +185,8 @@ def _list_draws(
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = get_known_credit(turn, credit)
+    if credit.outcome < 0:  # which blames what is irrelevant like what was used
+        known |= dict.fromkeys(credit.irrelevant, credit.outcome)
     credit_by_move = assign_edge_credit(turn, known, decided)
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
