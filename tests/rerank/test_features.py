@@ -57,11 +57,32 @@ def compute_row(hit, *arrivals, **options):
         k
         for k in EdgeKind
         if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM, EdgeKind.INHIBITS, *TYPED_KINDS)
+        and k != EdgeKind.CO_USED
     ],
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     features = compute_row(Candidate(make_head(1), 0), make_arrival(make_head(1), kind, 0.4, 1))
     assert features == {"bias": 1, "learned" if kind in LEARNED_KINDS else kind.label: 0.4}
+
+
+def test_co_use_counts_as_far_as_its_source_is_likely_to_answer():
+    """It passes no PageRank: documents of one question lift each other for no other one."""
+    likely, unlikely, with_likely, with_unlikely = (
+        Candidate(make_head(key), similarity)
+        for key, similarity in ((1, 0.9), (2, 0.4), (3, 0), (4, 0))
+    )
+    edges = [
+        make_arrival(target.head, EdgeKind.CO_USED, 0.8, 1, source=source.head.key)
+        for source, target in ((likely, with_likely), (unlikely, with_unlikely))
+    ]
+    hits = [likely, unlikely, with_likely, with_unlikely]
+    sources = np.array([4.0, 0.0, 0.0])
+    matrix = compute_matrix(hits, *edges, sources=sources)
+    learned = matrix[:, FEATURES.index("learned")]
+    assert learned == pytest.approx([0, 0, 0.5, 0.5 * np.exp(-2)])
+    for name in ("pagerank", "bridge"):
+        column = FEATURES.index(name)
+        assert matrix[0, column] >= matrix[2, column] == matrix[3, column]
 
 
 LINKS = [make_arrival(make_head(1), EdgeKind.LINK, strength, 1) for strength in (0.2, 0.5, 0.3)]
