@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from databases import lone_database
 from langchain_core.documents import Document
 from tables import nodes
 
@@ -27,13 +26,6 @@ TEXT = "Wilhelmina Oxenstierna was diagnosed with amyloidosis."
 SECRET = Document(TEXT, id="s1", metadata={"title": "Letter Brevskrivelse", "mood": "sorgsenhet"})
 OF_DOCUMENT = ("oxenstierna", "ilhelmina", "diagnosed", "amyloid", "revskrivelse", "sorgsenhet")
 OF_NAMESPACE = (ANN, "itronenfalter", "uittenbrot", "kundin77", "firsichmus", "schnappschuss")
-
-
-@pytest.fixture
-def postgres_url():
-    """A database whose only transactions are those of the test: others hold up its erasure."""
-    with lone_database() as url:
-        yield url
 
 
 def page(number):

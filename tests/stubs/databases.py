@@ -43,26 +43,9 @@ def empty_database(server: str = POSTGRES) -> Iterator[str]:
         stack = ExitStack()
         _poolers[server] = stack.enter_context(serve_pooler(server))
         atexit.register(stack.close)
-    with _create_database(server) as name:
-        yield _poolers[server].set(database=name).render_as_string()
-
-
-@contextmanager
-def lone_database() -> Iterator[str]:
-    """URL of a database without tables, where no other test has transactions; dropped."""
-    if POOLED:
-        with empty_database() as url:
-            yield url
-        return
-    with _create_database(POSTGRES) as name:
-        yield sa.make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
-
-
-@contextmanager
-def _create_database(server: str) -> Iterator[str]:
     name = f"crabpath_{uuid.uuid4().hex[:12]}"
     with _create(server, f"DATABASE {name}", f"DATABASE {name} WITH (FORCE)"):
-        yield name
+        yield _poolers[server].set(database=name).render_as_string()
 
 
 @contextmanager
