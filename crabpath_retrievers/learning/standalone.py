@@ -2,8 +2,8 @@
 
 The vector index of an embedded memory belongs to the serving process, and learning does not need
 it: new episodes and notes are read from the graph store until the serving process has indexed them.
-There is no embedder either: a correction recorded here gets the vector of its question. The settings are those that the
-serving process has published in its store.
+There is no embedder either: a correction recorded here gets the vector of its question. The
+settings are those that the serving process has published in its store.
 """
 
 import json

@@ -616,7 +616,7 @@ class QueryReads:
 
 _UNERASED = (
     "{} is in use: what was forgotten is deleted, but still in its files and statistics; end the "
-    "transactions of this database that are open for long, such as those of exports, and call "
+    "transactions of this server that are open for long, such as those of exports, and call "
     "forget(erase=True) again"
 )
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -109,7 +110,7 @@ def test_a_failure_blames_every_decision_that_led_to_what_it_names(turn_of, step
     route = ["a", "b", "c", "d"]
     steps = [
         step_of(node, {target: 0.5, "x": 0.4}, [target], hop=hop)
-        for hop, (node, target) in enumerate(zip(route, route[1:], strict=False))
+        for hop, (node, target) in enumerate(pairwise(route))
     ]
     returned = [tuple(route[: end + 1]) for end in range(1, len(route))]
     settings = PAPER.replace(discount=0.9)

@@ -118,6 +118,15 @@ def enter_namespace(page: Page, name: str) -> None:
         page.locator("#namespace").press("Enter")
 
 
+def hold(held: list[Route]):
+    """A handler of requests that keeps them; the browser asks for a function of Python."""
+
+    def keep(route: Route) -> None:
+        held.append(route)
+
+    return keep
+
+
 def ask(page: Page, question: str = QUESTION) -> None:
     page.get_by_role("tab", name="Ask").click()
     page.get_by_label("Question", exact=True).fill(question)
@@ -322,7 +331,7 @@ def test_an_answer_that_was_overtaken_is_not_shown(page, memory, namespace):
     everything = memory.graph.edges(DIRECTOR, namespace=namespace).total
     expect(edges).to_have_count(everything)
     held: list[Route] = []
-    page.route("**/graph/neighbors*kind=mentioned_by*", lambda route: held.append(route))
+    page.route("**/graph/neighbors*kind=mentioned_by*", hold(held))
     kind = panel.get_by_label("Kind").first
     kind.select_option("mentioned_by")
     kind.select_option("inhibits")
@@ -340,7 +349,7 @@ def test_an_answer_that_was_overtaken_is_not_shown(page, memory, namespace):
 def test_an_answer_of_the_namespace_before_is_not_shown(page, memory, namespace):
     """A question whose answer comes after the namespace was left opens nothing in the next one."""
     held: list[Route] = []
-    page.route("**/query", lambda route: held.append(route))
+    page.route("**/query", hold(held))
     page.get_by_label("Question", exact=True).fill(QUESTION)
     page.get_by_label("Question", exact=True).press("Enter")
     expect(page.locator("#status")).to_have_text("Asking …")

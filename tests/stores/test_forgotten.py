@@ -33,7 +33,9 @@ def page(number):
 
 
 def opened(place, vectors=None) -> CrabPath:
-    return CrabPath.open(place, embeddings=Words(SIZE), vectors=vectors)
+    """With patience for other tests, whose open transactions on this server hold up an erasure."""
+    settings = Settings(time_limit=90.0)
+    return CrabPath.open(place, embeddings=Words(SIZE), vectors=vectors, settings=settings)
 
 
 def live(memory) -> None:
