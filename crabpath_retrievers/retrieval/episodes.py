@@ -48,7 +48,6 @@ _INFERRED = 0.1  # of a trial: an outcome alone does not say which documents wer
 _ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and are
 _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
 _NATS = 0.2  # of words that a use was not about, and that divide it by e
-_ASKED_NATS = 25.0  # of new words that a document has, and that divide a pass of it by e
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -304,8 +303,7 @@ def score_turns(
 
     A use says less where the current query asks for something else: for words that the past one
     lacks, that the document lacks too, and that texts like it have. Words of the past query that
-    the document lacked in the same way, and was used all the same, excuse twice as many. A pass
-    says less where the current query asks for words that the past one lacks and the document has.
+    the document lacked in the same way, and was used all the same, excuse twice as many.
 
     Args:
         recalled: Turns of past queries.
@@ -316,11 +314,8 @@ def score_turns(
     """
     used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
     rows = [row for row, head in enumerate(heads) if head.id in used]
-    has = information.find_words([head.terms for head in heads])
-    lacking = _measure_lacking(heads, rows, has, information.nats, stretch)
-    offered = has * information.nats
+    lacking = _measure_lacking(heads, rows, information, stretch)
     places = {heads[row].id: place for place, row in enumerate(rows)}
-    row_by_node = {head.id: row for row, head in enumerate(heads)}
     sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
     for turns in recalled:
         is_new = [word in asked and word not in turns.words for word in information.words]
@@ -329,11 +324,10 @@ def score_turns(
         was_asked = [excuse * (word in turns.words) for word in information.words]
         more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
         shares = np.exp(-np.maximum(0.0, more) / _NATS).tolist()
-        pass_shares = np.exp(-(offered @ np.array(is_new, dtype=np.float64)) / _ASKED_NATS)
         for node, credit in turns.documents.items():
             if node not in sums:
                 continue
-            uses, passes = 0.0, -credit * float(pass_shares[row_by_node[node]])
+            uses, passes = 0.0, -credit
             if credit > 0:
                 share = shares[places[node]]
                 # Where use was only inferred, the rest of the trial speaks against the document.
@@ -348,15 +342,14 @@ def score_turns(
 
 
 def _measure_lacking(
-    heads: Sequence[NodeHead], rows: Sequence[int], has: Floats, nats: Floats, stretch: float
+    heads: Sequence[NodeHead], rows: Sequence[int], information: QueryInformation, stretch: float
 ) -> Floats:
     """Information in nats of each word that a candidate lacks and a text like it has.
 
     Args:
         heads: All candidates.
         rows: Those that are measured.
-        has: 1 for each word, a column, that a candidate has, else 0.
-        nats: Information of the words.
+        information: The words.
         stretch: Of the embedder.
 
     Returns:
@@ -364,12 +357,13 @@ def _measure_lacking(
         that only unlike texts have.
     """
     if not rows:
-        return np.zeros((0, len(nats)))
+        return np.zeros((0, len(information.words)))
+    has = information.find_words([head.terms for head in heads])
     vectors = stack_vectors([head.vector for head in heads])
     near = stretch_cosine(vectors[rows] @ vectors.T, stretch)
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     others = np.minimum(1.0, alike @ has)
-    lacking: Floats = (1.0 - has[rows]) * others * nats
+    lacking: Floats = (1.0 - has[rows]) * others * information.nats
     return lacking
 
 
