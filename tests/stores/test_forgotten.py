@@ -33,9 +33,7 @@ def page(number):
 
 
 def opened(place, vectors=None) -> CrabPath:
-    """With patience for other tests, whose open transactions on this server hold up an erasure."""
-    settings = Settings(time_limit=90.0)
-    return CrabPath.open(place, embeddings=Words(SIZE), vectors=vectors, settings=settings)
+    return CrabPath.open(place, embeddings=Words(SIZE), vectors=vectors)
 
 
 def live(memory) -> None:
@@ -160,15 +158,14 @@ def table_files(connection) -> list[Path]:
 
 
 @pytest.mark.parametrize("vectors", ["directory", "pgvector"])
-def test_no_table_of_postgresql_holds_it(request, tmp_path, vectors):
+def test_no_table_of_postgresql_holds_it(pgvector_url, tmp_path, vectors):
     """Neither rows, nor statistics, nor the files of tables and indexes."""
-    name, place = ("pgvector_url", vectors) if vectors == "pgvector" else ("postgres_url", tmp_path)
-    url = request.getfixturevalue(name)
-    with opened(url, place) as memory:
+    place = vectors if vectors == "pgvector" else tmp_path
+    with opened(pgvector_url, place) as memory:
         memory.add_documents([page(n) for n in range(5)], split=False, progress=None)
         live(memory)
         vector = vector_of(memory)
-        engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        engine = sa.create_engine(pgvector_url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             assert rows_with(connection, "oxenstierna")
             memory.forget("s1")
@@ -183,14 +180,16 @@ def test_no_table_of_postgresql_holds_it(request, tmp_path, vectors):
 
 
 @pytest.mark.parametrize("vectors", ["directory", "pgvector"])
-def test_no_statistic_of_an_emptied_table_holds_it(request, tmp_path, vectors):
-    """PostgreSQL measured all rows before the last ones went; the tables work as before."""
-    name, place = ("pgvector_url", vectors) if vectors == "pgvector" else ("postgres_url", tmp_path)
-    url = request.getfixturevalue(name)
-    with opened(url, place) as memory:
+def test_no_statistic_of_an_emptied_table_holds_it(pgvector_url, tmp_path, vectors):
+    """PostgreSQL measured all rows before the last ones went; the tables work as before.
+
+    On a server of its own: transactions of other tests that are open hold up an erasure.
+    """
+    place = vectors if vectors == "pgvector" else tmp_path
+    with opened(pgvector_url, place) as memory:
         live(memory)
         memory.forget(erase=True)
-        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        engine = sa.create_engine(pgvector_url, poolclass=sa.NullPool)
         with engine.connect() as connection:
             assert "pg_stats" in rows_with(connection, "oxenstierna")
             before = described(connection)
@@ -228,17 +227,17 @@ def described(connection) -> list[str]:
 
 
 @pytest.mark.parametrize("read", ["crabpath_nodes", "pg_class"])
-def test_erasing_gives_up_on_a_long_reader_and_is_repeated(postgres_url, tmp_path, read):
+def test_erasing_gives_up_on_a_long_reader_and_is_repeated(pgvector_url, tmp_path, read):
     """It says what is left to do; meanwhile questions are answered within their time limit."""
     settings = Settings(time_limit=2.0)
     with (
         CrabPath.open(
-            postgres_url, vectors=tmp_path, embeddings=Words(SIZE), settings=settings
+            pgvector_url, vectors=tmp_path, embeddings=Words(SIZE), settings=settings
         ) as memory,
         ThreadPoolExecutor() as pool,
     ):
         memory.add_documents([SECRET, page(1)], split=False, progress=None)
-        engine = sa.create_engine(postgres_url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        engine = sa.create_engine(pgvector_url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
         reading = engine.execution_options(isolation_level="REPEATABLE READ")
         with reading.connect() as reader:
             assert reader.execute(sa.text(f"SELECT count(*) FROM {read}")).scalar()
