@@ -106,10 +106,9 @@ walk divides one; a term that is shared with a long text counts less. bridge: sh
 information that the node adds to a node with an edge to it, times the likelihood of that node;
 words that many candidates have count less. pagerank: personalised PageRank from likely nodes,
 relative to the highest value. Neither follows edges between documents that were used together.
-learned: strongest edge that only feedback created; one of these is times the likelihood of its
-source. trained: change
-of weight beyond 0.1 that feedback made to the other edges to it, times the energy of their sources,
-summed. far: strongest edge two or more hops from a seed. hint: the caller suggested it. routed: a
+learned: strongest edge that only feedback created; an edge between documents that were used
+together is times the likelihood of its source. trained: change of weight beyond 0.1 that feedback
+made to the other edges to it, times the energy of their sources, summed. far: strongest edge two or more hops from a seed. hint: the caller suggested it. routed: a
 chat model chose an edge to it. inhibition: strongest inhibitory edge to it. episode, missed: turns
 of similar queries that used it, or returned it and did not use it, weighted by their similarity.
 again, passed: those of the same query. usage: share of its returns in which it was used, minus the
@@ -363,8 +362,8 @@ def _add_edge_features(
     strengths = np.where(co_used, edges.weights * likely, strengths)
     np.maximum.at(matrix, (edges.targets[direct], edges.columns[direct]), strengths[direct])
     np.add.at(matrix[:, _COLUMN["trained"]], edges.targets, edges.changes)
-    read = known & ~co_used
-    within = (edges.sources[read], edges.targets[read], edges.weights[read])
+    spreading = known & ~co_used
+    within = (edges.sources[spreading], edges.targets[spreading], edges.weights[spreading])
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
     named = likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
     _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
@@ -378,7 +377,7 @@ def _add_edge_features(
         weights = evidence.term_weights * _weigh_by_candidates(evidence.term_weights)
         added = weights[edges.targets] * missing
         gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)
-        _set_maximum(matrix, "bridge", edges.targets, gain * likely, read)
+        _set_maximum(matrix, "bridge", edges.targets, gain * likely, spreading)
 
 
 def _weigh_by_candidates(term_weights: Floats) -> Floats:

@@ -4,8 +4,8 @@ Each past turn is a trial of the documents whose use is known, weighted by how a
 ``alike^8 / closest^4``, where ``alike = (similarity + overlap of words) / 2`` and ``closest`` is
 that of the most alike query: a kernel (Nadaraya 1964) that is wider where no query is near
 (Loftsgaarden & Quesenberry 1965). An outcome without stated use counts for the same query alone
-[CVX RFC-013]. A query that is asked again extends its episode. What was
-right for one product is not therefore right for its siblings: see :func:`score_turns`.
+[CVX RFC-013]. A query that is asked again extends its episode. What was right for one product is
+not therefore right for its siblings: see :func:`score_turns`.
 """
 
 import math

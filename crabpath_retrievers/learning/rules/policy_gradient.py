@@ -94,6 +94,7 @@ def assign_edge_credit(
 
 
 def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
+    """Order in which credits count: use, then blame, then what was not judged; nearest first."""
     return merit.credit > 0, abs(merit.credit), -merit.hops
 
 
