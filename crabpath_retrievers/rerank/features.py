@@ -108,18 +108,18 @@ words that many candidates have count less. pagerank: personalised PageRank from
 relative to the highest value. Neither follows edges between documents that were used together.
 learned: strongest edge that only feedback created; an edge between documents that were used
 together is times the likelihood of its source. trained: change of weight beyond 0.1 that feedback
-made to the other edges to it, times the energy of their sources, summed. far: strongest edge two or more hops from a seed. hint: the caller suggested it. routed: a
-chat model chose an edge to it. inhibition: strongest inhibitory edge to it. episode, missed: turns
-of similar queries that used it, or returned it and did not use it, weighted by their similarity.
-again, passed: those of the same query. usage: share of its returns in which it was used, minus the
-usual share. decayed: share of its reward that failures have removed, at most 1. contrast: place of
-its cosine between the 20th highest and the highest, in [-1, 1], as far as one text is likely to
-answer: texts do not name each other, and the query is neither a few keywords nor long. recency: 1
-for a new document, halved by each half-life, if the query has one. distinction: information of the
-query that the node has and the candidates nearly equal to it lack, less what they have and it
-lacks, as far as there are ten of them. agreement: 1 for what both the vector and the words of the
-query find first, less for what is close behind. authority: 1 for a constitutional node, 0.5 for a
-canonical one.
+made to the other edges to it, times the energy of their sources, summed. far: strongest edge two or
+more hops from a seed. hint: the caller suggested it. routed: a chat model chose an edge to it.
+inhibition: strongest inhibitory edge to it. episode, missed: turns of similar queries that used it,
+or returned it and did not use it, weighted by their similarity. again, passed: those of the same
+query. usage: share of its returns in which it was used, minus the usual share. decayed: share of
+its reward that failures have removed, at most 1. contrast: place of its cosine between the 20th
+highest and the highest, in [-1, 1], as far as one text is likely to answer: texts do not name each
+other, and the query is neither a few keywords nor long. recency: 1 for a new document, halved by
+each half-life, if the query has one. distinction: information of the query that the node has and
+the candidates nearly equal to it lack, less what they have and it lacks, as far as there are ten of
+them. agreement: 1 for what both the vector and the words of the query find first, less for what is
+close behind. authority: 1 for a constitutional node, 0.5 for a canonical one.
 
 shared_term counts only as far as several texts are likely to answer; it and bridge shrink as the
 query's information grows: a long query is specific by itself. They are largest at 25 nats; in
