@@ -543,6 +543,21 @@ def study_small_talk(
         typer.echo(f"| {row[0]} | {row[1]} | {row[2]:.2f} | {row[3]:.3f} | {row[4]:.3f} |")
 
 
+@app.command("sqlite-manual")
+@report_errors
+def make_sqlite_manual(
+    folder: Annotated[Path, typer.Argument(help="New folder of the data set.")],
+    pages: Annotated[
+        Path, typer.Option(help="Folder of the pages, from Debian's sqlite3-doc.")
+    ] = Path("/usr/share/doc/sqlite3"),
+) -> None:
+    """Write the manual of SQLite with 171 questions as a data set."""
+    from benchmarks.sqlite_manual import write_manual
+
+    count, asked = write_manual(pages, folder)
+    typer.echo(f"{count} pages, {asked} questions")
+
+
 @app.command("hosts")
 @report_errors
 def time_hosts() -> None:

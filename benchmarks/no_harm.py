@@ -24,6 +24,8 @@ EMBEDDERS = {
 DATA = {
     "manuals": ("beir", "manuals"),
     "manuals_split": ("beir", "manuals"),
+    "sqlite": ("beir", "sqlite"),
+    "sqlite_split": ("beir", "sqlite"),
     "stackfaq": ("beir", "stackfaq"),
     "policyqa": ("beir", "policyqa"),
     "cosqa": ("beir", "cosqa"),
@@ -36,7 +38,7 @@ DATA = {
     "musique": ("musique", "musique/train_sample.jsonl.gz"),
     "multihoprag": ("multihoprag", "multihoprag"),
 }
-_SPLIT = "manuals_split"  # pages cut into chunks, as adding documents does
+_SPLIT = {"manuals_split", "sqlite_split"}  # pages cut into chunks, as adding documents does
 _PLAIN, _KS = ("dense", "hybrid"), (1, 5, 10)
 _BY_EMBEDDER = {"random": ("lexical",)}
 METRICS = ("recall@1", "recall@5", "ndcg@10")
@@ -97,7 +99,7 @@ def compare_cold(
                 methods=(*plain, "cold"),
                 ks=_KS,
                 limit=limit,
-                split=data == _SPLIT,
+                split=data in _SPLIT,
                 seed=None if limit is None else 0,
                 embedding=EMBEDDERS[embedder],
                 cache=cache,

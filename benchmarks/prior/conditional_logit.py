@@ -41,7 +41,13 @@ FIXED_WEIGHTS = {
 }
 FIXED_WEIGHTS |= {"sibling": 0.0, "similar": 0.0, "document": 0.0, "contrast": 0.0}
 FIXED_WEIGHTS |= dict.fromkeys((*USES, *PASSES), 20.0) | {"usage": 2.0, "trained": 5.0}
-FIXED_WEIGHTS |= {"recency": 1.0, "distinction": 2.0, "agreement": 1.0, "authority": 1.5}
+FIXED_WEIGHTS |= {
+    "recency": 1.0,
+    "distinction": 2.0,
+    "agreement": 1.0,
+    "authority": 1.5,
+    "lexical": 1.0,
+}
 COVERAGE = 0.8  # log-odds per 10 nats before calibration; docs/decisions.md has the figures
 DEPTH = 10  # documents that are chosen for what they add, when scores are calibrated
 # What the design's prototype ranked by (§9); its lexical score is worth about 5 units of words.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ASIDE = "script, style, template, noscript, svg, nav, footer, form, [role=navigation]"
 _HEADING = re.compile(r"h[1-6]")
+_BLOCK = re.compile(r"h[1-6]|p|div|section|table|[uod]l|pre|blockquote")
 
 
 def parse_html(source: str, data: bytes | str) -> list[Document]:
@@ -46,6 +47,7 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
     for link in main.find_all("a"):
         for text in link.find_all(string=re.compile(r"\n")):
             text.replace_with(re.sub(r"\s+", " ", text))  # a link of Markdown stands on one line
+    _end_headings(main)
     for heading in main.find_all(_HEADING):
         links = heading.find_all("a", href=re.compile(r"^[^#]"))
         for mark in heading.find_all("a", href=re.compile(r"^#")):
@@ -64,6 +66,17 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
         table_infer_header=True,
     )
     return str(converter.convert_soup(main)).strip()
+
+
+def _end_headings(main: "BeautifulSoup | Tag") -> None:
+    """End a heading that is not closed where the next block begins."""
+    for heading in main.find_all(_HEADING):
+        block = heading.find(_BLOCK, recursive=False)
+        if block is None:
+            continue
+        said = "".join(map(str, block.previous_siblings)).strip()
+        if said or _HEADING.fullmatch(block.name):
+            heading.insert_after(*[part.extract() for part in [block, *block.next_siblings]])
 
 
 def make_markdown(source: str, text: str, **metadata: str) -> Document:

@@ -5,6 +5,7 @@ Most lie in [0, 1], so that one set of weights serves corpora of any size.
 Personalised PageRank over the edges that one query has read (Haveliwala 2002, §3).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -90,6 +91,7 @@ FEATURES = (
     "distinction",
     "agreement",
     "authority",
+    "lexical",
 )
 """Columns of the feature matrix, in order.
 
@@ -119,11 +121,14 @@ other, and the query is neither a few keywords nor long. recency: 1 for a new do
 each half-life, if the query has one. distinction: information of the query that the node has and
 the candidates nearly equal to it lack, less what they have and it lacks, as far as there are ten of
 them. agreement: 1 for what both the vector and the words of the query find first, less for what is
-close behind. authority: 1 for a constitutional node, 0.5 for a canonical one.
+close behind. authority: 1 for a constitutional node, 0.5 for a canonical one. lexical: BM25 score
+relative to the best, as far as the query asks long texts for little: a page has the words of many
+queries, and how often it has them tells what it is about.
 
 shared_term counts only as far as several texts are likely to answer; it and bridge shrink as the
 query's information grows: a long query is specific by itself. They are largest at 25 nats; in
-corpora too small for rare words they shrink again.
+corpora too small for rare words they shrink again. Where the query asks long texts for little,
+likely_mention and shared_term count nothing: one page answers.
 """
 
 LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "decayed"})
@@ -131,7 +136,7 @@ LEARNED_FEATURES = frozenset({"learned", "trained", *USES, *PASSES, "usage", "de
 
 CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES
 CORPUS_FEATURES -= {"bias", "similarity", "contrast", "information", "coverage", "document"}
-CORPUS_FEATURES -= {"recency", "distinction", "agreement", "authority"}
+CORPUS_FEATURES -= {"recency", "distinction", "agreement", "authority", "lexical"}
 """Columns whose weights each namespace learns: names and edges differ from corpus to corpus."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
@@ -160,14 +165,16 @@ _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little
 _NEAREST = 20  # cosines that are compared with each other
 _TIED, _TIED_WORDS = 0.05, 0.2  # similarity and BM25 by which the first of a search is ahead
 _SPREAD = 0.3  # of them, from which the highest stands out; noise of near twins is less
+_LITTLE_ASKED, _MUCH_ASKED = 20.0, 40.0  # nats of a question with one need, and with several
 _PARAGRAPH = 60.0  # distinct words of a text in which a shared term counts whole
+_PAGE = 240.0  # distinct words of a text from which frequencies of words count whole
 _SHARED_EDGES = 3.0  # edges of one kind from a node that count whole
 _COMPARED = 40  # best candidates whose vectors are compared with each other
 _ALIKE, _EQUAL = 0.8, 0.95  # similarity from which texts begin to be near twins, and are
 _FAMILY = 10.0  # near twins from which one word decides alone
 _ONCE = 2**0.5  # makes the rarity of a name that one text mentions 1
 _NAMED = 0.1  # share of candidates that other texts name, from which texts name each other
-_SENTENCE = 10  # words of a query that is a whole sentence; fewer are keywords
+_SENTENCE = 6  # words of a query that is a whole sentence; fewer are keywords
 _FEW, _MANY = 15, 25  # words up to which a query asks for one thing, and from which for several
 SOURCE_FEATURES = ("similarity", "name", "information")
 """Columns that predict the relevance of a node without the graph."""
@@ -223,6 +230,21 @@ class Evidence:
         short = min(1.0, max(0.0, (_MANY - self.words) / (_MANY - _FEW)))
         return short * max(0.0, 1.0 - named / _NAMED)
 
+    def measure_plainness(self) -> float:
+        """How far the query asks long texts for one thing, in [0, 1].
+
+        0 from 40 nats of information on, or if the candidates have 60 distinct words; 1 up to 20
+        nats where they have 240.
+        """
+        asked = (_MUCH_ASKED - self.information) / (_MUCH_ASKED - _LITTLE_ASKED)
+        words = max(1.0, float(np.median(self.count_words())))
+        length = math.log(words / _PARAGRAPH) / math.log(_PAGE / _PARAGRAPH)
+        return min(1.0, max(0.0, asked)) * min(1.0, max(0.0, length))
+
+    def count_words(self) -> Floats:
+        """Distinct words of each candidate, shape ``[n]``."""
+        return np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in self.pool])
+
 
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
     """Features of every candidate, shape ``[n, len(FEATURES)]``; coverage is left at 0.
@@ -264,6 +286,7 @@ def compute_node_features(evidence: Evidence) -> Matrix:
     lexical = scores[:, Candidate._fields.index("lexical") - 1]
     near, worded = 1.0 - behind / _TIED, 1.0 - (1.0 - lexical) / _TIED_WORDS
     matrix[:, _COLUMN["agreement"]] = near.clip(0.0) * worded.clip(0.0)
+    matrix[:, _COLUMN["lexical"]] = evidence.measure_plainness() * lexical
     authorities = [hit.head.authority for hit in pool]
     matrix[:, _COLUMN["authority"]] = np.array(authorities) / Authority.CONSTITUTIONAL.value
     return matrix
@@ -365,13 +388,14 @@ def _add_edge_features(
     spreading = known & ~co_used
     within = (edges.sources[spreading], edges.targets[spreading], edges.weights[spreading])
     matrix[:, _COLUMN["pagerank"]] = pagerank(*within, likelihood, _FOLLOW)
-    named = likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
+    others = 1.0 - evidence.measure_plainness()
+    named = others * likely * part * np.minimum(1.0, _ONCE * rarity[edges.targets])
     _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
     if evidence.information:
         likely *= min(_TYPICAL / evidence.information, evidence.information / _LITTLE)
-        words = np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in evidence.pool])
-        length = np.minimum(1.0, _PARAGRAPH / np.maximum(1.0, words))[edges.targets]
-        through_terms = several * likely * part * length
+        words = evidence.count_words().clip(1.0)
+        length = np.minimum(1.0, _PARAGRAPH / words)[edges.targets]
+        through_terms = several * others * likely * part * length
         _set_maximum(matrix, "shared_term", edges.targets, through_terms, shared)
         missing = evidence.term_weights[edges.sources] == 0
         weights = evidence.term_weights * _weigh_by_candidates(evidence.term_weights)

@@ -38,7 +38,8 @@ _LONGEST_QUERY = 20_000  # characters that lexical search reads
 _MAX_WORDS = 400  # words of a query in which names are looked for
 _MAX_HITS = 8192  # hits requested from an index at most
 _FEEDBACK = 3  # best matches of words whose vectors stand for that of a question
-_WORDED = 0.5  # similarity of the best match of words, where vectors say nothing
+_WORDED = 2.0  # similarity of the best match of words, where vectors say nothing
+_WORDS_ALONE = 10  # factor of matches that are searched by words, where vectors say nothing
 _SAME_TEXT = 0.9  # similarity from which vectors that say nothing are those of one text
 _CHUNKS = 3  # factor of hits when each document is returned once, or only some versions are
 
@@ -172,6 +173,9 @@ class SeedSearch:
         seeds, wanted = self._settings.seeds, query.k
         if query.one_per_document or query.as_of:
             seeds, wanted = _widen(seeds), wanted * _CHUNKS
+        if not self._store.informative:
+            more = seeds.max_postings * _WORDS_ALONE
+            seeds = seeds.model_copy(update={"max_postings": more})
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
         dense: Sequence[str] = self._index.search(vector, limit, query.filter) if has_vector else ()

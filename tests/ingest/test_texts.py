@@ -168,6 +168,16 @@ def test_pictures_of_notebooks_and_pages_are_not_indexed(tmp_path, memory):
     assert texts == ["the plan in a notebook", "the plan of a page x"]
 
 
+def test_headings_that_are_not_closed_end_where_a_block_begins(tmp_path, memory):
+    """As browsers show them; pages of manuals have such (SQLite's among them)."""
+    page = "<body><h2>Agreement<h2>\n<h3>Support <p>Help is given.<h1><div>Title</div></h1>"
+    (tmp_path / "p.html").write_text(page)
+    memory.sync(tmp_path / "p.html", split=False)
+    (found,) = memory.documents()
+    lines = [line.strip(" #") for line in found.page_content.splitlines()]
+    assert [line for line in lines if line] == ["Agreement", "Support", "Help is given.", "Title"]
+
+
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_pictures_in_tables_are_not_indexed(tmp_path, memory, sign, quote):

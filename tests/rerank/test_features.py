@@ -231,7 +231,7 @@ def test_a_word_that_many_candidates_have_bridges_little():
 def test_contrast_is_for_queries_that_one_text_answers():
     """Half a sentence counts half, 20 words too; one of 20 candidates is half of a tenth."""
     cosines = np.linspace(0.2, 0.6, 20)
-    for words, left in ((5, 0.5), (10, 1.0), (15, 1.0), (20, 0.5), (25, 0.0), (40, 0.0)):
+    for words, left in ((3, 0.5), (6, 1.0), (15, 1.0), (20, 0.5), (25, 0.0), (40, 0.0)):
         asked = QueryInformation.from_idf({f"word{number}": 1.0 for number in range(words)})
         column = compute_column("contrast", cosines, asked=asked)
         assert column.max() == pytest.approx(left)
@@ -328,3 +328,16 @@ def test_pagerank_solves_the_whole_system(pointers, restart):
     ends = rows[:, :2].astype(np.intp)
     found = pagerank(ends[:, 0], ends[:, 1], rows[:, 2], np.array(restart), 0.5)
     assert found == pytest.approx(expected / expected.max())
+
+
+def test_one_page_answers_what_asks_long_texts_for_little():
+    """There BM25 counts, and what other texts mention or share does not."""
+    mention = make_arrival(make_head(2), EdgeKind.MENTION, 0.5, 1, source=1)
+    for words, nats, plain in ((240, 8.0, 1.0), (240, 30.0, 0.5), (60, 8.0, 0.0), (240, 50.0, 0.0)):
+        text = " ".join(f"word{number}" for number in range(words))
+        hits = [Candidate(make_head(key, 1, text), 0.5, 0.5) for key in (1, 2)]
+        asked = QueryInformation.from_idf({"crab": nats})
+        matrix = compute_matrix(hits, mention, asked=asked)
+        assert matrix[1, FEATURES.index("lexical")] == pytest.approx(0.5 * plain, abs=0.02)
+        named = matrix[1, FEATURES.index("likely_mention")]
+        assert named == pytest.approx(1.0 - plain, abs=0.02)
