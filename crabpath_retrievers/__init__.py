@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory.maintenance import MemoryMaintenance
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
     from crabpath_retrievers.memory.regions import MemoryRegions, RegionMDP
+    from crabpath_retrievers.memory.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.memory.transfer import MemoryTransfer
     from crabpath_retrievers.regions.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.retrieval.explain import Explanation
