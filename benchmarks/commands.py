@@ -319,6 +319,22 @@ def time_learned(
     _print_json(measure_learned_latency(load_beir(data), embeddings, taught=taught, asked=asked))
 
 
+@app.command("warm-start")
+@report_errors
+def study_warm_start(
+    data: Annotated[Path, typer.Option(help="A BEIR folder with qrels/train.tsv.")],
+    taught: Annotated[int | None, typer.Option(help="Questions that teach; none: all.")] = None,
+    asked: Annotated[int | None, typer.Option(help="Questions that are scored; none: all.")] = 600,
+    cache: Cache = None,
+) -> None:
+    """Replay the training questions with what is relevant, then ask the test questions."""
+    from benchmarks.warm_start import measure_warm_start
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    embeddings = None if cache is None else cached_embedder(cache=cache)
+    _print_json(measure_warm_start(data, embeddings, taught=taught, asked=asked))
+
+
 @app.command("scale")
 @report_errors
 def time_workers(

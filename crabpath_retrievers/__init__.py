@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from crabpath_retrievers.maintenance.readiness import Readiness
     from crabpath_retrievers.memory.documents import Forgotten
     from crabpath_retrievers.memory.graph import MemoryGraph
-    from crabpath_retrievers.memory.learning import MemoryLearning, ReplayReport
+    from crabpath_retrievers.memory.learning import MemoryLearning
     from crabpath_retrievers.memory.maintenance import MemoryMaintenance
     from crabpath_retrievers.memory.namespaces import MemoryNamespaces
     from crabpath_retrievers.memory.regions import MemoryRegions, RegionMDP
+    from crabpath_retrievers.memory.replay import ReplayCheck, ReplayReport
     from crabpath_retrievers.memory.transfer import MemoryTransfer
     from crabpath_retrievers.regions.overview import PlacedRegion, RegionMap
     from crabpath_retrievers.retrieval.explain import Explanation
@@ -122,6 +123,7 @@ __all__ = [
     "Receipt",
     "RegionMDP",
     "RegionMap",
+    "ReplayCheck",
     "ReplayReport",
     "RetrievedDocument",
     "RouterSettings",
@@ -163,7 +165,8 @@ _MODULES = {
     "maintenance.readiness": "Readiness",
     "memory.documents": "Forgotten",
     "memory.graph": "MemoryGraph",
-    "memory.learning": "MemoryLearning ReplayReport",
+    "memory.learning": "MemoryLearning",
+    "memory.replay": "ReplayCheck ReplayReport",
     "memory.maintenance": "MemoryMaintenance",
     "memory.namespaces": "MemoryNamespaces",
     "memory.regions": "MemoryRegions RegionMDP",

@@ -1,5 +1,6 @@
 """Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -32,8 +33,11 @@ from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
 from crabpath_retrievers.maintenance.autotune import Autotuner
+from crabpath_retrievers.memory.replay import ReplayCheck
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.transfer.replay_file import LineError
 
+_MOST_SHOWN = 10  # lines of a file that one kind of trouble names
 _LONGEST_POLL = 3600  # seconds
 
 Authority = Annotated[
@@ -269,7 +273,7 @@ def _pull_langsmith(
     return pulled._asdict()
 
 
-def run_replay(
+def run_replay(  # noqa: PLR0913  each is an option of the command
     file: StoreOrFile,
     *,
     store: Store = DEFAULT_STORE,
@@ -277,30 +281,53 @@ def run_replay(
     k: Annotated[int, typer.Option("-k", help="Documents to retrieve.")] = 4,
     checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unusable lines.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many lines name known documents.")
+    ] = False,
     vectors: Vectors = None,
     embeddings: EmbedderName = None,
 ) -> Output:
-    """Ask the questions of recorded sessions again, and learn from their outcomes.
+    """Ask the questions of a log again, and learn from what was right.
 
-    The file has JSON lines, one per question.
+    The file has JSON lines, one per question, runs exported from LangSmith among them, or is a
+    table (.csv).
     """
     leave_receipts_to_command()
     with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
+        if dry_run:
+            return _show_check(memory.learning.check_replay(file, namespace=namespace))
         done = memory.learning.replay(
             file, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
         )
-    data: dict[str, Any] = done._asdict()
-    data |= {name: [trouble._asdict() for trouble in data[name]] for name in ("refused", "bad")}
-    warnings = [
-        f"[yellow]{name}[/yellow] line {line}: {escape(why)}"
-        for name, lines in (("Unusable", done.bad), ("Refused", done.refused))
-        for line, why in lines
-    ]
     text = (
         f"{done.asked} asked, {done.learned} learned from, {done.waiting} waiting, "
-        f"{done.before} replayed before"
+        f"{done.before} replayed before, {len(done.refused)} refused, {len(done.bad)} unusable"
     )
-    return Output(data, [text], warnings)
+    return _show_replay(done._asdict(), text, Unusable=done.bad, Refused=done.refused)
+
+
+def _show_check(found: ReplayCheck) -> Output:
+    text = (
+        f"{found.readable} can be replayed: {found.matched} name relevant documents of this "
+        f"memory, {len(found.unmatched)} only others; {len(found.bad)} unusable"
+    )
+    return _show_replay(found._asdict(), text, Unusable=found.bad, Unknown=found.unmatched)
+
+
+def _show_replay(data: dict[str, Any], text: str, **troubles: Sequence[LineError]) -> Output:
+    """A report with the first lines of each trouble; all of them are in the JSON."""
+    warnings = []
+    for name, lines in troubles.items():
+        shown = lines[:_MOST_SHOWN]
+        warnings += [f"[yellow]{name}[/yellow] line {line}: {escape(why)}" for line, why in shown]
+        if more := len(lines) - len(shown):
+            warnings.append(f"[yellow]{name}[/yellow] are {more} more: --json lists them")
+    listed = {
+        name: [trouble._asdict() for trouble in value]
+        for name, value in data.items()
+        if isinstance(value, tuple)
+    }
+    return Output({**data, **listed}, [text], warnings)
 
 
 def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson:

@@ -285,6 +285,12 @@ class Recorder:
         self._index_waiting(1)
         return tally
 
+    def catch_up(self) -> None:
+        """Wait for the background thread, and index what was learned if it is enough."""
+        self._worker.drain()
+        self._index_batch()
+        self._checked_at = time.monotonic()
+
     def close(self) -> None:
         """Wait for the background thread; with ``background`` no feedback is left waiting."""
         # Turns first: if the database does not answer, the thread times out meanwhile.

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID
 
 from typing_extensions import Unpack
 
 from crabpath_retrievers.core.changes.notes import SetAuthority
 from crabpath_retrievers.core.driver import AsyncView, off_loop, run
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, RewardSource
+from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, RewardSource
 from crabpath_retrievers.core.graph import Authority
 from crabpath_retrievers.core.query import (
     QueryOptions,
@@ -20,50 +19,17 @@ from crabpath_retrievers.core.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.core.telemetry import (
-    count_records,
-    describe_turn,
-    trace_memory,
-    trace_retrieval,
-)
+from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
-from crabpath_retrievers.memory.services import Component, Services
+from crabpath_retrievers.memory.replay import Replay, ReplayCheck, ReplayReport
+from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.storage.read.history import FeedbackFilter, FeedbackRecord
 from crabpath_retrievers.storage.read.learned import DocumentUse
-from crabpath_retrievers.transfer.replay_file import (
-    LineError,
-    ReplayCheckpoint,
-    ReplayLine,
-    ReplayRecord,
-    find_bad_lines,
-    hash_lines,
-    parse_line,
-    read_lines,
-)
-
-
-class ReplayReport(NamedTuple):
-    """What a replay did, in numbers of lines.
-
-    Attributes:
-        asked: Asked in this run.
-        learned: Learned from in this run.
-        waiting: Their feedback waits to be learned from.
-        before: Replayed in an earlier run, and skipped now.
-        refused: Nothing was learned from them, each with the reason.
-        bad: They cannot be replayed, each with the reason.
-    """
-
-    asked: int
-    learned: int
-    waiting: int
-    before: int
-    refused: tuple[LineError, ...]
-    bad: tuple[LineError, ...]
+from crabpath_retrievers.transfer.replay_file import find_bad_lines
 
 
 class MemoryLearning(Component):
@@ -212,11 +178,15 @@ class MemoryLearning(Component):
         checkpoint: str | Path | None = None,
         skip_bad: bool = False,
     ) -> ReplayReport:
-        """Ask the questions of recorded sessions again, in order, and learn from their outcomes.
+        """Ask the questions of a log again, in order, and learn from what was said of them.
 
-        Each line of the file is an object with ``query`` and optionally ``outcome`` in [-1, 1],
-        ``answer``, ``used`` (ids), ``correction`` and ``task_type``; ``session`` and ``time`` are
-        checked and otherwise ignored. A line without an outcome is only asked. No line is asked or
+        Each line of the file is an object with ``query`` or ``question``, and optionally
+        ``outcome`` in [-1, 1], ``relevant`` and ``irrelevant`` (ids, sources or titles of
+        documents), ``used`` (ids), ``answer``, ``correction`` and ``task_type``; ``session`` and
+        ``time`` are checked and otherwise ignored. A run that LangSmith exported is understood as
+        well, and so are the rows of a file named ``.csv`` with these columns. A line without an
+        outcome is a success where it names what is relevant, else it is only asked; nothing is
+        learned from one of whose relevant documents the memory has none. No line is asked or
         learned from twice, however often the same file is replayed into a namespace, also after
         the process was killed; lines that were added to the file since are replayed.
 
@@ -239,21 +209,25 @@ class MemoryLearning(Component):
         if bad:
             msg = f"line {bad[0].line} of {path}: {bad[0].why}; nothing was learned"
             raise InvalidInputError(msg)
-        replay = _Replay(self._services, name, k)
         progress_file = None if checkpoint is None else path_of("checkpoint", checkpoint)
-        done = ReplayCheckpoint()
-        if progress_file is not None:
-            done = replay.read_checkpoint(progress_file, path)
-        for line, digest in hash_lines(read_lines(path)):
-            if line.number <= done.line:
-                replay.before += 1
-                continue
-            replay.add_line(line)
-            if progress_file is not None:
-                self._services.store.flush()
-                done = ReplayCheckpoint(line.number, digest, replay.last or done.name)
-                done.write(progress_file)
-        return replay.report()
+        return Replay(self._services, name, k).run(path, progress_file)
+
+    def check_replay(
+        self, sessions: str | Path, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> ReplayCheck:
+        """What :meth:`replay` would find in a file: how many lines name documents of the memory.
+
+        Nothing is asked and nothing written.
+
+        Args:
+            sessions: The file.
+            namespace: The namespace that would learn, whose notes may be named.
+
+        Raises:
+            InvalidInputError: The file cannot be read.
+        """
+        name = namespace_of(namespace)
+        return Replay(self._services, name, 1).check(path_of("sessions", sessions))
 
 
 class AsyncMemoryLearning(AsyncView[MemoryLearning]):
@@ -266,94 +240,4 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
     anchor = off_loop(MemoryLearning.anchor)
     evidence = off_loop(MemoryLearning.evidence)
     replay = off_loop(MemoryLearning.replay, slow=True)
-
-
-class _Replay:
-    """Replays lines into one namespace, and counts what they led to."""
-
-    def __init__(self, services: Services, namespace: str, k: int) -> None:
-        self._services, self._namespace, self._k = services, namespace, k
-        self.asked = self.learned = self.waiting = self.before = 0
-        self._refused: list[LineError] = []
-        self._bad: list[LineError] = []
-        self.last = ""
-
-    def read_checkpoint(self, file: Path, sessions: Path) -> ReplayCheckpoint:
-        """The progress that was saved.
-
-        Raises:
-            InvalidInputError: It belongs to other sessions, another memory or another namespace.
-        """
-        done = ReplayCheckpoint.load(file)
-        digests = (
-            digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line
-        )
-        same = not done.line or next(digests, None) == done.digest
-        if not (same and (not done.name or self._is_known(done.name))):
-            msg = (
-                f"the checkpoint {file} belongs to other sessions, another memory or another "
-                "namespace: delete it to begin anew; no line is learned from twice"
-            )
-            raise InvalidInputError(msg)
-        return done
-
-    def _is_known(self, name: str) -> bool:
-        """Whether a line was replayed before."""
-        known = self._services.store.history.get_feedback_state(name, self._namespace)
-        turns = self._services.store.turns
-        return known is not None or turns.find(name, namespace=self._namespace) is not None
-
-    def add_line(self, line: ReplayLine) -> None:
-        """Replay one line, unless it was replayed before or cannot be."""
-        try:
-            past = parse_line(line)
-        except InvalidInputError as error:
-            self._bad.append(LineError(line.number, str(error)))
-            return
-        self.last = name = line.name(self._namespace)
-        if (
-            past.said is not None
-            and self._services.store.history.get_feedback_state(name, self._namespace) is not None
-        ):
-            self.before += 1
-            return
-        turn = self._ask(past, name)
-        if past.said is not None:
-            self._record(
-                line, Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
-            )
-
-    def _ask(self, past: ReplayRecord, name: str) -> str:
-        """Id of the turn; a line that was asked and then interrupted is not asked again."""
-        asked = self._services.store.turns.find(name, namespace=self._namespace)
-        if asked is not None:
-            self.before += past.said is None
-            return asked.turn.id
-        self.asked += 1
-        services = self._services
-        options: QueryOptions = {
-            "k": self._k,
-            "namespace": self._namespace,
-            "task_type": past.task_type,
-            "run_id": name,
-        }
-        with (
-            limit_waiting(services.settings.time_limit),
-            trace_retrieval(services, past.query, options) as span,
-        ):
-            turn = run(services.retrieval.steps(past.query, options)).turn
-            describe_turn(span, turn)
-            return turn.id
-
-    def _record(self, line: ReplayLine, feedback: Feedback) -> None:
-        with limit_waiting(self._services.settings.time_limit):
-            receipt = self._services.recorder.record(feedback)
-        self.learned += receipt.status == "applied"
-        self.waiting += receipt.status == "waiting"
-        if receipt.status == "refused":
-            self._refused.append(LineError(line.number, str(receipt.note)))
-
-    def report(self) -> ReplayReport:
-        """What was done."""
-        counts = (self.asked, self.learned, self.waiting, self.before)
-        return ReplayReport(*counts, tuple(self._refused), tuple(self._bad))
+    check_replay = off_loop(MemoryLearning.check_replay, slow=True)

@@ -198,7 +198,8 @@ class EpisodeMemory:
         """The vectors of a small namespace, read again as far as its version is new."""
         version = (clock.learned, clock.notes)
         cached = self._vectors.get(clock.key, _NO_VECTORS)
-        if cached.version != version:
+        # Once there are too many, their ids are not read again at every lesson.
+        if cached.version != version and cached.matrix is not None:
             ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
             new = [episode for episode in ids if episode not in cached.rows]
             if len(ids) > _MAX_SMALL:
@@ -276,7 +277,7 @@ class EpisodeMemory:
         )
 
     def reopen(self) -> None:
-        """Read all vectors again: the embedder was changed."""
+        """Read all episodes and vectors again, for instance after the embedder was changed."""
         self._collections.reopen()
         with self._lock:
             self._vectors, self._gone = {}, {}

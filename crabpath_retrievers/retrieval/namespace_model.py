@@ -161,6 +161,12 @@ class NamespaceModels:
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
+    def reopen(self) -> None:
+        """Read all that was learned again: a transaction with lessons was not committed."""
+        self._rankers, self._usage = {}, VersionCache[int, UsageCounts]()
+        self._episodes.reopen()
+        self._store.walk.forget_corpus()
+
     def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
         """A ranker for exploration (Thompson 1933), with further draws for propensities."""
         model = self._load(namespace, self._store.learned.get_state(namespace).model)

@@ -70,6 +70,7 @@ from crabpath_retrievers.storage.replica import (
 )
 from crabpath_retrievers.storage.rewriting import OWN_TABLES, rewrite_tables
 from crabpath_retrievers.storage.schema import meta, metadata
+from crabpath_retrievers.storage.sql_tools import open_driver_cursor
 from crabpath_retrievers.storage.write.apply import apply_change
 from crabpath_retrievers.storage.write.learned import record_turns
 from crabpath_retrievers.storage.write.nodes import renew_corpus_version
@@ -395,7 +396,8 @@ class GraphStore:
         if not changes:
             return []
         if (joint := self._joint.get()) is not None:
-            return joint.carry_out(changes)
+            with _open_savepoint(joint.connection):
+                return joint.carry_out(changes)
 
         def work() -> list[Any]:
             with self._begin(lazy=_allows_lazy_commit(changes)) as alone:
@@ -406,16 +408,20 @@ class GraphStore:
     def apply_together(self, work: Callable[[], T]) -> T:
         """The result of ``work``, whose changes are one transaction; it may be called again.
 
-        Its reads see what it has changed; nobody else does before the end.
+        Its reads see what it has changed; nobody else does before the end. Each call of ``apply``
+        and of this method within is carried out whole or not at all, and turns are recorded at
+        once.
 
         Raises:
             StoreError: The database failed, and no change was applied.
         """
+        if (outer := self._joint.get()) is not None:
+            with _open_savepoint(outer.connection):
+                return work()
 
         def join() -> T:
             with self._begin() as joint:
-                connection = joint.transaction.connection
-                tokens = self._current.set(connection), self._joint.set(joint)
+                tokens = self._current.set(joint.connection), self._joint.set(joint)
                 try:
                     return work()
                 finally:
@@ -429,10 +435,10 @@ class GraphStore:
         self.flush()
         opened = open_connection(self._engine, lazy=lazy)
         with translate_database_errors(self._engine), opened as connection, connection.begin():
-            done = _OpenChanges(Transaction(connection, self._fulltext), set())
+            done = _OpenChanges(connection, self._fulltext, set())
             yield done
             if touches_corpus := any(kind.touches_corpus for kind in done.kinds):
-                renew_corpus_version(done.transaction)
+                renew_corpus_version(Transaction(connection, self._fulltext))
         if self._replica is not None and not done.kinds <= {RecordTurn}:
             self._replica.note_write()
         if touches_corpus:
@@ -456,7 +462,11 @@ class GraphStore:
 
     def record(self, turn: Turn, vector: Vector | None = None, owner: int = 0) -> None:
         """Queue a turn record, as :class:`RecordTurn`, which is written in the background."""
-        self._recorder.add(RecordTurn(turn, vector, owner))
+        record = RecordTurn(turn, vector, owner)
+        if self._joint.get() is not None:
+            self.apply([record])
+        else:
+            self._recorder.add(record)
 
     def flush(self) -> None:
         """Wait until all queued turn records are written; within a transaction they cannot be."""
@@ -575,16 +585,33 @@ def _refuse_to_connect() -> NoReturn:
     raise ForkedError
 
 
+@contextmanager
+def _open_savepoint(connection: sa.Connection) -> Iterator[None]:
+    """Undo what is done inside, and nothing before, if it fails."""
+    # SQLAlchemy's own savepoints take several times as long.
+    with open_driver_cursor(connection) as cursor:
+        cursor.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            cursor.execute("ROLLBACK TO SAVEPOINT part")
+            raise
+        finally:
+            cursor.execute("RELEASE SAVEPOINT part")
+
+
 class _OpenChanges(NamedTuple):
     """A transaction that is open, and the kinds of the changes that it has carried out."""
 
-    transaction: Transaction
+    connection: sa.Connection
+    fulltext: FullText
     kinds: set[type[Change]]
 
     def carry_out(self, changes: Sequence[Change]) -> list[Any]:
         """Carry out changes; returns what their writers return."""
         self.kinds.update(map(type, changes))
-        return [apply_change(self.transaction, change) for change in changes]
+        transaction = Transaction(self.connection, self.fulltext)  # knows nothing that was undone
+        return [apply_change(transaction, change) for change in changes]
 
 
 class QueryReads:

@@ -1,4 +1,4 @@
-"""Replay files: JSON lines with the query, answer and feedback of past turns."""
+"""Replay files: lines or rows with the query, answer and feedback of past turns."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -9,18 +9,27 @@ from typing import Any, NamedTuple
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Feedback
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.outcomes import parse_outcome
 from crabpath_retrievers.transfer.export import open_replacement
+from crabpath_retrievers.transfer.log_formats import QUESTION_FIELDS, parse_run, read_table
 
-_QUERY_FIELDS = ("query", "task_type")
+_QUERY_FIELDS = (*QUESTION_FIELDS, "task_type")
 _FEEDBACK_FIELDS = ("outcome", "answer", *DOCUMENT_FIELDS, "correction")
 _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 
 
 class ReplayLine(NamedTuple):
-    """A line of a replay file: its number, from 1, and its bytes."""
+    """A line of a replay file.
+
+    Attributes:
+        number: Its number, from 1.
+        text: Its bytes; of a row of a table the JSON object that says the same.
+        why: Why it cannot be read; empty where it can.
+    """
 
     number: int
     text: bytes
+    why: str = ""
 
     def name(self, namespace: str) -> str:
         """Return an id unique to this line, its number and the namespace of the replay."""
@@ -34,7 +43,7 @@ class ReplayRecord(NamedTuple):
     Attributes:
         query: Text of the query.
         task_type: Type of the task, if it had one.
-        said: Fields of the feedback; None without an outcome.
+        said: Fields of the feedback; None where nothing was said.
     """
 
     query: str
@@ -58,35 +67,47 @@ def hash_lines(lines: Iterable[ReplayLine]) -> Iterator[tuple[ReplayLine, str]]:
 
 
 def read_lines(path: Path) -> Iterator[ReplayLine]:
-    """Yield the lines of a file that are not blank, with their numbers.
+    """Yield the lines of a file that are not blank; of a file named ``.csv`` the rows.
 
     Raises:
-        InvalidInputError: The file cannot be read.
+        InvalidInputError: The file cannot be read, or is a table without questions.
     """
     try:
+        if path.suffix.lower() == ".csv":
+            yield from (ReplayLine(*row) for row in read_table(path, _ALL_FIELDS))
+            return
         with path.open("rb") as file:
             for number, text in enumerate(file, 1):
                 if text.strip():
                     yield ReplayLine(number, text)
     except OSError as error:
-        msg = f"{path} cannot be read ({error.strerror}): give a file of JSON lines"
+        msg = f"{path} cannot be read ({error.strerror}): give a file of JSON lines or CSV"
         raise InvalidInputError(msg) from error
 
 
 def parse_line(line: ReplayLine) -> ReplayRecord:
     """Parse a line.
 
+    What is relevant was judged: without an outcome it counts as a success.
+
     Raises:
         InvalidInputError: The line cannot be replayed.
     """
+    if line.why:
+        raise InvalidInputError(line.why)
     data = _parse_object(line.text)
-    query = Query.from_options(data.get("query", ""), task_type=data.get("task_type"))
+    asked = next((data[name] for name in QUESTION_FIELDS if name in data), "")
+    query = Query.from_options(asked, task_type=data.get("task_type"))
     for name in ("answer", "correction"):
         if not isinstance(data.get(name), str | None):
             msg = f"{name} must be a text, not {data[name]!r:.100}"
             raise InvalidInputError(msg)
     said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
-    if "outcome" not in said:
+    if "outcome" in said:
+        said["outcome"] = parse_outcome(said["outcome"])
+    elif said.get("relevant"):
+        said["outcome"] = 1.0
+    else:
         if alone := [name for name in said if name != "answer"]:
             msg = f"it has {alone[0]}, but no outcome: give an outcome from -1 to 1"
             raise InvalidInputError(msg)
@@ -110,6 +131,8 @@ def _parse_object(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         msg = f"it is not JSON ({error})"
         raise InvalidInputError(msg) from error
+    if isinstance(data, dict) and "inputs" in data:
+        return parse_run(data)
     if not isinstance(data, dict):
         msg = 'it is not a JSON object: write {"query": …, "outcome": …}'
         raise InvalidInputError(msg)

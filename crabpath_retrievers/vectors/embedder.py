@@ -335,6 +335,17 @@ class Embedder:
         """
         return _require_usable(self.try_documents(texts))
 
+    def queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Unit vectors of questions; in one call of a local model that embeds them like documents.
+
+        Raises:
+            InvalidInputError: A question has no usable vector.
+        """
+        local = is_of_class(self.embeddings, frozenset({LOCAL_CLASS}))
+        if local and not getattr(self.embeddings, "query_encode_kwargs", None):
+            return self._queries(texts)
+        return [self.query(text) for text in texts]
+
     def _queries(self, texts: Sequence[str]) -> list[Vector]:
         """Unit vectors of questions, by a model that embeds them like documents."""
         return _require_usable(self.try_documents(texts, prefix=self.prefixes.query))

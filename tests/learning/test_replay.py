@@ -2,9 +2,12 @@
 
 import json
 import stat
+import subprocess
+import sys
 
 import pytest
 import tables
+from langchain_core.documents import Document
 from learned_memory import EMBEDDINGS, corpus
 from typer.testing import CliRunner
 
@@ -72,7 +75,14 @@ def test_it_learns_what_was_relevant(memory, sessions, state_of, assert_same):
         ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
         ('{"query": "x", "outcom": 1}', "it has an unknown field 'outcom': use"),
         ('{"query": "x", "used": ["a"]}', "it has used, but no outcome"),
-        ('{"query": "x", "relevant": ["a"]}', "it has relevant, but no outcome"),
+        ('{"query": "x", "irrelevant": ["a"]}', "it has irrelevant, but no outcome"),
+        ('{"query": "x", "relevant": []}', "it has relevant, but no outcome"),
+        ('{"inputs": {"top_k": 3}}', "its inputs hold no question"),
+        ('{"inputs": "x", "parent_run_id": "p"}', "it is a step of another run"),
+        (
+            '{"inputs": "x", "feedback": [{"key": "user_score", "score": 5}]}',
+            "score must be a number",
+        ),
         ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
         ('{"query": "x", "outcome": 1, "answer": 5}', "answer must be a text"),
         ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),
@@ -104,8 +114,10 @@ def test_who_may_not_or_does_not_learn(open_memory, sessions):
 
 
 @pytest.mark.parametrize("name", [None, "checkpoint"])
-def test_an_interrupted_line_is_not_asked_again(memory, sessions, tmp_path, monkeypatch, name):
-    """Cut off before or after it was learned from: only what is missing is made up for."""
+def test_an_interrupted_replay_leaves_nothing_half_done(
+    memory, sessions, tmp_path, monkeypatch, name
+):
+    """Cut off before or after a line was learned from: neither its turn nor a lesson is kept."""
     kept, record = tmp_path / name if name else None, Recorder.record
 
     def fail(*_arguments):
@@ -117,7 +129,8 @@ def test_an_interrupted_line_is_not_asked_again(memory, sessions, tmp_path, monk
         with pytest.raises(StoreError, match="gone"):
             memory.learning.replay(sessions, checkpoint=kept)
         monkeypatch.undo()
-    assert memory.learning.replay(sessions, checkpoint=kept) == (4, 3, 0, 1, (), ())
+        assert memory.info()["namespaces"] == {}
+    assert memory.learning.replay(sessions, checkpoint=kept) == (5, 4, 0, 0, (), ())
     assert memory.info()["namespaces"] == {"default": 5}
 
 
@@ -179,3 +192,181 @@ def test_the_command(tmp_path, monkeypatch, sessions):
     again = run(app, ["replay", "memory", str(sessions), "--skip-bad"])
     assert "0 asked, 0 learned from, 0 waiting, 5 replayed before" in " ".join(again.stdout.split())
     assert "Unusable line 6" in " ".join(again.stderr.split())
+
+
+def relevant_of(memory, namespace):
+    """What was said of the questions of a namespace, by question."""
+    questions = {one.id: one.query for one in memory.turns(namespace=namespace)}
+    read = memory.store.learned.get_feedback
+    said = [read(one.feedback_id).feedback for one in memory.learning.feedback(namespace=namespace)]
+    return {
+        questions[one.turn_id]: (one.outcome, None if one.relevant is None else [*one.relevant])
+        for one in said
+    }
+
+
+def test_a_line_without_an_outcome_is_a_success_where_it_says_what_is_relevant(memory, sessions):
+    sessions.write_text(lines({"question": QUESTION, "relevant": ["c"]}))
+    assert memory.learning.replay(sessions, namespace="past") == (1, 1, 0, 0, (), ())
+    sessions.write_text(lines({"query": QUESTION, "relevant": ["c"], "outcome": "up"}))
+    memory.learning.replay(sessions, namespace="said")
+    assert relevant_of(memory, "past") == relevant_of(memory, "said")
+    assert memory.retrieve(QUESTION, namespace="past").documents[0].node.id == "c"
+
+
+TABLE = """\ufeffID;Question;Relevant;Outcome;Answer
+1;"Which fruit
+is red?";a|c;;
+2;Sky?;"b
+c";-1;Blue.
+3;Grass?;;up;
+4;Too;many;;cells;here
+
+5;Moon?;c;5;
+6;Sea?;;;
+"""
+
+
+def test_rows_of_a_table_are_lines(memory, tmp_path):
+    """With any delimiter; columns of other names and empty cells say nothing."""
+    for place, delimiter in enumerate(";,\t"):
+        path = tmp_path / f"log{place}.CSV"
+        path.write_text(TABLE.replace(";", delimiter), encoding="utf-8")
+        done = memory.learning.replay(path, namespace=f"table{place}", skip_bad=True)
+        assert (done.asked, done.learned, [one.line for one in done.bad]) == (4, 3, [7, 9])
+        assert "it has 6 cells, and the first row 5" in done.bad[0].why
+        said = relevant_of(memory, f"table{place}")
+        assert said["Which fruit\nis red?"] == (1.0, ["a", "c"])
+        assert said["Sky?"] == (-1.0, ["b", "c"])
+        assert said["Grass?"] == (1.0, None)
+        again = memory.learning.replay(path, namespace=f"table{place}", skip_bad=True)
+        assert (again.asked, again.before) == (0, 4)
+
+
+def test_tables_that_cannot_be_used(memory, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("text,relevant\nSky?,b\n")
+    with pytest.raises(InvalidInputError, match="has no column query or question"):
+        memory.learning.replay(path)
+    path.write_bytes(b'query,relevant\nSk\xff?,b\nSky?,b\n"Sea?,b\nMoon?,b\n')
+    done = memory.learning.replay(path, skip_bad=True)
+    assert (done.learned, [one.line for one in done.bad]) == (1, [2, 5])
+    assert [one.why[:12] for one in done.bad] == ["it is not UT", "it is not CS"]
+
+
+def test_runs_that_langsmith_exported_are_lines(memory, sessions):
+    """The last feedback of a key that counts, its correction, or the mean of the scores."""
+    human = {"type": "human", "content": "Grass?"}
+    runs = [
+        {"inputs": {"question": "Sky?"}, "feedback": [{"key": "user_score", "score": 1}]},
+        {
+            "inputs": {"messages": [[{"kwargs": human}, {"type": "ai", "content": "Green."}]]},
+            "outputs": {"output": "Green."},
+            "feedback": [
+                {"key": "user_score", "score": 1},
+                {"key": "correctness", "score": 0, "correction": "Yellow in summer."},
+                {"key": "latency", "score": 1},
+            ],
+        },
+        {
+            "inputs": {"input": {"query": QUESTION}},
+            "feedback": [{"key": "correctness", "correction": {"documents": [{"id": "c"}]}}],
+        },
+        {"inputs": "Sea?", "feedback_stats": {"user_score": {"n": 2, "avg": 0.75}}},
+        {"inputs": {"text": "Moon?"}, "id": "r", "feedback": None},
+    ]
+    sessions.write_text(lines(*runs))
+    assert memory.learning.replay(sessions, namespace="past") == (5, 4, 0, 0, (), ())
+    assert relevant_of(memory, "past") == {
+        "Sky?": (1.0, None),
+        "Grass?": (-1.0, None),
+        QUESTION: (1.0, ["c"]),
+        "Sea?": (0.5, None),
+    }
+    assert memory.retrieve("Grass?", namespace="past").documents[0].node.content == (
+        "Yellow in summer."
+    )
+
+
+def test_documents_are_named_by_title_and_those_that_are_gone_teach_nothing(open_memory, sessions):
+    """A dry run tells both, and writes nothing."""
+    twins = [Document("Pears.", id=name, metadata={"title": "Pear"}) for name in ("p1", "p2")]
+    guide = Document("Plums are blue.", id="g", metadata={"title": "Plum", "source": "plum.md"})
+    with open_memory() as memory:
+        memory.add_documents([*twins, guide], split=False)
+        memory.teach("Quinces are yellow.", id="own", namespace="past")
+        asked = [["g"], ["plum.md"], ["Plum"], ["gone", "Plum"], ["gone"], ["Pear"], ["own"]]
+        sessions.write_text(
+            lines(*({"query": f"Fruit {n}?", "relevant": ids} for n, ids in enumerate(asked)))
+            + lines({"query": "Sky?"}, {"query": 5})
+        )
+        before = memory.info()
+        found = memory.learning.check_replay(sessions, namespace="past")
+        assert memory.info() == before
+        assert found[:2] == (8, 5)
+        assert [one.line for one in found.unmatched] == [5, 6]
+        assert "no document with the id, source or title 'gone'" in found.unmatched[0].why
+        assert "2 documents have the title 'Pear': give their ids" in found.unmatched[1].why
+        assert [one.line for one in found.bad] == [9]
+        done = memory.learning.replay(sessions, namespace="past", skip_bad=True)
+        assert (done.asked, done.learned, done.bad) == (6, 5, found.bad)
+        assert done.refused == found.unmatched
+        assert {tuple(ids) for _, ids in relevant_of(memory, "past").values() if ids} == {
+            ("g",),
+            ("gone", "g"),
+            ("own",),
+        }
+        memory.forget(ids=["g"])
+        assert memory.learning.check_replay(sessions, namespace="past").matched == 1
+
+
+def test_the_dry_run_of_the_command(tmp_path, monkeypatch, sessions):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(embedder, "load_default_embeddings", lambda: EMBEDDINGS)
+    with CrabPath.open("memory") as memory:
+        memory.add_documents(corpus(3), split=False)
+    good = [{"query": QUESTION, "relevant": ["Page 1"]}] * 3
+    gone = [{"query": QUESTION, "relevant": ["gone"]}] * 12
+    sessions.write_text(lines(*good, *gone) + "{\n")
+    found = CliRunner().invoke(app, ["replay", "memory", str(sessions), "--dry-run"])
+    said = " ".join(found.output.split())
+    assert found.exit_code == 0
+    assert "15 can be replayed: 3 name relevant documents of this memory, 12 only others" in said
+    assert "Unknown line 13" in said
+    assert "Unknown are 2 more" in said
+    assert "Unusable line 16: it is not JSON" in said
+    with CrabPath.open("memory") as memory:
+        assert memory.info()["namespaces"] == {}
+
+
+@pytest.mark.slow
+def test_a_killed_replay_goes_on_where_it_was(tmp_path, sessions):
+    """Whatever was committed is neither lost nor doubled, with a checkpoint and without."""
+    questions = [{"query": f"Which fruit is number {n}?", "relevant": ["d1"]} for n in range(400)]
+    sessions.write_text(lines(*questions))
+    code = (
+        "import sys; sys.path[:0] = sys.argv[3:]\n"
+        "from learned_memory import EMBEDDINGS, corpus\n"
+        "from crabpath_retrievers import CrabPath\n"
+        "with CrabPath.open(sys.argv[1], embeddings=EMBEDDINGS) as memory:\n"
+        "    memory.add_documents(corpus(3), split=False)\n"
+        "    print('begun', flush=True)\n"
+        "    memory.learning.replay(sys.argv[2], checkpoint=sys.argv[2] + '.done')\n"
+    )
+    place, kept = tmp_path / "memory", tmp_path / "sessions.jsonl.done"
+    command = [sys.executable, "-c", code, str(place), str(sessions), *sys.path]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            lines_before = json.loads(kept.read_text())["line"] if kept.exists() else 0
+            while not kept.exists() or json.loads(kept.read_text())["line"] == lines_before:
+                assert process.poll() is None
+            process.kill()
+    with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
+        done = memory.learning.replay(sessions, checkpoint=kept)
+        assert done.asked + done.before == 400
+        assert 0 < done.asked < 400
+        assert memory.info()["namespaces"] == {"default": 400}
+        assert len(memory.learning.feedback(limit=1000)) == 400
+        assert memory.store.learned.get_state("default").version == 400
+        assert memory.learning.replay(sessions).before == 400

@@ -21,6 +21,7 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 from crabpath_retrievers.learning.outcomes import FeedbackSink
+from crabpath_retrievers.transfer.log_formats import parse_correction
 
 if TYPE_CHECKING:
     from langsmith import Client
@@ -74,25 +75,7 @@ OUTCOME_KEY = "crabpath_outcome"
 OWN_MARK = "crabpath"
 """Key in the source metadata of such feedback."""
 
-_DOCUMENTS = ("document_ids", "documents", "ids", "used")
-_TEXTS = ("correction", "text", "answer", "output", "value")
 _MODELS = {"model", "auto_eval"}
-
-
-def _parse_correction(correction: object) -> tuple[str | None, tuple[str, ...]]:
-    """The right answer in words, and the ids of the right documents, from a text or a mapping."""
-    if isinstance(correction, str):
-        return correction.strip() or None, ()
-    if not isinstance(correction, Mapping):
-        return None, ()
-    texts = (correction.get(name) for name in _TEXTS)
-    text = next((t.strip() for t in texts if isinstance(t, str) and t.strip()), None)
-    named = next((correction[name] for name in _DOCUMENTS if correction.get(name)), ())
-    items = [named] if isinstance(named, str) else named
-    if not isinstance(items, (list, tuple)):
-        return text, ()
-    ids = (item.get("id") if isinstance(item, Mapping) else item for item in items)
-    return text, tuple(item for item in ids if isinstance(item, str))
 
 
 def _is_own(given: Any) -> bool:
@@ -207,7 +190,7 @@ class _Pull:
         try:
             if given.score is not None:
                 outcome = self._policy.langsmith.convert_score(given.score)
-            elif any(_parse_correction(given.correction)):
+            elif any(parse_correction(given.correction)):
                 outcome = self._policy.correction.outcome
             about = [] if outcome is None else self._make_feedback(given, outcome)
         except InvalidInputError as error:
@@ -226,7 +209,7 @@ class _Pull:
         """
         run, policy = given.run_id, self._policy
         direct = None if run is None else self._store.turns.find(text_of("run_id", run))
-        text, right = _parse_correction(given.correction)
+        text, right = parse_correction(given.correction)
         kind = getattr(given.feedback_source, "type", None)
         by_model = isinstance(kind, str) and kind in _MODELS
         made = []

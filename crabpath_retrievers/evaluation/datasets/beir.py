@@ -39,8 +39,10 @@ def is_beir_folder(path: Path) -> bool:
     return any((path / name).exists() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
-def load_beir(folder: Path, name: str = "") -> Dataset:
+def load_beir(folder: Path, name: str = "", part: str = "test") -> Dataset:
     """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
+
+    ``part`` names other judgements, such as those of ``qrels/train.tsv``.
 
     Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
     without a relevant document are not asked. Answers come from the metadata of the queries, where
@@ -51,7 +53,7 @@ def load_beir(folder: Path, name: str = "") -> Dataset:
     """
     rows = read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
     documents = [make_passage(row.id, row.title, row.text) for row in rows]
-    relevant = _read_qrels(folder / "qrels" / "test.tsv")
+    relevant = _read_qrels(folder / "qrels" / f"{part}.tsv")
     queries: dict[str, str] = {}
     answers: dict[str, str] = {}
     for row in read_json_lines(folder / "queries.jsonl", _QUESTION, "a list of BEIR queries"):
