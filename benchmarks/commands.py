@@ -232,6 +232,31 @@ def study_corrections(k: Annotated[int, typer.Option(help="Documents per answer.
     typer.echo(json.dumps(measure_corrections(k=k)._asdict(), indent=2))
 
 
+@app.command("poisoning")
+@report_errors
+def study_poisoning(
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folders in BEIR format: streams of them instead of the attack."),
+    ] = None,
+    lies: Annotated[int, typer.Option(help="Lies of the attack.")] = 200,
+    limit: Annotated[int, typer.Option(help="Most questions of each stream.")] = 600,
+    passes: Annotated[int, typer.Option(help="How often the streams ask each question.")] = 1,
+    cache: Cache = None,
+) -> None:
+    """Measure how far lying feedback of one name, nobody or 20 names moves others' answers."""
+    from benchmarks.poisoning import measure_attack, measure_streams
+    from crabpath_retrievers.evaluation.datasets import load_beir
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    logging.disable(logging.ERROR)  # each lie that is bounded is one
+    embeddings = cached_embedder(cache=cache)
+    datasets = [load_beir(folder) for folder in data or ()]
+    streams = measure_streams(datasets, embeddings, limit=limit, passes=passes)
+    for row in streams if data else measure_attack(embeddings, lies=lies):
+        typer.echo(json.dumps(row))
+
+
 @app.command("fit-prior")
 @report_errors
 def fit_prior_files(

@@ -130,6 +130,6 @@ class LearningSettings(ValidatedSettings):
     """Whether a successful answer to a novel question becomes a note on probation. Off, because an
     answer may be wrong without anybody noticing, and it would be returned beside the documents."""
     max_user_share: Annotated[float | None, Field(ge=0, le=1)] = 0.6
-    """Greatest share of all feedback of one user in what is learned about a query that other users
-    judged too; None for no bound. Feedback without a user, and namespaces with one user, have no
-    bound."""
+    """Greatest share of what others said about a query that counts against it, of one user who has
+    proved right, or of all other feedback together; None for no bound. Namespaces in which one
+    user, or nobody, gives feedback have no bound."""

@@ -12,7 +12,7 @@ Scale of its trials: how much past uses say about the next one, against the rank
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -45,7 +45,8 @@ _BIN = re.compile(r"log_odds (\d+) (-?\d+)")
 _MIN_LOG_ODDS, _MAX_LOG_ODDS = -10, 6  # centres of the outermost bins
 _BLOCK = 64  # feedbacks
 _BLOCKS = 2  # that are fitted: the ranker learns, and older counts are about another one
-_LESSONS = "lessons"
+_LESSONS, _AGAINST = "lessons", "against"
+_ROOM, _ROOM_SHARE = 0.6, 0.01  # of lessons against others, and their share of all lessons
 _GHOST = 1e-6  # counts below are what rounding left of others that were subtracted
 _PRIOR_PRECISION = np.array([50.0, 5.0])  # of slope and offset, around no change
 _MIN_SLOPE = 0.1  # the order of documents stays
@@ -147,6 +148,12 @@ class Reliability:
         blocks = [place[0] for name in self.spoken if (place := _parse_bin(name))]
         return _BLOCK * (max(blocks) + 1) if blocks else 0  # of a release that did not count them
 
+    @property
+    def room(self) -> float:
+        """What may still count against other givers, in lessons, of those not proved right."""
+        counted, number = self.spoken.get(_AGAINST, _NONE)
+        return max(0.0, _ROOM + _ROOM_SHARE * (self.lessons - number) - counted)
+
     def calibrate(self) -> Calibration:
         """Fit slope and offset to the counts by log-odds."""
         places = {
@@ -223,6 +230,15 @@ def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
         yield _UNLIKELY, 1.0
     yield from ((memory, min(1.0, value)) for memory, value in memory_values if value > 0)
+
+
+def count_against(counted: Sequence[float]) -> Evidence:
+    """The evidence of lessons against other givers, by givers who have not proved right.
+
+    Args:
+        counted: What counts of each, in lessons.
+    """
+    return {_AGAINST: (sum(counted), float(len(counted)))} if counted else {}
 
 
 def count_log_odds(

@@ -10,7 +10,12 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes import Change, ConsumeFeedback
 from crabpath_retrievers.core.changes.learned import ModelEffects
-from crabpath_retrievers.core.reliability import count_log_odds, measure_memories, measure_scales
+from crabpath_retrievers.core.reliability import (
+    count_against,
+    count_log_odds,
+    measure_memories,
+    measure_scales,
+)
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lesson import Lesson
 from crabpath_retrievers.learning.rules.policy_gradient import get_known_credit
@@ -56,6 +61,7 @@ class FeedbackLearner:
         state, credited = assignment.state, assignment.turns
         knobs, namespace = state.clock.knobs, credited[0].turn.namespace
         settings = self.settings if knobs is None else apply_knobs(self.settings, knobs)
+        before = model = NamespaceModel.from_json(state.model, self.prior)
         lesson = Lesson(
             self.store,
             self.episodes,
@@ -64,8 +70,8 @@ class FeedbackLearner:
             assignment,
             user=user,
             is_corrected=bool(note_changes),
+            room=before.trust.room,
         )
-        before = model = NamespaceModel.from_json(state.model, self.prior)
         weighted, outcomes = list[CreditedTurn](), list[float]()
         for original in credited:
             known = get_known_credit(original.turn, original.credit).values()
@@ -77,7 +83,7 @@ class FeedbackLearner:
         pairs = [(item.turn, item.credit) for item in weighted]
         trust = before.trust
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
-        evidence |= measure_memories(pairs)
+        evidence |= measure_memories(pairs) | count_against(lesson.against)
         evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
         model = replace(model, trust=model.trust.plus(evidence))
         is_ranked = model.posterior is not before.posterior

@@ -1,5 +1,6 @@
 """What one feedback teaches, summed over its turns: calls the rules with what was known."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -24,7 +25,9 @@ from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.episode_credit import (
     assign_episode_credit,
-    limit_user_share,
+    has_proved_right,
+    limit_share,
+    split_voices,
 )
 from crabpath_retrievers.learning.rules.failure_credit import (
     DocumentRecord,
@@ -47,6 +50,7 @@ TASK_TYPES_FIELD = "task_type"
 _KINDS = {kind.label: kind for kind in EdgeKind}
 _STOP = 0  # key of STOP as a target
 _NO_TASK = frozenset[str]()
+_RECENT = 32  # feedbacks of a giver that tell whether they have proved right
 
 
 class Lesson:
@@ -62,6 +66,7 @@ class Lesson:
         *,
         user: str | None,
         is_corrected: bool,
+        room: float,
     ) -> None:
         """Begin a lesson about the turns of ``assignment``.
 
@@ -73,11 +78,13 @@ class Lesson:
             assignment: The turns of the feedback.
             user: The user who gave the feedback; None if not known.
             is_corrected: Whether the feedback changes notes.
+            room: What may count against other givers of one who has not proved right, in lessons.
         """
         self._store, self._episode_memory, self._regions = store, episodes, regions
         self._settings, self._learning = settings, settings.learning
         self._clock, self._nodes = assignment.state.clock, assignment.nodes
-        self._user, self._is_corrected = user, is_corrected
+        self._user, self._is_corrected, self._room = user, is_corrected, room
+        self.against = list[float]()
         self._known_weights: dict[EdgeId, float] = {}
         self._known_counts: dict[EdgeId, float] = {}
         self._read_edges(assignment)
@@ -125,8 +132,8 @@ class Lesson:
         known = self._find_episode(credited)
         episode = self.build_episode(credited, known, fair)
         share = self._learning.max_user_share
-        if self._user and share is not None and known is not None and episode is not None:
-            counted = limit_user_share(episode.documents, self._user, known.credit_by_user, share)
+        if share is not None and known is not None and episode is not None:
+            counted = self._limit(credited, known, episode.documents, share)
             if counted < 1.0:
                 weight = credit.weight * counted
                 credited = replace(credited, credit=replace(credit, weight=weight))
@@ -141,6 +148,31 @@ class Lesson:
             self._count_uses(credited.credit, fair)
         self._count_transitions(credited)
         return credited
+
+    def _limit(
+        self,
+        credited: CreditedTurn,
+        known: StoredEpisode,
+        stated: Mapping[str, float],
+        share: float,
+    ) -> float:
+        """Share of a turn's credit that counts, in [0, 1], as far as it contradicts others."""
+        voices = split_voices(known.documents, known.credit_by_user)
+        allowed = limit_share(stated, self._user, voices, share, proven=True)
+        if allowed == math.inf or self._has_proved_right(credited.turn.namespace):
+            return min(1.0, allowed)
+        weight = credited.credit.weight
+        pooled = limit_share(stated, self._user, voices, share, proven=False)
+        allowed = min(1.0, pooled, self._room / weight)
+        self._room -= allowed * weight
+        self.against.append(allowed * weight)
+        return allowed
+
+    def _has_proved_right(self, namespace: str) -> bool:
+        if self._user is None:
+            return False
+        own = self._store.learned.recent_episodes_of(self._user, namespace, _RECENT)
+        return has_proved_right(self._user, [episode.credit_by_user for episode in own])
 
     def _weigh_outcome(self, credit: Credit, evidence: float) -> Credit:
         """Return a credit, times what outcomes tell, in [0, 1], if it is no more than an outcome.

@@ -50,11 +50,14 @@ class Grant:
         namespaces: Namespaces, the usual one first; ``("*",)`` for all.
         rights: Some of ``read``, ``feedback``, ``write`` and ``admin``.
         expires: End of its validity in seconds since the epoch; None for none.
+        giver: Who gives feedback that names no user: the token, by the first 16 digits of its hash;
+            None without a token.
     """
 
     namespaces: tuple[str, ...]
     rights: frozenset[str]
     expires: float | None = None
+    giver: str | None = None
 
     @property
     def has_all_namespaces(self) -> bool:
@@ -112,7 +115,7 @@ class _TokenEntry(BaseModel):
     def to_grant(self) -> Grant:
         names = tuple(n if n == ALL_NAMESPACES else namespace_of(n) for n in self.namespaces)
         until = None if self.expires is None else self.expires.timestamp()
-        return Grant(names, frozenset(self.rights), until)
+        return Grant(names, frozenset(self.rights), until, f"token {self.sha256[:16]}")
 
 
 _ENTRIES = TypeAdapter(list[_TokenEntry])

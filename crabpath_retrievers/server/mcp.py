@@ -371,6 +371,7 @@ class _Tools:
             namespace=namespace,
             used=await self.find_names(used),
             source=source,
+            user=self.find_caller(context.request_context.request).grant.giver,
             session=session or None,
         )
         if receipt.status == "refused" and receipt.reason != "outranked":

@@ -495,6 +495,7 @@ class UndoBody(ApiInput):
 async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
     """Learn from the outcome of a turn."""
     fields = await _to_fields(call, body, "turn_id", "outcome")
+    fields["user"] = body.user if body.user is not None else call.grant.giver
     receipt = await call.memory.aio.record(
         body.turn_id, body.outcome, namespace=call.namespace, **fields
     )

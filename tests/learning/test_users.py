@@ -87,8 +87,29 @@ def read_credit(host):
     return episode.documents
 
 
+def ask_about(host, question, user, *, used):
+    """Ask another question and name what was used; the receipt."""
+    turn = host.memory.retrieve(question, k=3).turn
+    return host.memory.record(Feedback(turn.id, 1.0, used=used, user=user))
+
+
+def prove_right(host, *users):
+    """All of some users agree on three other questions."""
+    for question in ("which pears", "which plums", "which figs"):
+        for user in ("zoe", *users):
+            ask_about(host, question, user, used=["c"])
+
+
+def read_answer(host):
+    """Credit that the usual question has."""
+    store, turn = host.memory.store, host.memory.store.turns.get(host.ask())
+    key = store.walk.get_clock("default").key
+    found = store.learned.episodes(key, store.learned.episode_ids(key))
+    return next(episode for episode in found if episode.query == turn.query).documents
+
+
 def test_nobody_alone_turns_round_what_another_one_taught(host, state_of, assert_same):
-    """However often they say it; they learn how much of it counts, and two outweigh one."""
+    """However often they say it; they learn how much of it counts."""
     give(host, "ann", used=["a"])
     before = state_of(host.memory, "default")
     host.memory.undo(give(host, "eve", used=["b"]))  # as any other feedback, exactly
@@ -99,14 +120,52 @@ def test_nobody_alone_turns_round_what_another_one_taught(host, state_of, assert
         assert f"counts {expected}% of its full weight" in receipt.note
     assert read_credit(host)["a"] == pytest.approx(0.4)
     assert host.usage()["b"][0] == pytest.approx(0.6)
+
+
+def test_all_names_without_a_record_count_as_one(host):
+    """Names cost nothing: nobody and invented users share what one of them may say."""
+    give(host, "ann", used=["a"])
+    for user in ("eve", None, "eve 2", "eve 3", None):
+        give(host, user, used=["b"])
+    assert read_credit(host)["a"] == pytest.approx(0.4)
+    give(host, "bob", used=["a"])  # whoever agrees is not bounded
+    assert read_credit(host)["a"] == pytest.approx(1.4)
+
+
+def test_two_who_proved_right_outweigh_one(host):
+    """Each has agreed with others on three questions; a third one who has not does not count."""
+    prove_right(host, "eve", "bob")
+    give(host, "ann", used=["a"])
+    for user in ("eve", "bob"):
+        give(host, user, used=["b"])
+    found = read_answer(host)
+    assert found["b"] > found["a"]
+    host.memory.learning.undo_all(user="zoe")  # with whom they agreed
+    host.memory.learning.undo_all(user="bob")
     give(host, "bob", used=["b"])
-    assert read_credit(host)["b"] > read_credit(host)["a"]
+    assert read_answer(host)["a"] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("users", [(None, None), ("eve", "eve"), ("ann", None), (None, "eve")])
-def test_what_one_user_or_nobody_says_counts_in_full(host, users):
-    give(host, users[0], used=["a"])
-    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
+def test_what_counts_against_others_is_bounded_on_all_questions_together(host):
+    """Lies on many questions count no more than one, and it is there again once they are undone."""
+    questions = [f"which {fruit}" for fruit in ("pears", "plums", "figs", "limes")]
+    for question in questions:
+        ask_about(host, question, "ann", used=["a"])
+
+    def lie():
+        return [ask_about(host, question, "eve", used=["b"]) for question in questions]
+
+    first = lie()
+    assert "counts 60%" in first[0].note
+    assert all("counts 0%" in one.note for one in first[2:])
+    undo_all(host, user="eve")
+    assert [one.note for one in lie()] == [one.note for one in first]
+
+
+@pytest.mark.parametrize("user", [None, "eve"])
+def test_what_one_user_or_nobody_says_counts_in_full(host, user):
+    give(host, user, used=["a"])
+    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user=user))
     assert receipt.note is None
     assert read_credit(host) == pytest.approx({"c": -2.0})
 

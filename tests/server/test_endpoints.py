@@ -49,6 +49,21 @@ def test_a_question_its_outcome_and_the_undo(client, memory):
     assert ok(client.post("/undo", json={"feedback_id": "f1"}))["status"] == "undone"
 
 
+def test_feedback_without_a_user_is_that_of_its_token(as_bearer, memory):
+    """So what one token said can be listed and undone as a whole."""
+    one, other = as_bearer("team"), as_bearer("team")
+    for client, user in ((one, {}), (other, {}), (one, {"user": "eve"})):
+        turn = ok(client.post("/query", json={"text": "sky"}))["turn_id"]
+        ok(client.post("/feedback", json={"turn_id": turn, "outcome": "up", **user}))
+    listed = ok(one.get("/feedback"))["feedback"]
+    eve, second, first = [entry["user"] for entry in listed]
+    assert eve == "eve"
+    assert first != second
+    assert {first[:6], second[:6]} == {"token "}
+    (undone,) = memory.learning.undo_all(user=first, namespace="team")
+    assert undone.feedback_id == listed[-1]["feedback_id"]
+
+
 def test_feedback_without_a_turn_is_about_the_last_answer(client):
     """Of the conversation, or of the namespace."""
     turns = {

@@ -1,16 +1,18 @@
 """Episode credit: the credit that a turn gives its documents for the same question later.
 
-A bound on how far one user can contradict other users about the same question.
+A bound on how far givers of feedback can contradict others about the same question.
 
-In a namespace that several users teach, nobody alone reverses what another one has taught: credit
+Where several givers teach a namespace, nobody alone reverses what another one has taught: credit
 that contradicts others, or competes with it, adds up to at most a share of theirs, however often it
-is given. With a share above one half two users outweigh one.
+is given. With a share above one half two givers outweigh one, where both have proved right: they
+have agreed with others on other questions. All who have not, and nobody, count as one giver
+together, since names cost nothing (the Sybil attack: Douceur 2002).
 
 Relevance of returned documents in a turn without stated use.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from crabpath_retrievers.core.feedback import Credit
@@ -125,40 +127,89 @@ def _credit_failure(turn: Turn, credit: Credit, before: Mapping[str, float]) -> 
     }
 
 
-CreditByUser = Mapping[str, Mapping[str, float]]
-"""Credit for a question: by user, then by node id."""
+CreditByGiver = Mapping[str | None, Mapping[str, float]]
+"""Credit for a question: by giver, None for nobody, then by node id."""
+
+_TOLERANCE = 1e-6  # of sums of credit
+_PROOF = 3  # questions on which a giver has agreed with others
 
 
-def limit_user_share(
-    credit_stated: Mapping[str, float], user: str, voices: CreditByUser, share: float
+def limit_share(
+    stated: Mapping[str, float],
+    giver: str | None,
+    voices: CreditByGiver,
+    share: float,
+    *,
+    proven: bool,
 ) -> float:
-    """Return the share of a user's credit for a question that counts, in [0, 1].
+    """Return the share of a giver's credit for a question that counts, at least 0.
+
+    It is infinite where nothing contradicts others. What others stand for is limited: the
+    documents whose support is above ``share`` of the greatest. Credit against these, and credit for
+    documents beside them, adds up to ``share`` of their support at most: of one giver who has
+    proved right, of all others together.
 
     Args:
-        credit_stated: The user's credit by node id, if counted in full; below 0 against a document.
-        user: The user.
-        voices: Credit that users gave before.
-        share: Upper bound on a user's contradicting credit, relative to the credit of others.
+        stated: The giver's credit by node id, if counted in full; below 0 against a document.
+        giver: The giver; None for nobody.
+        voices: Credit that givers gave before.
+        share: Upper bound on contradicting credit, relative to the credit of others.
+        proven: Whether the giver has proved right on other questions.
     """
-    others_credit = _sum_support(voices, user)
-    if not others_credit:
-        return 1.0
-    strongest, own_credit = max(others_credit.values()), voices.get(user, {})
-    allowed = 1.0
-    for node, credit in credit_stated.items():
-        own_before = own_credit.get(node, 0.0)
-        if credit > 0 and node not in others_credit:
-            allowed = min(allowed, (share * strongest - max(0.0, own_before)) / credit)
-        elif credit < 0 and node in others_credit:
-            allowed = min(allowed, (share * others_credit[node] + min(0.0, own_before)) / -credit)
+    total = _sum_credit(voices.values(), 1.0)
+    least = share * max(total.values(), default=0.0) * (1.0 + _TOLERANCE)
+    support = _sum_credit((voices[name] for name in voices if name != giver), 1.0)
+    held = {node: support[node] for node in support if total[node] > least}
+    if not held:
+        return math.inf
+    fellows = [voices.get(giver, {})] if proven else [*voices.values()]
+    gained, lost = _sum_credit(fellows, 1.0), _sum_credit(fellows, -1.0)
+    strongest, allowed = max(held.values()), math.inf
+    for node, credit in stated.items():
+        if credit > 0 and total.get(node, 0.0) <= least:
+            allowed = min(allowed, (share * strongest - gained.get(node, 0.0)) / credit)
+        elif credit < 0 and node in held:
+            allowed = min(allowed, (share * held[node] - lost.get(node, 0.0)) / -credit)
     return max(0.0, allowed)
 
 
-def _sum_support(voices: CreditByUser, user: str) -> dict[str, float]:
-    """Sum the positive credit of other users, by node id."""
-    credit_by_node: dict[str, float] = {}
-    for name, credit_stated in voices.items():
-        for node, credit in credit_stated.items() if name != user else ():
-            if credit > 0:
-                credit_by_node[node] = credit_by_node.get(node, 0.0) + credit
-    return credit_by_node
+def split_voices(
+    documents: Mapping[str, float], by_giver: Mapping[str, Mapping[str, float]]
+) -> CreditByGiver:
+    """Credit for a question by giver, with that of nobody: what the others do not add up to."""
+    rest = dict(documents)
+    for credit in by_giver.values():
+        for node, value in credit.items():
+            rest[node] = rest.get(node, 0.0) - value
+    nobody = {node: value for node, value in rest.items() if abs(value) > _TOLERANCE}
+    voices: dict[str | None, Mapping[str, float]] = dict(by_giver.items())
+    return {**voices, None: nobody} if nobody else voices
+
+
+def has_proved_right(giver: str, voices: Iterable[Mapping[str, Mapping[str, float]]]) -> bool:
+    """Whether a giver agrees with other named givers on enough questions, and on most.
+
+    Args:
+        giver: The giver.
+        voices: By question, the credit that named givers gave.
+    """
+    agreed = against = 0
+    for by_giver in voices:
+        held = _sum_credit((by_giver[name] for name in by_giver if name != giver), 1.0)
+        least = max(held.values(), default=0.0) / 2
+        best = {node for node, credit in held.items() if credit > least}
+        own = by_giver.get(giver, {})
+        agrees = any(own.get(node, 0.0) > 0 for node in best)
+        agreed += agrees
+        against += bool(best and own) and not agrees
+    return agreed >= _PROOF and agreed > against
+
+
+def _sum_credit(voices: Iterable[Mapping[str, float]], sign: float) -> dict[str, float]:
+    """Sum the credit above 0 by node id, or that below (``sign`` -1), as positive numbers."""
+    total: dict[str, float] = {}
+    for credit in voices:
+        for node, value in credit.items():
+            if sign * value > 0:
+                total[node] = total.get(node, 0.0) + sign * value
+    return total

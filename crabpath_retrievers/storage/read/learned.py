@@ -22,6 +22,7 @@ from crabpath_retrievers.storage.read.walk import CLOCK_COLUMNS, Clock
 from crabpath_retrievers.storage.schema import (
     episodes,
     feedback,
+    feedback_effects,
     namespaces,
     nodes,
     overlay,
@@ -369,6 +370,26 @@ class LearnedQueries(Queries):
         if queued:
             rows = [*rows, *self._run(_QUEUED_EPISODES, namespace=namespace)]
         return _decode_episodes({row[0]: row for row in rows}.values())
+
+    def recent_episodes_of(self, user: str, namespace: str, limit: int) -> list[StoredEpisode]:
+        """The episodes that the latest feedback of a user added to, of so many at most."""
+        own = sa.and_(
+            feedback.c.id == feedback_effects.c.feedback,
+            feedback.c.namespace == namespaces.c.name,
+        )
+        query = (
+            sa.select(namespaces.c.key, feedback_effects.c.record)
+            .join_from(
+                namespaces, feedback_effects, namespaces.c.key == feedback_effects.c.namespace
+            )
+            .join(feedback, own)
+            .where(feedback.c.user == user, namespaces.c.name == namespace)
+            .order_by(feedback.c.sequence.desc())
+            .limit(limit)
+        )
+        rows = self._rows(query)
+        ids = {episode[0] for _, record in rows for episode in json.loads(record)["episodes"]}
+        return self.episodes(rows[0][0], sorted(ids)) if rows else []
 
     def episode_vectors(self, namespace: int, ids: Iterable[str]) -> dict[str, Vector]:
         """Unit query vectors ``[d]``, half precision, of the episodes with these ids."""
