@@ -11,7 +11,7 @@ from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.learning.rules.episode_credit import (
     assign_episode_credit,
     calibrate_relevance,
-    limit_user_share,
+    limit_share,
 )
 from crabpath_retrievers.learning.rules.failure_credit import (
     DocumentRecord,
@@ -118,7 +118,8 @@ ANN = {"ann": {"right": 1.0, "other": -1.0}}
     ],
 )
 def test_how_much_of_one_user_counts(said, voices, share, expected):
-    assert limit_user_share(said, "eve", voices, share) == pytest.approx(expected)
+    allowed = limit_share(said, "eve", voices, share, proven=True)
+    assert min(1.0, allowed) == pytest.approx(expected)
 
 
 EVEN = 0.825  # what the worst failure leaves of a reward: every second one has another cause

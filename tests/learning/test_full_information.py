@@ -73,7 +73,7 @@ def test_past_turns_of_like_questions_lift_what_was_used_and_lower_the_rest(tool
     before = {text: read_scores(tools, text) for text in (PARAPHRASE, OTHER)}
     tools.record(Feedback(turn, 1.0, used=[used]))
     after = {text: read_scores(tools, text) for text in before}
-    assert after[PARAPHRASE][used] > 0.5 > before[PARAPHRASE][used]
+    assert after[PARAPHRASE][used] > max(0.5, before[PARAPHRASE][used])
     for node in passed:
         assert after[PARAPHRASE][node] < before[PARAPHRASE][node]
     # Calibration moves all probabilities a little, never their order.
