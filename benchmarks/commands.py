@@ -225,11 +225,18 @@ def study_sync(
 
 @app.command("corrections")
 @report_errors
-def study_corrections(k: Annotated[int, typer.Option(help="Documents per answer.")] = 4) -> None:
-    """Measure whether corrections stand before what they correct when a question is reworded."""
+def study_corrections(
+    k: Annotated[int, typer.Option(help="Documents per answer.")] = 4,
+    embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
+    cache: Cache = None,
+) -> None:
+    """Measure whether corrections come to rewordings of their question, and to no other one."""
     from benchmarks.corrections import measure_corrections
+    from benchmarks.no_harm import EMBEDDERS
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
 
-    typer.echo(json.dumps(measure_corrections(k=k)._asdict(), indent=2))
+    model = cached_embedder(EMBEDDERS[embedder], cache)
+    typer.echo(json.dumps(measure_corrections(model, k)._asdict(), indent=2))
 
 
 @app.command("poisoning")

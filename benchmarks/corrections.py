@@ -1,7 +1,8 @@
-"""Corrections reach paraphrases: whether a note stands before the text that it corrects.
+"""Corrections at their reach: they come to paraphrases of their question, and to no other question.
 
 Ten facts of a company's handbook are corrected once each, in the words of one question, among 42
-documents; five paraphrases of each question are then asked.
+documents; five paraphrases of each question are then asked, and 23 questions about its neighbours:
+about the documents beside it, what else it names, and what no document tells.
 """
 
 import json
@@ -19,7 +20,7 @@ _DATA = Path(__file__).with_suffix(".json")
 
 
 class CorrectionCounts(NamedTuple):
-    """Counts over all paraphrases.
+    """Counts over all paraphrases, and over all other questions.
 
     Attributes:
         paraphrases: How many were asked.
@@ -27,6 +28,10 @@ class CorrectionCounts(NamedTuple):
         note_first: Answers in which the note stands before the corrected document, or without it.
         note_kept: Answers with ``fill=False`` that hold the note, or not the document either.
         places_kept: Answers with k documents beside the notes.
+        foreign: Answers to paraphrases with the note of another fact.
+        others: How many other questions were asked that return a corrected document.
+        others_with_note: Answers to them with a note.
+        others_led: Those of them in which a note stands before a document.
     """
 
     paraphrases: int
@@ -34,6 +39,10 @@ class CorrectionCounts(NamedTuple):
     note_first: int
     note_kept: int
     places_kept: int
+    foreign: int
+    others: int
+    others_with_note: int
+    others_led: int
 
 
 def measure_corrections(embeddings: Embeddings | None = None, k: int = 4) -> CorrectionCounts:
@@ -47,10 +56,16 @@ def measure_corrections(embeddings: Embeddings | None = None, k: int = 4) -> Cor
     facts: list[dict[str, Any]] = data["facts"]
     texts = {fact["id"]: fact["document"] for fact in facts}
     texts |= {f"other {number}": text for number, text in enumerate(data["others"])}
-    counts = CorrectionCounts(0, 0, 0, 0, 0)
+    counts = CorrectionCounts(*[0] * len(CorrectionCounts._fields))
     with open_scratch(embeddings=embeddings) as memory:
         memory.add_documents([Document(text, id=name) for name, text in texts.items()])
+        cold = {
+            question: _list_ids(memory.retrieve(question, k=k, record=False))
+            for fact in facts
+            for question in fact["neighbours"]
+        }
         notes = {fact["id"]: _correct_fact(memory, fact, k) for fact in facts}
+        names = {*notes.values()}
         for fact in facts:
             for question in fact["paraphrases"]:
                 full = _list_ids(memory.retrieve(question, k=k, record=False))
@@ -62,9 +77,20 @@ def measure_corrections(embeddings: Embeddings | None = None, k: int = 4) -> Cor
                     note in full and document not in full[: full.index(note)],
                     note in sure or document not in sure,
                     len([node for node in full if node in texts]) == k,
+                    bool(names.difference({note}).intersection(full)),
                 )
-                counts = CorrectionCounts(*map(sum, zip(counts, found, strict=True)))
+                counts = _add(counts, *found)
+        for question, before in cold.items():
+            if notes.keys() & {*before}:
+                full = _list_ids(memory.retrieve(question, k=k, record=False))
+                led = bool(names.intersection(full[:-1]))
+                counts = _add(counts, *[0] * 6, 1, bool(names.intersection(full)), led)
     return counts
+
+
+def _add(counts: CorrectionCounts, *found: int) -> CorrectionCounts:
+    padded = [*found, *[0] * (len(counts) - len(found))]
+    return CorrectionCounts(*map(sum, zip(counts, padded, strict=True)))
 
 
 def _correct_fact(memory: CrabPath, fact: dict[str, Any], k: int) -> str:

@@ -75,8 +75,8 @@ from crabpath_retrievers.memory.maintenance import AsyncMemoryMaintenance, Memor
 from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
 from crabpath_retrievers.memory.notes import (
     NoteFields,
-    find_best_document,
     find_turn,
+    find_wrong,
     list_notes,
     list_turns,
     make_content,
@@ -913,13 +913,14 @@ class CrabPath(Component):
 
         Inhibitory edges lead to the wrong documents from the note and from the node by which the
         turn reached them. They lower a document where the note, or that node, is found; they never
-        remove it. Wherever such a document is returned to the namespace, the note stands before it,
-        on top of ``k`` documents and with at least its score.
+        remove it. The note comes to questions like its own, and to those for which what it corrects
+        is the best document; it then stands before that document, on top of ``k`` documents.
 
         Args:
             text: What is right.
             turn_id: The turn, or the host's run, that was wrong; its question recalls the note.
-            wrong: Ids of wrong documents; None is the best document of the turn, if one is given.
+            wrong: Ids of wrong documents; None is what the turn returned and the text contradicts
+                in nearly the same words.
             query: A question that the note answers, instead of that of the turn.
             namespace: The namespace of the note; None for that of the turn, or "default" without
                 one.
@@ -944,7 +945,7 @@ class CrabPath(Component):
         if namespace is None:
             namespace = turn.turn.namespace if turn else DEFAULT_NAMESPACE
         if wrong is None:
-            wrong = find_best_document(services.store, turn) if turn else ()
+            wrong = find_wrong(services, turn, text) if turn else ()
         asked = make_question(turn) if query is None else NoteQuestion(query)
         said = make_content(text, fields, wrong)
         return save_note(services, "correction", namespace, said, authority, asked, turn)

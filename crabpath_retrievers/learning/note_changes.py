@@ -1,6 +1,6 @@
 """Changes of notes that follow from feedback: uses, corrections, answers to novel questions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import Change
 from crabpath_retrievers.core.changes.notes import KeepNote, NoteEdge, UseNotes
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind, Vector, compare_vectors
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.rules.notes import (
@@ -23,10 +23,11 @@ from crabpath_retrievers.learning.rules.notes import (
 )
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.learned import StoredFeedback
+from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
 from crabpath_retrievers.storage.read.walk import Clock
 
 NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
+_SAME_WORDS = 0.8  # similarity of texts that state a fact in nearly the same words
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,11 @@ class NoteLearner:
                 if item.credit.outcome > 0 and item.credit.used
             ]
         text = (feedback.correction or "").strip()
-        correction = self._build_correction(stored, text, latest, clock.key) if text else None
+        correction = (
+            self._build_correction(stored, text, latest, assignment.nodes, clock.key)
+            if text
+            else None
+        )
         if correction is not None:
             changes.append(correction)
         is_success = latest.credit.outcome > 0 and not feedback.correction
@@ -70,13 +75,18 @@ class NoteLearner:
         return changes, NO_VECTOR if text and correction is None else None
 
     def _build_correction(
-        self, stored: StoredFeedback, text: str, credited: CreditedTurn, namespace: int
+        self,
+        stored: StoredFeedback,
+        text: str,
+        credited: CreditedTurn,
+        nodes: Mapping[str, KnownNode],
+        namespace: int,
     ) -> KeepNote | None:
         # Without an embedder a correction gets the vector of its question.
         vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
             return None
-        turn, wrong = credited.turn, _find_wrong_documents(credited)
+        turn, wrong = credited.turn, self._find_wrong(credited, nodes, stored.vector)
         query_vector = (
             None if credited.vector is None else np.asarray(credited.vector, dtype=np.float32)
         )
@@ -86,9 +96,25 @@ class NoteLearner:
             NoteContent(text, wrong=wrong),
             np.asarray(vector, dtype=np.float32),
             asked=NoteQuestion(turn.query, query_vector, turn.id),
-            beside=build_entry_inhibitions(self.store, turn, wrong, namespace),
+            beside=build_entry_inhibitions(
+                self.store, turn, wrong or _find_best(credited), namespace
+            ),
             feedback=stored.feedback.feedback_id,
         )
+
+    def _find_wrong(
+        self, credited: CreditedTurn, nodes: Mapping[str, KnownNode], vector: Vector | None
+    ) -> list[str]:
+        """Return what a correction is about: documents used in a failure, and irrelevant ones.
+
+        Of a failed turn about which no more is known, what it says otherwise in the same words.
+        """
+        credit = credited.credit
+        blamed = [node for node, share in credit.documents.items() if share < 0]
+        blamed += sorted(credit.irrelevant.difference(blamed))
+        if blamed or credit.outcome >= 0 or vector is None:
+            return blamed
+        return find_contradicted(credited.turn, nodes, vector, self.store.stretch)
 
     def _build_answer_note(
         self, latest: CreditedTurn, answer: str, feedback: str, clock: Clock
@@ -126,12 +152,26 @@ def build_entry_inhibitions(
     return build_inhibitions(entries, weights)
 
 
-def _find_wrong_documents(credited: CreditedTurn) -> list[str]:
-    """Return the documents that a correction is about.
+def find_contradicted(
+    turn: Turn, nodes: Mapping[str, KnownNode], vector: Vector, stretch: float
+) -> list[str]:
+    """Documents of a turn that a text says otherwise in nearly the same words.
 
-    The documents used in a failure, else the best document of a failed turn.
+    Args:
+        turn: The turn.
+        nodes: Its nodes that still exist, by id.
+        vector: Unit vector ``[d]`` of the text.
+        stretch: Of the embedder.
     """
-    blamed = [node for node, credit in credited.credit.documents.items() if credit < 0]
-    if blamed or credited.credit.outcome >= 0:
-        return blamed
+    ids = [item.node for item in turn.returned]
+    known = {node: nodes[node].vector for node in ids if node in nodes}
+    vectors = {node: found for node, found in known.items() if found is not None}
+    similar = compare_vectors([*vectors.values()], vector.astype(np.float32), stretch)
+    return [node for node, near in zip(vectors, similar, strict=True) if near >= _SAME_WORDS]
+
+
+def _find_best(credited: CreditedTurn) -> list[str]:
+    """The best document of a failed turn, about which nothing finer is known."""
+    if credited.credit.outcome >= 0:
+        return []
     return [item.node for item in credited.turn.returned[:1]]

@@ -17,7 +17,7 @@ from crabpath_retrievers.core.query import namespace_of, require_count, text_of,
 from crabpath_retrievers.core.text import format_value, prepend_title, to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.ingest.chunking import to_json_safe
-from crabpath_retrievers.learning.note_changes import build_entry_inhibitions
+from crabpath_retrievers.learning.note_changes import build_entry_inhibitions, find_contradicted
 from crabpath_retrievers.learning.rules.notes import (
     NoteContent,
     NoteQuestion,
@@ -186,10 +186,12 @@ def list_turns(
     return store.turns.list_newest(owner, limit, until=until)
 
 
-def find_best_document(store: GraphStore, logged: StoredTurn) -> list[str]:
-    """Id of the best document of a turn; none when it was forgotten."""
-    best = [item.node for item in logged.turn.returned[:1]]
-    return [node for node in best if store.learned.keys([node], logged.state.clock.key)]
+def find_wrong(services: Services, logged: StoredTurn, text: str) -> list[str]:
+    """Ids of what a turn returned and a text says otherwise in nearly the same words."""
+    text = _check_text("text", text, MAX_NOTE_CHARS)
+    vector = services.identity.embed_text(text)
+    stretch = services.store.stretch
+    return find_contradicted(logged.turn, logged.nodes, vector, stretch)
 
 
 def make_question(logged: StoredTurn | None) -> NoteQuestion | None:

@@ -2,15 +2,22 @@
 
 Notes never enter the indexes that all namespaces search.
 
-Corrections go with the documents that they correct: whoever gets the document gets the note first.
+A correction belongs to its question. It comes where its own fit to the query is better than that of
+other documents, and then stands before the document that it corrects.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes import MarkIndexed
 from crabpath_retrievers.core.graph import Vector, compare_vectors
+from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction, NoteVector
 from crabpath_retrievers.storage.read.walk import Clock
@@ -18,6 +25,54 @@ from crabpath_retrievers.vectors.base import CollectionEntry, NamespaceCollectio
 
 AUTO_NOTE_PREFIX = "auto:"
 """Prefix of the ids of automatic notes, which are on probation."""
+
+
+_AHEAD = 0.14  # similarity by which a correction must be nearer than documents are
+_EXPECTED = 0.2  # of the similarity of a document to the question that was corrected
+_TWINS = 0.8  # similarity of texts that differ in what identifies them
+
+
+class CorrectionEvidence(NamedTuple):
+    """What decides whether a correction belongs to a query, with ``n`` documents of the pool.
+
+    Attributes:
+        near: The best similarity of the query to the corrected question and the note's text.
+        similar: Similarity of the query to each document, shape ``[n]``.
+        expected: Similarity of the corrected question to each, or of what stands for it; ``[n]``.
+        wrong: Which of them it corrects, shape ``[n]``.
+        alike: Similarity of each to what it corrects, shape ``[n]``.
+        known: Which words of the query are in the corrected question, in the note or in what it
+            corrects, shape ``[Q]``.
+    """
+
+    near: float
+    similar: Floats
+    expected: Floats
+    wrong: NDArray[np.bool_]
+    alike: Floats
+    known: NDArray[np.bool_]
+
+
+def measure_fit(evidence: CorrectionEvidence, has: Floats, nats: Floats) -> float | None:
+    """Fit of a correction to a query, in [-1, 1]; None where it belongs to another question.
+
+    It is the best similarity of the query to the question that was corrected, to what was wrong and
+    to the text of the note. Other documents must be less near to the query, by a margin that grows
+    with how near they were to the question that was corrected: those were no better answers then.
+    A query that names a twin of the corrected document is about that one, however near it is.
+
+    Args:
+        evidence: Of the correction.
+        has: 1 for each word of the query that a document has, else 0; shape ``[n, Q]``.
+        nats: Information of those words, shape ``[Q]``.
+    """
+    wrong, other = evidence.wrong, ~evidence.wrong
+    fit = max(evidence.near, evidence.similar[wrong].max(initial=-1.0))
+    rivals = evidence.similar - _EXPECTED * np.maximum(0.0, evidence.expected)
+    if fit - rivals[other].max(initial=0.0) < _AHEAD:
+        return None
+    more = (has[other & (evidence.alike >= _TWINS)] - evidence.known) @ nats
+    return None if more.max(initial=0.0) > 0.0 else float(fit)
 
 
 def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
@@ -48,7 +103,7 @@ def find_current_corrections(corrections: Iterable[Correction]) -> list[Correcti
                 if all(one.note in seen for one in newer)
             ]
             queue = [one for newer in following.values() for one in newer]
-    return current
+    return sorted(current, key=lambda item: -item.said)
 
 
 def choose_corrections(
@@ -74,7 +129,12 @@ def choose_corrections(
     }
 
 
-def insert_corrections(order: Sequence[int], k: int, corrections: Mapping[int, int]) -> list[int]:
+def insert_corrections(
+    order: Sequence[int],
+    k: int,
+    corrections: Mapping[int, int],
+    others: AbstractSet[int] = frozenset(),
+) -> list[int]:
     """The best k, with each correction before what it corrects; corrections come on top of k.
 
     A correction that ranks higher by itself stays where it is.
@@ -83,8 +143,9 @@ def insert_corrections(order: Sequence[int], k: int, corrections: Mapping[int, i
         order: Candidates, best first.
         k: Most candidates beside corrections.
         corrections: The note that goes with each corrected candidate.
+        others: Corrections that go with no candidate.
     """
-    notes = set(corrections.values())
+    notes = {*others, *corrections.values()}
     chosen: dict[int, None] = {}
     places = k
     for index in order:

@@ -28,7 +28,7 @@ from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Candidate, Node, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.metadata import complete_note_metadata
 from crabpath_retrievers.core.query import Query, QueryOptions
-from crabpath_retrievers.core.text import Floats
+from crabpath_retrievers.core.text import Floats, tokenise
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
@@ -50,9 +50,11 @@ from crabpath_retrievers.retrieval.dates import (
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import (
+    CorrectionEvidence,
     choose_corrections,
     find_current_corrections,
     insert_corrections,
+    measure_fit,
 )
 from crabpath_retrievers.retrieval.repeats import find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
@@ -64,7 +66,7 @@ from crabpath_retrievers.retrieval.turn_builder import (
 from crabpath_retrievers.retrieval.walk import ReadEdges, Walk, Walker
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.read.notes import Correction
+from crabpath_retrievers.storage.read.notes import Correction, build_note_episode_id
 from crabpath_retrievers.storage.read.walk import Clock, Frontier
 from crabpath_retrievers.vectors.base import (
     FindExisting,
@@ -133,10 +135,19 @@ class _Candidates:
     corrections: Sequence[Correction] = ()
     companions: frozenset[int] = frozenset()
     """Keys of notes that are only found by what they correct."""
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """Kinds of all notes in the pool, by key."""
     repeats: Mapping[str, str] = field(default_factory=dict)
     """The document with the same wording, by the id of each that is left out for it."""
     newer: Mapping[int, int] = field(default_factory=dict)
     """The newer version by the index of each older document; both are in the pool."""
+
+    def list_corrections(self) -> frozenset[int]:
+        """Indices of the corrections in the pool, which come on top of k documents."""
+        if self.query.candidate_ids is not None:
+            return frozenset()
+        heads = enumerate(hit.head for hit in self.evidence.pool)
+        return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
 
 
 class _EmbedderChangedError(Exception):
@@ -358,19 +369,20 @@ class RetrievalPipeline:
         for name, begin, end in zip(("seeds", "walk"), times, times[1:], strict=False):
             latency[name] = round((end - begin) * 1000, 3)
         pool = yield from perform(self._collect_pool, query, vector, seeds, walk)
-        corrections, companions = list[Correction](), list[Candidate]()
+        corrections, notes, companions = list[Correction](), dict[int, str](), set[int]()
         if seeds.clock.notes:
-            corrections, companions = yield from perform(
-                self._find_corrections, query, vector, seeds.clock, pool
+            found = [hit.head.key for hit in pool]
+            corrections, notes, pool = yield from perform(
+                self._find_corrections, query, vector, seeds, pool
             )
+            companions = notes.keys() - found
         evidence = Evidence.from_pool(
-            [*pool, *companions],
+            pool,
             walk.support,
             walk.inhibition,
             seeds.information,
             self.store.stretch,
         )
-        keys = frozenset(hit.head.key for hit in companions)
         return _Candidates(
             query,
             vector,
@@ -379,7 +391,8 @@ class RetrievalPipeline:
             evidence,
             explore,
             corrections=corrections,
-            companions=keys,
+            companions=frozenset(companions),
+            notes=notes,
         )
 
     def _walk(
@@ -457,23 +470,102 @@ class RetrievalPipeline:
         return self.models.add_usage(pool, clock) if clock.learned else pool
 
     def _find_corrections(
-        self, query: Query, vector: Vector, clock: Clock, pool: Sequence[Candidate]
-    ) -> tuple[list[Correction], list[Candidate]]:
-        """What notes correct in the pool, and those of the notes that are not in it."""
-        keys = {hit.head.key for hit in pool}
+        self, query: Query, vector: Vector, seeds: SeedHits, pool: Sequence[Candidate]
+    ) -> tuple[list[Correction], dict[int, str], Sequence[Candidate]]:
+        """What notes correct in the pool, kinds of all notes, and the pool with what belongs in it.
+
+        Corrections that what they correct leads to are added, and those of other questions removed.
+        """
+        keys, clock = {hit.head.key for hit in pool}, seeds.clock
         corrections = self.store.notes.find_corrections(
             clock.key, sorted(keys), self.settings.note.max_scanned
         )
-        missing = {item.note for item in find_current_corrections(corrections)} - keys
-        if not missing or query.candidate_ids is not None:
-            return corrections, []
-        heads = self.store.walk.get_nodes(
-            (), sorted(missing), namespace=clock.key, corpus=clock.corpus
+        current = find_current_corrections(corrections)
+        missing = {item.note for item in current} - keys
+        if missing and query.candidate_ids is None:
+            heads = self.store.walk.get_nodes(
+                (), sorted(missing), namespace=clock.key, corpus=clock.corpus
+            )
+            vectors = [head.vector for head in heads]
+            similarities = compare_vectors(vectors, vector, self.store.stretch)
+            pairs = zip(heads, similarities, strict=True)
+            pool = [*pool, *(Candidate(head, near, found=False) for head, near in pairs)]
+            keys |= missing
+        origins = self.store.notes.find_origins(clock.key, sorted(keys))
+        notes = {origin.key: origin.kind for origin in origins}
+        if query.candidate_ids is not None:  # they are what is asked for
+            return corrections, notes, pool
+        said = {one.key: one.query or "" for one in origins if one.kind == "correction"}
+        if not said:
+            return corrections, notes, pool
+        documents = [hit for hit in pool if hit.head.key not in notes]
+        fits = self._measure_fits(vector, seeds, said, (pool, documents), current)
+        return (
+            corrections,
+            notes,
+            [
+                hit._replace(similarity=fit)
+                for hit in pool
+                if (fit := fits.get(hit.head.key, hit.similarity)) is not None
+            ],
         )
-        vectors = [head.vector for head in heads]
-        similarities = compare_vectors(vectors, vector, self.store.stretch)
-        pairs = zip(heads, similarities, strict=True)
-        return corrections, [Candidate(head, near, found=False) for head, near in pairs]
+
+    def _measure_fits(
+        self,
+        vector: Vector,
+        seeds: SeedHits,
+        said: Mapping[int, str],
+        pools: tuple[Sequence[Candidate], Sequence[Candidate]],
+        current: Iterable[Correction],
+    ) -> dict[int, float | None]:
+        """The fit of corrections to the query, by key; None where it is another question's.
+
+        Args:
+            vector: Of the query.
+            seeds: What was found.
+            said: The questions that were corrected, by keys of the corrections; may be empty.
+            pools: All candidates, and the documents among them.
+            current: What notes correct.
+        """
+        information, stretch = seeds.information, self.store.stretch
+        pool, documents = pools
+        ids = {key: build_note_episode_id(key, query) for key, query in said.items()}
+        questions = self.store.learned.episode_vectors(seeds.clock.key, ids.values())
+        rows = {hit.head.key: row for row, hit in enumerate(documents)}
+        similar = np.array([hit.similarity for hit in documents])
+        vectors = [hit.head.vector for hit in documents]
+        has = information.find_words([hit.head.terms for hit in documents])
+        corrected: dict[int, list[int]] = {}
+        for item in current:
+            if item.document in rows:
+                corrected.setdefault(item.note, []).append(rows[item.document])
+        fits: dict[int, float | None] = {}
+        for hit in pool:
+            key, near = hit.head.key, hit.similarity
+            if key not in said:
+                continue
+            question, about = questions.get(ids[key]), corrected.get(key, [])
+            if question is not None:
+                near = max(near, *compare_vectors([question], vector, stretch))
+            if hit.again > _SAME_QUESTION:  # it may answer several questions
+                near = 1.0
+            asked = question if question is not None else hit.head.vector
+            if question is None and about:
+                asked = vectors[about[0]]
+            expected = np.array(compare_vectors(vectors, asked.astype(np.float32), stretch))
+            meant = about or ([int(expected.argmax())] if documents else [])
+            alike = [compare_vectors(vectors, vectors[row], stretch) for row in meant]
+            wrong = np.zeros(len(documents), dtype=bool)
+            wrong[about] = True
+            words = {*tokenise(said[key])}
+            known = information.find_words([hit.head.terms])[0] > 0
+            known |= np.array([word in words for word in information.words], dtype=bool)
+            known |= has[meant].any(axis=0)
+            evidence = CorrectionEvidence(
+                near, similar, expected, wrong, np.max(alike, axis=0, initial=-1.0), known
+            )
+            fits[key] = measure_fit(evidence, has, information.nats)
+        return fits
 
     def _answer(self, found: _Candidates, latency: dict[str, float], version: int) -> Answer:
         """Rank the candidates, read the best, and record the turn."""
@@ -571,12 +663,9 @@ class RetrievalPipeline:
             order, spare = self._within_budget(
                 query, query.max_tokens, found, (order, spare), corrections
             )
-        chosen = insert_corrections(order, query.k, corrections)
+        chosen = insert_corrections(order, query.k, corrections, found.list_corrections())
         rest = [i for i in spare if i not in chosen]
         chosen += rest[: max(0, query.k - len(chosen))]
-        for index in chosen:  # a correction is as likely to be needed as what it corrects
-            if (note := corrections.get(index)) is not None:
-                probabilities[note] = max(probabilities[note], probabilities[index])
         if ranker.draws is not None and found.order is None:  # unknown where a reranker chose
             propensities = ranker.propensities(matrix, among, query.k)
         best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
@@ -748,11 +837,10 @@ class RetrievalPipeline:
         """
         pool = found.evidence.pool
         keys = {i: pool[i].head.key for i in among}
-        notes = self.store.notes.filter_notes(found.seeds.clock.key, [*keys.values()])
         taught = {
             i: key if pool[i].again > _SAME_QUESTION else 0
             for i, key in keys.items()
-            if key in notes
+            if key in found.notes
         }
         replaced = {item.note for item in found.corrections}
         replaced -= {pool[i].head.key for i in corrections}
@@ -778,11 +866,12 @@ class RetrievalPipeline:
     ) -> tuple[list[int], list[int]]:
         """The parts of the order, and of the spare notes after it, that fit with corrections."""
         order = [*orders[0], *orders[1]]
-        together = insert_corrections(order, len(order), corrections)
+        others = found.list_corrections()
+        together = insert_corrections(order, len(order), corrections, others)
         heads = [found.evidence.pool[i].head for i in together]
         ids = [head.id for head in heads]
         documents = self.store.walk.get_documents(ids, found.seeds.clock)
-        k = query.k + len(set(corrections.values()))
+        k = query.k + len(others.union(corrections.values()))
         characters = self.settings.rank.characters_per_token
         bounds = SelectionLimits(k, max_tokens, characters, self.store.stretch)
         places = {index: place for place, index in enumerate(together)}

@@ -1,6 +1,7 @@
 """Reads of notes: by id, expired ones, those that are queued for the index."""
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -34,6 +35,19 @@ class Correction(NamedTuple):
     note: int
     query: str | None
     said: int
+
+
+class NoteOrigin(NamedTuple):
+    """Key of a note, its kind, and the question that it answers."""
+
+    key: int
+    kind: str
+    query: str | None
+
+
+def build_note_episode_id(key: int, query: str) -> str:
+    """Id of the episode by which like questions recall a note; its key is never reused."""
+    return f"note-{key}-{sha256(query.encode()).hexdigest()[:16]}"
 
 
 class NoteFacts(NamedTuple):
@@ -107,7 +121,7 @@ _EXPIRED = CompiledSelect(
     sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(IS_CURRENT))
 )
 _OF_KEYS = CompiledSelect(
-    sa.select(notes.c.node).where(
+    sa.select(notes.c.node, notes.c.kind, notes.c.query).where(
         _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
     )
 )
@@ -148,10 +162,10 @@ class NoteQueries(Queries):
         found = self._run(_NEAR, namespace=namespace, ids=list(ids), since=since)
         return decode_rows("a note", {row[0]: row for row in found}.values(), _decode_note)
 
-    def filter_notes(self, namespace: int, keys: Sequence[int]) -> set[int]:
-        """Those of the keys that belong to notes of a namespace."""
+    def find_origins(self, namespace: int, keys: Sequence[int]) -> list[NoteOrigin]:
+        """The notes of a namespace among these keys."""
         rows = self._run(_OF_KEYS, namespace=namespace, keys=list(keys))
-        return {key for (key,) in rows}
+        return [NoteOrigin(*row) for row in rows]
 
     def find_corrections(self, namespace: int, keys: Sequence[int], limit: int) -> list[Correction]:
         """The latest corrections of these documents, and of the notes that correct them.

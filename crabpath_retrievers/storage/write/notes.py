@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.read.notes import build_note_episode_id
 from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
 from crabpath_retrievers.storage.sql_tools import (
     encode_vector,
@@ -69,7 +69,7 @@ def keep_note(tx: Transaction, change: n.KeepNote) -> None:
     _recount_notes(tx, [namespace])
     if change.query is not None and change.query_vector is not None:
         # The episode by which similar queries recall the note.
-        name = _build_episode_id(key, change.query)
+        name = build_note_episode_id(key, change.query)
         given = (change.query, change.query_vector, 1.0, 1.0, {node.id: 1.0})
         keep_episode(tx, c.KeepEpisode(change.namespace, name, *given))
     write_journal(tx, "note", {"kind": change.kind}, change.namespace)
@@ -137,7 +137,7 @@ def _write_note(tx: Transaction, change: n.KeepNote, key: int, namespace: int, t
 def _remove_from_episodes(tx: Transaction, key: int, namespace: int, node: str) -> None:
     """Remove a note from its episodes; credit of other nodes is kept."""
     query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(
-        s.episodes.c.id.startswith(_build_episode_prefix(key)),
+        s.episodes.c.id.startswith(f"note-{key}-"),
         s.episodes.c.namespace == namespace,
     )
     for episode, documents in tx.run(query).all():
@@ -211,7 +211,7 @@ def _undo_note(
     other = tx.run(latest.order_by(effects.sequence.desc()).limit(1)).one_or_none()
     if query is not None:
         # Subtract one turn from the episode by which the note is recalled.
-        episode = _build_episode_id(row.node, query)
+        episode = build_note_episode_id(row.node, query)
         now = read_episode(tx, episode)
         if now.turns:
             credit = add_credit(now.documents, {node: 1.0}, -1.0)
@@ -299,12 +299,3 @@ def _recount_notes(tx: Transaction, namespaces: Iterable[int]) -> None:
     for key in namespaces:
         own = s.namespaces.c.key == key
         tx.update(s.namespaces, own, note_count=notes.scalar_subquery())
-
-
-def _build_episode_id(key: int, query: str) -> str:
-    return f"{_build_episode_prefix(key)}{sha256(query.encode()).hexdigest()[:16]}"
-
-
-def _build_episode_prefix(key: int) -> str:
-    """Prefix of the ids of a note's episodes, made of its key, which is never reused."""
-    return f"note-{key}-"
