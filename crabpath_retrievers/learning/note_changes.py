@@ -27,6 +27,7 @@ from crabpath_retrievers.storage.read.learned import KnownNode, StoredFeedback
 from crabpath_retrievers.storage.read.walk import Clock
 
 NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
+_CORRECTIONS = "correction:"  # how their ids begin
 _SAME_WORDS = 0.8  # similarity of texts that state a fact in nearly the same words
 
 
@@ -157,6 +158,8 @@ def find_contradicted(
 ) -> list[str]:
     """Documents of a turn that a text says otherwise in nearly the same words.
 
+    So is the correction that led the answer: it was taken for right.
+
     Args:
         turn: The turn.
         nodes: Its nodes that still exist, by id.
@@ -167,7 +170,12 @@ def find_contradicted(
     known = {node: nodes[node].vector for node in ids if node in nodes}
     vectors = {node: found for node, found in known.items() if found is not None}
     similar = compare_vectors([*vectors.values()], vector.astype(np.float32), stretch)
-    return [node for node, near in zip(vectors, similar, strict=True) if near >= _SAME_WORDS]
+    leading = [node for node in ids[:1] if node.startswith(_CORRECTIONS)]
+    return [
+        node
+        for node, near in zip(vectors, similar, strict=True)
+        if near >= _SAME_WORDS or node in leading
+    ]
 
 
 def _find_best(credited: CreditedTurn) -> list[str]:

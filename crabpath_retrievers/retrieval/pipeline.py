@@ -495,9 +495,15 @@ class RetrievalPipeline:
         notes = {origin.key: origin.kind for origin in origins}
         if query.candidate_ids is not None:  # they are what is asked for
             return corrections, notes, pool
-        said = {one.key: one.query or "" for one in origins if one.kind == "correction"}
-        if not said:
+        given = [one for one in origins if one.kind == "correction"]
+        if not given:
             return corrections, notes, pool
+        said = {one.key: one.query or "" for one in given}
+        latest = {one.query: one.key for one in sorted(given, key=lambda one: one.said)}
+        outdated = {one.key for one in given if one.query and latest[one.query] != one.key}
+        for item in corrections:  # these give way by what they correct
+            outdated -= {item.note, item.document}
+        pool = [hit for hit in pool if hit.head.key not in outdated]
         documents = [hit for hit in pool if hit.head.key not in notes]
         fits = self._measure_fits(vector, seeds, said, (pool, documents), current)
         return (

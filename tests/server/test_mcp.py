@@ -164,7 +164,7 @@ async def test_a_note_is_found_and_a_correction_stands_before_what_it_corrects(l
     assert (await call(local, "fetch", id=note["id"]))["text"] == "Pears are green."
     turn = found["results"][0]["turn_id"]
     fixed = await call(local, "correct", text="Skies are grey.", turn_id=turn, wrong=["../sky"])
-    found = await call(local, "search", query="What colour is the sky?")
+    found = await call(local, "search", query="Which fruit is green?")
     names = [result["id"] for result in found["results"]]
     assert names.index(fixed["id"]) == names.index("../sky") - 1
 

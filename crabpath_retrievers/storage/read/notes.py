@@ -38,11 +38,12 @@ class Correction(NamedTuple):
 
 
 class NoteOrigin(NamedTuple):
-    """Key of a note, its kind, and the question that it answers."""
+    """Key of a note, its kind, the question that it answers, and its place among what was said."""
 
     key: int
     kind: str
     query: str | None
+    said: int
 
 
 def build_note_episode_id(key: int, query: str) -> str:
@@ -121,7 +122,7 @@ _EXPIRED = CompiledSelect(
     sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(IS_CURRENT))
 )
 _OF_KEYS = CompiledSelect(
-    sa.select(notes.c.node, notes.c.kind, notes.c.query).where(
+    sa.select(notes.c.node, notes.c.kind, notes.c.query, notes.c.said).where(
         _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
     )
 )
