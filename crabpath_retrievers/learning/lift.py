@@ -98,9 +98,9 @@ def _compute_ndcg(
     ids: Sequence[str], known: Mapping[str, AbstractSet[str]], relevant: AbstractSet[str], k: int
 ) -> float:
     """Normalised discounted cumulative gain at k (Järvelin & Kekäläinen 2002), in [0, 1]."""
-    ranked = dict.fromkeys(document for node in ids for document in known.get(node, ()))
+    ranked = dict.fromkeys(document for node in ids for document in sorted(known.get(node, ())))
     discounts = 1.0 / np.log2(np.arange(max(1, k)) + 2.0)
-    gains = discounts[[place for place, name in enumerate(ranked) if name in relevant]]
+    gains = discounts[[place for place, name in enumerate([*ranked][:k]) if name in relevant]]
     return float(gains.sum() / discounts[: len(relevant)].sum())
 
 
