@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
+    from crabpath_retrievers.learning.lift import Lift
     from crabpath_retrievers.learning.queue import LearningTally
     from crabpath_retrievers.maintenance import MaintenanceReport
     from crabpath_retrievers.maintenance.autotune import TuneReport
@@ -103,6 +104,7 @@ __all__ = [
     "InvalidInputError",
     "Knobs",
     "LearningTally",
+    "Lift",
     "MaintenanceReport",
     "MemoryGraph",
     "MemoryInfo",
@@ -158,6 +160,7 @@ _MODULES = {
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
+    "learning.lift": "Lift",
     "learning.queue": "LearningTally",
     "maintenance": "MaintenanceReport",
     "maintenance.autotune": "TuneReport",

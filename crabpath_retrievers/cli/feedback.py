@@ -22,13 +22,16 @@ from crabpath_retrievers.cli.options import (
     existing_store,
     leave_receipts_to_command,
     list_counts,
+    make_table,
     namespace_option,
     parse_time,
 )
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import Feedback, Receipt
+from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.lift import LiftGrouping, measure_lift
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
@@ -271,6 +274,30 @@ def _pull_langsmith(
     client = make_client()
     pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
     return pulled._asdict()
+
+
+def show_lift(
+    *,
+    namespace: Within = None,
+    by: Annotated[str, typer.Option(help="namespace, source or week.")] = "namespace",
+    store: Store = DEFAULT_STORE,
+) -> Output:
+    """Show what learning gained, in nDCG, on feedback that names relevant documents."""
+    scope = None if namespace is None else namespace_of(namespace)
+    with existing_store(store) as opened:
+        found = measure_lift(opened, scope, cast("LiftGrouping", by))
+    rows = [
+        (
+            *(row.group, str(row.turns), str(row.wins), str(row.losses)),
+            *(f"{row.frozen:.3f}", f"{row.learned:.3f}", f"{row.lift:+.3f}"),
+            "too few turns" if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}",
+        )
+        for row in found
+    ]
+    columns = (by, "turns", "wins", "losses", "frozen", "learned", "lift", "95 %")
+    none = "no turn since the first lesson has feedback that names relevant documents"
+    shown = make_table(columns, rows) if rows else none
+    return Output([row._asdict() for row in found], [shown])
 
 
 def run_replay(  # noqa: PLR0913  each is an option of the command

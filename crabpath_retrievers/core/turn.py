@@ -269,7 +269,9 @@ class Turn:
     number that was assigned to each. ``routing`` holds remarks of the router: why a chat model
     chose as it did, or why it could not. ``session`` is the conversation, and ``arm`` the arm of
     its trial as ``trial:arm``. ``repeats`` has the returned document with the same wording, by the
-    id of each document that was left out for it.
+    id of each document that was left out for it. ``frozen`` has the ids of the documents that the
+    ranking before any lesson would have returned, best first; None where nothing was learned yet,
+    and where a reranker or a budget of tokens chose.
     """
 
     id: str
@@ -298,6 +300,7 @@ class Turn:
     session: str | None = None
     arm: str | None = None
     repeats: dict[str, str] = field(default_factory=dict)
+    frozen: tuple[str, ...] | None = None
 
     @property
     def usage(self) -> ModelUsage:
@@ -366,6 +369,7 @@ class Turn:
                 "returned": parse_returned(data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
+                "frozen": None if data.get("frozen") is None else tuple(data["frozen"]),
             }
         )
 

@@ -22,6 +22,7 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.lift import Lift, LiftGrouping, measure_lift
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.replay import Replay, ReplayCheck, ReplayReport
@@ -102,6 +103,31 @@ class MemoryLearning(Component):
         store, name = self._services.store, namespace_of(namespace)
         with limit_waiting(self._services.settings.time_limit):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
+
+    def lift(self, *, namespace: str | None = None, by: LiftGrouping = "namespace") -> list[Lift]:
+        """What learning gained: what was returned against what would have been before any lesson.
+
+        Each turn after the first lesson records both. Those count whose feedback names
+        ``relevant`` documents: what is ``used`` was chosen from what was shown, which would favour
+        learning. Not measured are turns in which a reranker or a budget of tokens chose.
+
+        Args:
+            namespace: Only turns of this namespace; None for all.
+            by: One row for each ``namespace``, ``source`` of feedback or ``week``.
+
+        Returns:
+            Rows in order of their groups; none without such feedback.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+
+        Example::
+
+            memory.learning.lift(by="week")
+        """
+        scope = None if namespace is None else namespace_of(namespace)
+        with limit_waiting(self._services.settings.time_limit):
+            return measure_lift(self._services.store, scope, by)
 
     @trace_memory("update_memory", lambda receipts: count_records(len(receipts)))
     def undo_all(
@@ -236,6 +262,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
     learn_waiting = off_loop(MemoryLearning.learn_waiting, slow=True)
     feedback = off_loop(MemoryLearning.feedback)
     usage = off_loop(MemoryLearning.usage)
+    lift = off_loop(MemoryLearning.lift)
     undo_all = off_loop(MemoryLearning.undo_all, slow=True)
     anchor = off_loop(MemoryLearning.anchor)
     evidence = off_loop(MemoryLearning.evidence)

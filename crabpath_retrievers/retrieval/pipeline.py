@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from crabpath_retrievers.core.query import Query, QueryOptions
 from crabpath_retrievers.core.text import Floats, tokenise
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, StoreError
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, LEARNED_FEATURES, Evidence, Matrix
 from crabpath_retrievers.rerank.ranker import (
     Ranker,
     SelectionLimits,
@@ -80,6 +80,7 @@ _log = logging.getLogger(__name__)
 _MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
 _AUTHORITY = FEATURES.index("authority")
+_LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibition", "coverage"})]
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
@@ -148,6 +149,13 @@ class _Candidates:
             return frozenset()
         heads = enumerate(hit.head for hit in self.evidence.pool)
         return frozenset(i for i, head in heads if self.notes.get(head.key) == "correction")
+
+
+class _Ranking(NamedTuple):
+    """The documents to return, and what would have been returned before any lesson, if known."""
+
+    documents: list[ReturnedDocument]
+    frozen: tuple[str, ...] | None
 
 
 class _EmbedderChangedError(Exception):
@@ -340,7 +348,7 @@ class RetrievalPipeline:
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
         # Not recorded, so that nothing is explored before the reranker.
         wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
-        wide, ranked, nodes = yield from perform(self._choose, wide)
+        wide, (ranked, _), nodes = yield from perform(self._choose, wide)
         best = [nodes[item.node] for item in ranked if item.node in nodes]
         documents = [node for node in best if node.document]
         names: Sequence[str] = ()
@@ -577,7 +585,7 @@ class RetrievalPipeline:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        found, ranked, documents = self._choose(found)
+        found, (ranked, frozen), documents = self._choose(found)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -592,6 +600,7 @@ class RetrievalPipeline:
             explored=found.explore is not None or self._count_explored(found) > 0,
             latency_ms=latency,
             repeats=found.repeats,
+            frozen=frozen,
         )
         if version != self.fingerprint.version:
             raise _EmbedderChangedError
@@ -602,30 +611,28 @@ class RetrievalPipeline:
         _log.debug(message, turn.id, turn.namespace, len(ranked), latency)
         return Answer(tuple([RetrievedDocument(documents[r.node], r) for r in ranked]), turn)
 
-    def _choose(
-        self, found: _Candidates
-    ) -> tuple[_Candidates, list[ReturnedDocument], dict[str, Node]]:
+    def _choose(self, found: _Candidates) -> tuple[_Candidates, _Ranking, dict[str, Node]]:
         """The documents to return with their contents, deleted and repeated ones left out."""
         query, clock = found.query, found.seeds.clock
-        ranked = self._rank(found)
+        ranked, frozen = self._rank(found)
         find_existing = query.existing_ids or get_owner_lookup(self.index)
         if find_existing and ranked:
             remaining = self._remove_deleted(find_existing, ranked, found)
             if remaining is not found:
                 found = remaining
-                ranked = self._rank(found)
+                ranked, frozen = self._rank(found)
         documents = self._read_documents(ranked, clock)
         if query.candidate_ids is None:
             while repeats := self._find_repeats(ranked, documents, found):
                 told = {**found.repeats, **repeats}
                 found = replace(self._leave_out(repeats.keys(), found), repeats=told)
-                ranked = self._rank(found)
+                ranked, frozen = self._rank(found)
                 documents = self._read_documents(ranked, clock)
             if newer := self._find_newer_versions(documents, found):
                 found = replace(found, newer=newer)
-                ranked = self._rank(found)
+                ranked, frozen = self._rank(found)
                 documents = self._read_documents(ranked, clock)
-        return found, ranked, documents
+        return found, _Ranking(ranked, frozen), documents
 
     def _find_newer_versions(
         self, documents: Mapping[str, Node], found: _Candidates
@@ -640,7 +647,7 @@ class RetrievalPipeline:
         contents = [nodes.get(hit.head.id) for hit in pool]
         return choose_newest(pairs, contents, settings, found.query.as_of, found.query.text)
 
-    def _rank(self, found: _Candidates) -> list[ReturnedDocument]:
+    def _rank(self, found: _Candidates) -> _Ranking:
         query, evidence, clock = found.query, found.evidence, found.seeds.clock
         pool, ranker = evidence.pool, self.ranker
         if clock.learned or found.explore is not None:
@@ -676,7 +683,7 @@ class RetrievalPipeline:
             propensities = ranker.propensities(matrix, among, query.k)
         best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
         odds, trials = ranker.model_log_odds(matrix), ranker.count_trials(matrix)
-        return [
+        ranked = [
             describe_returned(
                 pool[i],
                 matrix[i],
@@ -688,6 +695,43 @@ class RetrievalPipeline:
             )
             for i in chosen
         ]
+        return _Ranking(ranked, self._rank_frozen(found, matrix, among, newer))
+
+    def _rank_frozen(
+        self,
+        found: _Candidates,
+        matrix: Matrix,
+        among: Sequence[int],
+        newer: Mapping[int, int],
+    ) -> tuple[str, ...] | None:
+        """What the ranking before any lesson would return, best first, of the same candidates.
+
+        Args:
+            found: The candidates.
+            matrix: Their features.
+            among: Indices of those that may be returned.
+            newer: The newer version, by the index of each older one.
+
+        Returns:
+            Ids without notes; None where no lesson counted, and where a reranker or a budget of
+            tokens chose.
+        """
+        query, clock = found.query, found.seeds.clock
+        chose_otherwise = found.order is not None or query.max_tokens is not None
+        if not (query.record and clock.learned) or chose_otherwise:
+            return None
+        frozen = matrix.copy()
+        frozen[:, _LEFT_OUT] = 0.0
+        order = self.ranker.order(frozen, found.evidence, query.k, among)
+        if least := self._least_probability(query):
+            fit = self._score_without_authority(self.ranker, frozen)
+            order = [i for i in order if fit[i] >= least]
+        order = put_newer_first(order, newer)
+        # At most one note is among them.
+        best = [found.evidence.pool[i].head for i in order[: query.k + 1]]
+        keys = [head.key for head in best]
+        notes = self.store.notes.filter_notes(clock.key, keys) if clock.notes else ()
+        return tuple([head.id for head in best if head.key not in notes][: query.k])
 
     def _select(
         self, found: _Candidates, ranker: Ranker, matrix: Matrix

@@ -79,7 +79,7 @@ def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, 
     return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
 
 
-def build_turn(
+def build_turn(  # noqa: PLR0913  a record has many parts
     query: Query,
     clock: int,
     hits: Mapping[int, Candidate],
@@ -89,6 +89,7 @@ def build_turn(
     explored: bool,
     latency_ms: dict[str, float],
     repeats: Mapping[str, str],
+    frozen: tuple[str, ...] | None,
 ) -> Turn:
     """The record of one retrieval.
 
@@ -101,6 +102,7 @@ def build_turn(
         explored: Whether choices were sampled.
         latency_ms: Milliseconds by stage.
         repeats: The document with the same wording, by the id of each that was left out for it.
+        frozen: Ids that the ranking before any lesson would have returned, best first; or None.
     """
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(
@@ -135,6 +137,7 @@ def build_turn(
         routing=tuple(walk.notes),
         latency_ms=latency_ms,
         repeats=dict(repeats),
+        frozen=frozen,
         task_type=query.task_type,
         session=query.session,
         arm=query.arm,

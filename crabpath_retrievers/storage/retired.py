@@ -19,7 +19,7 @@ def build_retired_address(content: str) -> str:
 
 # Fields of a turn record with the id of a node, and with several.
 _NODE_FIELDS = frozenset({"node", "source", "target"})
-_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited"})
+_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen"})
 
 
 def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
@@ -32,7 +32,7 @@ def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
     for name, item in value.items():
         if name in _NODE_FIELDS and isinstance(item, str):
             new[name] = notes.get(item, item)
-        elif name in _NODE_LIST_FIELDS:
+        elif name in _NODE_LIST_FIELDS and item is not None:
             new[name] = [notes.get(node, node) for node in item]
         else:
             new[name] = replace_node_ids(item, notes)

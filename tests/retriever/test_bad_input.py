@@ -182,6 +182,7 @@ CALLS = {
     ),
     "namespaces.records": ({}, "names after limit"),
     "learning.usage": ({}, "namespace least limit"),
+    "learning.lift": ({}, "namespace by"),
     "learning.feedback": ({}, "user source namespace turn_id limit"),
     "graph.to_networkx": ({"around": "a"}, "edge_type around max_hops limit namespace"),
     "graph.write_graphml": ({"around": "a"}, "path"),

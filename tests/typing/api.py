@@ -21,6 +21,7 @@ from crabpath_retrievers import (
     FeedbackRecord,
     HealthReport,
     IngestReport,
+    Lift,
     MemoryInfo,
     NamespaceRecord,
     Neighbour,
@@ -86,6 +87,7 @@ async def without_framework(settings: Settings) -> None:
     assert_type(await memory.aio.graph.changes(source="a"), list[WeightMove])
     assert_type(memory.namespaces.records(["ada"]), list[NamespaceRecord])
     assert_type(memory.learning.usage(namespace="ada", least=True), list[DocumentUse])
+    assert_type(await memory.aio.learning.lift(by="week"), list[Lift])
     assert_type(memory.regions.map(namespace="ada"), RegionMap)
     assert_type(memory.regions.mdp(namespace="ada"), RegionMDP)
     assert_type(await memory.aio.regions.learn_episode(texts=["a"], reward=1.0), Receipt)

@@ -78,6 +78,27 @@ class TurnRecord(NamedTuple):
     feedback_id: str | None
 
 
+class JudgedTurn(NamedTuple):
+    """A turn after something was learned, with one feedback that names relevant documents.
+
+    Attributes:
+        id, namespace: Of the turn; the name of the namespace.
+        created: Seconds since the epoch.
+        source: Who gave the feedback.
+        relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
+        returned: Ids of what was returned, best first.
+        frozen: Ids of what the ranking before any lesson would have returned, best first.
+    """
+
+    id: str
+    namespace: str
+    created: float
+    source: str
+    relevant: tuple[str, ...]
+    returned: tuple[str, ...]
+    frozen: tuple[str, ...]
+
+
 # Of several feedbacks about a turn, one.
 _CONSUMER = (
     sa.select(sa.func.max(consumed_turns.c.feedback))
@@ -110,6 +131,16 @@ _SELECT_TURN = (
     .offset(0)
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
+_VERDICTS = (
+    sa.select(turns.c.id, namespaces.c.name, feedback.c.payload)
+    .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
+    .join(namespaces, namespaces.c.key == turns.c.namespace)
+    .join(
+        feedback,
+        (feedback.c.id == consumed_turns.c.feedback) & (feedback.c.namespace == namespaces.c.name),
+    )
+    .order_by(feedback.c.sequence)
+)
 _KNOWN = CompiledSelect(
     sa.select(turns.c.clock)
     .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
@@ -197,19 +228,33 @@ class TurnLog(Queries):
 
     def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
         """The feedback that turns were learned from, with ids of turns, the first given first."""
-        query = (
-            sa.select(turns.c.id, feedback.c.payload)
-            .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
-            .join(namespaces, namespaces.c.key == turns.c.namespace)
-            .join(
-                feedback,
-                (feedback.c.id == consumed_turns.c.feedback)
-                & (feedback.c.namespace == namespaces.c.name),
-            )
-            .order_by(feedback.c.sequence)
-        )
-        rows = self._rows_in(query, turns.c.id, ids)
-        return [(turn, Feedback.from_record(payload)) for turn, payload in rows]
+        rows = self._rows_in(_VERDICTS, turns.c.id, ids)
+        return [(turn, Feedback.from_record(payload)) for turn, _, payload in rows]
+
+    def find_judged(self, namespace: str | None) -> list[JudgedTurn]:
+        """The turns of a namespace, or of all, whose feedback names relevant documents.
+
+        Once for each such feedback; undone feedback is none.
+        """
+        self._store.flush()
+        query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
+        given: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
+        for turn, name, payload in self._rows(query):
+            said = Feedback.from_record(payload)
+            if relevant := tuple(said.relevant or ()):
+                given.setdefault(turn, []).append((name, said.source, relevant))
+        found: list[JudgedTurn] = []
+        select = sa.select(turns.c.id, turns.c.created, turns.c.record)
+        for part in split_batches(given, _AT_ONCE):
+            for turn, created, text in self._rows_in(select, turns.c.id, part):
+                record = from_json(text)
+                if (frozen := record.get("frozen")) is not None:
+                    lists = tuple(item["node"] for item in record["returned"]), tuple(frozen)
+                    found += [
+                        JudgedTurn(turn, name, created, source, relevant, *lists)
+                        for name, source, relevant in given[turn]
+                    ]
+        return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
         if namespace is None:
