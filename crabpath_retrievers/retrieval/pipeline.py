@@ -729,9 +729,7 @@ class RetrievalPipeline:
         order = put_newer_first(order, newer)
         # At most one note is among them.
         best = [found.evidence.pool[i].head for i in order[: query.k + 1]]
-        keys = [head.key for head in best]
-        notes = self.store.notes.filter_notes(clock.key, keys) if clock.notes else ()
-        return tuple([head.id for head in best if head.key not in notes][: query.k])
+        return tuple([head.id for head in best if head.key not in found.notes][: query.k])
 
     def _select(
         self, found: _Candidates, ranker: Ranker, matrix: Matrix
