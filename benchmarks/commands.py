@@ -540,6 +540,28 @@ def study_siblings(
     raise typer.Exit(1 if below else 0)
 
 
+@app.command("routes")
+@report_errors
+def study_routes(
+    rounds: Annotated[int, typer.Option(help="How often each question is asked.")] = 10,
+    cache: Cache = None,
+    *,
+    ablation: Annotated[bool, typer.Option(help="Also without the policy gradient.")] = False,
+) -> None:
+    """Count routes to used documents that become reflexes, and what else moves with them."""
+    from benchmarks.routes import chain_corpus, measure_routes, sample_corpus
+    from crabpath_retrievers.config import LearningSettings
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    variants = {"all": LearningSettings()}
+    if ablation:
+        variants["without gradient"] = LearningSettings(policy_gradient=False)
+    embeddings = cached_embedder(cache=cache)
+    for corpus in (chain_corpus(), sample_corpus()):
+        for row in measure_routes(corpus, embeddings, variants, rounds=rounds):
+            typer.echo(json.dumps(row._asdict()))
+
+
 @app.command("paraphrases")
 @report_errors
 def study_paraphrases(

@@ -21,13 +21,12 @@ _assign_episode_credit = episode_credit.assign_episode_credit
 _build_episode = lesson.Lesson.build_episode
 
 
-def _credit_last_edges(turn: Turn, known: Mapping[str, float], decided: Any) -> dict[Any, Any]:
+def _credit_last_edges(routes: Any, known: Mapping[str, float], decided: Any) -> dict[Any, Any]:
     """Credit the last decision of each path only."""
     last = set[tuple[str, str]]()
-    for item in turn.returned:
-        moves = [(edge.source, edge.target) for edge in item.path] if item.node in known else []
-        last.update([move for move in moves if move in decided][-1:])
-    credit = _assign_edge_credit(turn, known, decided)
+    for route in routes:
+        last.update([move for move in route if move in decided][-1:])
+    credit = _assign_edge_credit(routes, known, decided)
     return {move: merit for move, merit in credit.items() if move in last}
 
 

@@ -1,7 +1,8 @@
 """What one feedback teaches, summed over its turns: calls the rules with what was known."""
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,12 @@ from crabpath_retrievers.storage.read.learned import StoredEpisode
 TASK_TYPES_FIELD = "task_type"
 """Metadata field with the types of task a document is meant for: a text or a list of texts."""
 
+MAX_MOVE = 0.2
+"""Greatest change of the weight of an edge that existed, and of STOP, by one feedback."""
+
+StopOrEdge = tuple[str, str | None, str]
+"""An edge, or STOP as one without target."""
+
 _KINDS = {kind.label: kind for kind in EdgeKind}
 _STOP = 0  # key of STOP as a target
 _NO_TASK = frozenset[str]()
@@ -88,7 +95,9 @@ class Lesson:
         self._known_weights: dict[EdgeId, float] = {}
         self._known_counts: dict[EdgeId, float] = {}
         self._read_edges(assignment)
-        self._deltas = list[LearnedDelta]()
+        self._moves = defaultdict[StopOrEdge, float](float)
+        self._least: dict[StopOrEdge, float] = {}
+        self._created = list[LearnedDelta]()
         self._counts: dict[EdgeId, float] = {}
         self._uses: dict[str, tuple[float, float, float]] = {}
         self._steps = list[TransitionCount]()
@@ -205,15 +214,27 @@ class Lesson:
         """Add the changes of edge weights and of counts towards new edges."""
         learning, turn = self._learning, credited.turn
         credit, fair = (self._weigh_outcome(each, evidence) for each in (credited.credit, fair))
-        if learning.policy_gradient and any(step.chosen or step.stopped for step in turn.steps):
+        moves = list[LearnedDelta]()
+        if learning.policy_gradient:
             # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
             stop = self._settings.policy.stop_score
-            self._deltas += compute_policy_gradient(
-                turn, fair, baseline, learning, stop=stop, share=share
-            )
-        if not learning.hebbian:
-            return
+            moves += compute_policy_gradient(turn, fair, baseline, learning, stop=stop, share=share)
+        if learning.hebbian:
+            moves += self._learn_pairs(turn, credit, fair)
+        for delta in moves:
+            self._moves[delta[:3]] += delta.delta
+        if credit.outcome > 0:
+            self._least |= {
+                edge: -max(0.0, self._known_weights.get(edge, candidate.weight))
+                for step in turn.steps
+                for candidate in step.candidates
+                if (edge := (step.node, candidate.target, candidate.kind)) in self._moves
+            }
+
+    def _learn_pairs(self, turn: Turn, credit: Credit, fair: Credit) -> Iterator[LearnedDelta]:
+        """Yield the changes of edges between pairs; new ones and counts are added."""
+        learning = self._learning
         known = self._known_weights, self._known_counts, learning
         habitual = self._settings.tiers.habitual
         if credit.documents:
@@ -224,7 +245,11 @@ class Lesson:
         else:
             updates = [infer_co_use(turn, credit, *known, habitual=habitual)]
         for update in updates:
-            self._deltas += update.deltas
+            for delta in update.deltas:
+                if delta[:3] in self._known_weights:
+                    yield delta
+                else:
+                    self._created.append(delta)
             for edge, count in update.count_changes.items():
                 before = self._counts.get(edge, self._known_counts.get(edge, 0.0))
                 self._counts[edge] = max(0.0, before + count)
@@ -319,6 +344,13 @@ class Lesson:
             )
         self._episodes[change.id] = change
 
+    def _bound_moves(self) -> Iterator[LearnedDelta]:
+        """Yield the sum of what edges that existed are moved by, within what one feedback may."""
+        for edge, moved in self._moves.items():
+            least = max(-MAX_MOVE, self._least.get(edge, -MAX_MOVE))
+            if delta := min(MAX_MOVE, max(least, moved)):
+                yield LearnedDelta(*edge, delta)
+
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
         """Return the changes to write; those at nodes that no longer exist are left out.
 
@@ -330,7 +362,7 @@ class Lesson:
         keys[None] = _STOP
         deltas = tuple(
             WeightDelta(keys[source], keys[target], _KINDS[kind], delta)
-            for source, target, kind, delta in self._deltas
+            for source, target, kind, delta in (*self._bound_moves(), *self._created)
             if source in keys and target in keys
         )
         pairs = tuple(

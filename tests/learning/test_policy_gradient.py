@@ -32,39 +32,75 @@ def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
 
 def test_the_worked_table_of_the_paper(turn_of, step_of):
     """OpenClawBrain paper §3 to three decimals; changes sum to 0 and a failure turns them round."""
-    paper = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
-    found = changes(paper)
+    paper = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A"), ("B",), ("C",)])
+    judged = {"A": 1.0, "B": 0.0, "C": 0.0}
+    found = changes(paper, Credit(1.0, documents=judged))
     expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
     assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
     assert sum(found.values()) == pytest.approx(0, abs=1e-15)
     mirrored = {edge: -delta for edge, delta in found.items()}
-    assert changes(paper, FAILURE) == pytest.approx(mirrored)
-    names = {delta[:3] for delta in compute_policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
-    assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
+    assert changes(paper, Credit(-1.0, documents=judged | {"A": -1.0})) == pytest.approx(mirrored)
+    deltas = compute_policy_gradient(paper, Credit(1.0, documents=judged), 0.0, PAPER, stop=0.0)
+    assert {delta[:3] for delta in deltas} == {("s", t, "link") for t in "ABC"} | {
+        ("s", None, "stop")
+    }
+    # What nobody judged keeps its weight: not shown, or shown with no word about single documents.
+    unseen = turn_of(paper.steps, returned=[("s", "A")])
+    for turn, credit in ((unseen, Credit(1.0, documents={"A": 1.0})), (unseen, SUCCESS)):
+        assert set(changes(turn, credit)) == {("s", "A"), ("s", None)}
     # Credit 0 moves nothing, wherever the baseline stands.
     unused = Credit(1.0, documents={"A": 0.0})
     assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
 
 
 def test_a_document_that_was_told_demonstrates_the_edge_that_was_not_followed(turn_of, step_of):
-    """The policy steps towards it from STOP and what is unknown; what was returned is no rival."""
+    """The policy steps towards it from STOP and what was shown in vain, not from the unseen."""
     turn = turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A"), ("B",)])
     told = Credit(-1.0, documents={"A": 0.0, "B": 1.0}, added=frozenset("B"))
     found = changes(turn, told)
-    assert found.keys() == {("s", "B"), ("s", "C"), ("s", None)}
-    assert found["s", "B"] > 0 > max(found["s", "C"], found["s", None])
-    # Returned and not reached by this edge, it says nothing about it.
-    assert changes(turn, replace(told, added=frozenset())) == {}
+    assert found.keys() == {("s", "B"), ("s", "A"), ("s", None)}
+    assert found["s", "B"] > 0 > max(found["s", "A"], found["s", None])
+    assert changes(turn, replace(told, added=frozenset())) == found
+
+
+def test_a_route_that_would_have_led_to_what_was_used_is_credited(turn_of, step_of):
+    """C is found by a past turn: a, which the walk reached, and its edge to c are credited."""
+    closed = step_of("a", {"c": 0.5}, [], hop=1)
+    candidate = replace(closed.candidates[0], probability=0.0)
+    back = step_of("c", {"a": 0.5}, [])
+    steps = [step_of("s", {"a": 0.5}, ["a"]), replace(closed, candidates=(candidate,)), back]
+    turn = turn_of(steps, [("c",), ("s", "a")], seeds=(("s", 0.9), ("c", 0.8)))
+    used = Credit(1.0, documents={"c": 1.0, "a": 0.0})
+    # Search alone made it an entry: no route was needed.
+    assert changes(turn, used) == {}
+    again = replace(turn.returned[0], features={"again": 1.0})
+    turn = replace(turn, returned=(again, *turn.returned[1:]))
+    found = changes(turn, used)
+    # STOP was not preferred to an edge that was not on offer.
+    assert found.keys() == {("s", "a"), ("s", None), ("a", "c")}
+    assert min(found["s", "a"], found["a", "c"]) > 0
+    # Nothing is known of single documents, or it was blamed: what was not followed did nothing.
+    assert ("a", "c") not in changes(turn)
+    assert ("a", "c") not in changes(turn, Credit(-1.0, documents={"c": -1.0}))
+
+
+def test_a_reflex_falls_when_it_misleads(turn_of, step_of):
+    """It was no decision, so a success teaches nothing; blame brings it back to be decided."""
+    reflex = replace(
+        step_of("s", {"a": 0.85}, [], tier="reflex"), reflexes=("a",), decided_by="reflex"
+    )
+    turn = turn_of([reflex], returned=[("s", "a")])
+    assert changes(turn, Credit(1.0, documents={"a": 1.0})) == {}
+    assert changes(turn, Credit(-1.0, documents={"a": -1.0}))["s", "a"] < 0
 
 
 def test_who_decided_and_between_what(turn_of, step_of):
     """A reflex is no decision, a chat model's choice is; only habitual pointers compete."""
-    own, shown, reflex = (
+    own, shown = (
         changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
-        for who in ("policy", "chat_model", "reflex")
+        for who in ("policy", "chat_model")
     )
     assert own == shown
-    assert reflex == {}
     step = step_of("s", {"a": 0.5}, "a")
     walked = replace(step_of("s", {"x": 0.9}).candidates[0], probability=0.0)
     others = [
@@ -168,10 +204,12 @@ def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, sto
     weights = {f"d{n}": score for n, score in enumerate(scores)}
     drawn = list(weights)[: last + 1]
     step = step_of("s", weights, drawn, stopped=stopped, temperature=temperature)
-    turn = turn_of([step], returned=[("s", target) for target in drawn])
+    others = [target for target in weights if target not in drawn]
+    turn = turn_of([step], [*[("s", target) for target in drawn], *[(t,) for t in others]])
+    credit = Credit(1.0, documents={t: float(t in drawn) for t in weights})
     options = {"drawn": drawn, "stopped": stopped, "temperature": temperature}
     expected = finite_differences({**weights, None: stop}, **options)
-    found = changes(turn, settings=UNIT.replace(learning_rate=0.1), stop=stop)
+    found = changes(turn, credit, UNIT.replace(learning_rate=0.1), stop=stop)
     scaled = {target: 10 * delta for (_, target), delta in found.items()}
     for target in weights | {None: stop}:
         assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)
@@ -199,8 +237,8 @@ AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
     ],
 )
 def test_credit_of_decisions(turn_of, routes, known, decided, expected):
-    turn = turn_of(returned=routes)
-    assert assign_edge_credit(turn, known, decided) == expected
+    paths = [tuple(pairwise(route)) for route in routes]
+    assert assign_edge_credit(paths, known, decided) == expected
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=0, exclude_min=True)

@@ -11,22 +11,25 @@ as in [CrabPath] (docs/bibliography.md), with four specifications:
   compete with each other. For one edge, and then STOP, that is the gradient of the logged
   probability. In the order of the draws, a second edge drawn from (.50, .49, STOP .01) would fall
   by .47/τ in a success, although no success may lower what it credits.
-- An edge to a node that another edge led to, and that was credited or blamed there, does not
-  compete either: the credit of a document is not reversed at its neighbours.
+- Only what was judged competes: documents that were shown and not used fall as the used one rises,
+  and STOP with them. What nobody judged keeps its weight, and so does what another edge led to and
+  what was credited or blamed there: the credit of a document is not reversed at its neighbours.
 - ℓ counts from the credited document back to its seed: the decision that led to it has γ^0.
   [CrabPath] writes γ^ℓ from the start of the path; its results have γ = 1.
-- An edge that was considered and not followed, to a document that the host calls relevant and the
-  turn did not return, is a demonstration too.
-- A reflex is no decision and has no gradient. A choice of a chat model is a demonstration: its
-  probability under the model is unknown, so the policy takes a step towards it, or away from it,
-  by the gradient of its own logged probability, without importance weights (advantage-weighted
-  imitation: Peng et al. 2019, with unit weights).
+- A route that would have led to a used document, had a past turn not made it an entry, is a
+  demonstration: its edges are credited as if the walk had taken them. STOP does not fall for an
+  edge that was not on offer.
+- Where documents are named, each is compared with those that are not, and b is 0.
+- A reflex is no decision: a success teaches it nothing, and blame lowers it.
+- A choice of a chat model is a demonstration: its probability under the model is unknown, so the
+  policy takes a step towards it, or away from it, by the gradient of its own logged probability,
+  without importance weights (advantage-weighted imitation: Peng et al. 2019, with unit weights).
 
 Credit of decisions: which followed edges led to which documents, with what credit.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,30 +70,62 @@ def get_known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
 
 
 def assign_edge_credit(
-    turn: Turn, known: Mapping[str, float], decided: Container[FollowedEdge]
+    routes: Iterable[Sequence[FollowedEdge]],
+    known: Mapping[str, float],
+    decided: Container[FollowedEdge],
 ) -> dict[FollowedEdge, EdgeCredit]:
-    """Return the credit of every decided edge that led to a document with known credit.
+    """Return the credit of every decided edge of some routes.
 
     Of several documents behind one edge the best credited counts: a decision that found one useful
     document did not fail because of the others. Where none was useful, the most blamed one counts:
-    what was not judged on the way to it excuses nothing. Edges that led to no such document have
-    none.
+    what was not judged on the way to it excuses nothing.
 
     Args:
-        turn: The turn with its returned documents and their paths.
+        routes: Edges from a seed to a document of known credit, in order.
         known: Credit by document.
-        decided: Edges that were decided, not followed by reflex.
+        decided: Edges that were followed, or would have led to a used document.
     """
     credit_by_move: dict[FollowedEdge, EdgeCredit] = {}
-    for item in turn.returned:
-        path = item.path if item.node in known else ()
-        for passed, edge in enumerate(path, start=1):
-            move = (edge.source, edge.target)
+    for route in routes:
+        for passed, move in enumerate(route, start=1):
             if move in decided:
-                merit = EdgeCredit(known[item.node], len(path) - passed)
+                merit = EdgeCredit(known[route[-1][1]], len(route) - passed)
                 best = credit_by_move.get(move, merit)
                 credit_by_move[move] = max(best, merit, key=_rank_merit)
     return credit_by_move
+
+
+def list_routes(turn: Turn, known: Mapping[str, float]) -> Iterator[tuple[FollowedEdge, ...]]:
+    """Yield the recorded routes to all documents with known credit."""
+    for item in turn.returned:
+        if item.node in known and item.path:
+            yield tuple((edge.source, edge.target) for edge in item.path)
+
+
+def list_other_routes(turn: Turn, credit: Credit) -> Iterator[tuple[FollowedEdge, ...]]:
+    """Yield the routes that would have led to used documents, had the walk not begun there.
+
+    Each goes as the walk went, and then by an edge that the walk considered and did not follow. A
+    route that passes the document itself would not have led to it. What search alone made an entry
+    needs none; what a past turn of the same question made one does.
+    """
+    seeds = {seed.node for seed in turn.seeds}
+    used = {
+        item.node
+        for item in turn.returned
+        if credit.documents.get(item.node, 0.0) > 0
+        and (item.node not in seeds or "again" in item.features)
+    }
+    routes: dict[str, tuple[FollowedEdge, ...]] = dict.fromkeys(seeds, ())
+    for step in turn.steps:
+        for target in (*step.reflexes, *step.chosen):
+            routes.setdefault(target, (*routes.get(step.node, ()), (step.node, target)))
+    for step in turn.steps:
+        route = routes.get(step.node, ())
+        passed = {step.node, *(source for source, _ in route)}
+        for edge in step.candidates:
+            if edge.target in used and edge.target not in (*passed, *step.chosen):
+                yield (*route, (step.node, edge.target))
 
 
 def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
@@ -98,6 +133,7 @@ def _rank_merit(merit: EdgeCredit) -> tuple[bool, float, int]:
     return merit.credit > 0, abs(merit.credit), -merit.hops
 
 
+_HABITUAL, _REFLEX = Tier.HABITUAL.value, Tier.REFLEX.value
 _MAX_STEP = 2.0  # width of the range of weights
 
 
@@ -110,13 +146,17 @@ class Action(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """An action drawn at a node, the other actions left, and its gain γ^ℓ (z_ℓ - b)."""
+    """An action drawn at a node, the other actions left, and its gain γ^ℓ (z_ℓ - b).
+
+    ``is_offered``: whether the walk could have taken the action.
+    """
 
     node: str
     drawn: Action
     rivals: tuple[Action, ...]
     gain: float
     temperature: float
+    is_offered: bool
 
 
 def compute_policy_gradient(
@@ -131,8 +171,8 @@ def compute_policy_gradient(
     """Compute the changes of the weights that decided in one turn.
 
     A positive credit never lowers an edge that led to it, a negative one never raises it, and
-    decisions that led to no document of known credit are left alone. The changes at every node sum
-    to 0. Weights are those that decided, after damping.
+    decisions that led to no document of known credit are left alone. The changes of every decision
+    sum to 0. Weights are those that decided, after damping.
 
     Args:
         turn: The turn with its decisions.
@@ -149,7 +189,8 @@ def compute_policy_gradient(
     totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _list_draws(turn, credit, baseline, settings, stop):
         for action, delta in apply_gradient(draw, rate):
-            totals[draw.node, action.target, action.kind] += delta
+            if action.target is not None or draw.is_offered:
+                totals[draw.node, action.target, action.kind] += delta
     return [LearnedDelta(*edge, delta) for edge, delta in totals.items() if delta]
 
 
@@ -183,51 +224,49 @@ def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
 ) -> Iterator[Draw]:
     """Yield the draws of a turn of which the credit is known."""
-    steps = [step for step in turn.steps if step.decided_by != "reflex"]
-    decided = {(step.node, target) for step in steps for target in step.chosen}
     known = get_known_credit(turn, credit)
     if credit.outcome < 0:  # which blames what is irrelevant like what was used
         known |= dict.fromkeys(credit.irrelevant, credit.outcome)
-    credit_by_move = assign_edge_credit(turn, known, decided)
+    others = [*list_other_routes(turn, credit)]
+    decided = {(s.node, target) for s in turn.steps for target in (*s.chosen, *s.reflexes)}
+    decided.update(route[-1] for route in others)
+    credit_by_move = assign_edge_credit([*list_routes(turn, known), *others], known, decided)
+    # What is named is compared with what is not; outcomes only with each other.
+    usual = 0.0 if credit.documents else baseline
     gains = {
-        move: settings.discount**merit.hops * advantage(merit.credit, baseline)
+        move: settings.discount**merit.hops * advantage(merit.credit, usual)
         for move, merit in credit_by_move.items()
     }
-    known_nodes = {node for node, value in known.items() if value}
-    known_nodes |= {target for (_, target), merit in credit_by_move.items() if merit.credit}
-    for step in steps:
+    led = {target for (_, target), merit in credit_by_move.items() if merit.credit}
+    passed = {n for n, z in known.items() if not z} - led - credit.inferred
+    for step in turn.steps:
         # A node visited twice decides twice; the path comes from the first visit.
-        gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
-        actions = _list_actions(step)
-        for target in credit.added.intersection(actions):
-            gain_by_target[target] = max(0.0, advantage(known[target], baseline))
-        yield from _list_step_draws(step, actions, gain_by_target, known_nodes, stop)
+        actions = {
+            c.target: Action(c.target, c.kind, c.relevance + c.weight)
+            for c in step.candidates
+            if c.tier == _HABITUAL
+            or (c.tier == _REFLEX and gains.get((step.node, c.target), 0) < 0)
+        }
+        gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in actions}
+        yield from _list_step_draws(step, actions, gain_by_target, passed, stop)
 
 
 def _list_step_draws(
     step: WalkStep,
     actions: Mapping[str, Action],
     gain_by_target: Mapping[str, float],
-    known_nodes: set[str],
+    passed: Container[str],
     stop: float,
 ) -> Iterator[Draw]:
-    excluded = known_nodes.union(gain_by_target)
-    rivals = tuple(action for target, action in actions.items() if target not in excluded)
+    # A habitual edge without probability led to a node that was closed to the walk.
+    open_to = {c.target for c in step.candidates if c.probability > 0}.union(step.chosen)
+    rivals = tuple(a for target, a in actions.items() if target in passed and target in open_to)
     stop_action = Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
     for target, gain in gain_by_target.items():
-        if gain and target in actions:
-            yield Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
-    best = max((gain_by_target[target] for target in step.chosen), default=0.0)
+        if gain:
+            others, offered = (*rivals, stop_action), target in open_to
+            yield Draw(step.node, actions[target], others, gain, step.temperature, offered)
+    best = max((gain_by_target.get(target, 0.0) for target in step.chosen), default=0.0)
     # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
-        yield Draw(step.node, stop_action, rivals, best, step.temperature)
-
-
-def _list_actions(step: WalkStep) -> Mapping[str, Action]:
-    """Return the edges that were open to decision, by target."""
-    return {
-        c.target: Action(c.target, c.kind, c.relevance + c.weight)
-        for c in step.candidates
-        # A habitual edge without probability led to a node that was closed to the walk.
-        if c.tier == Tier.HABITUAL.value and (c.probability > 0 or c.target in step.chosen)
-    }
+        yield Draw(step.node, stop_action, rivals, best, step.temperature, is_offered=True)
