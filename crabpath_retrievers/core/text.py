@@ -436,6 +436,16 @@ def _list_parts(name: str) -> list[str]:
     return found
 
 
+_NUMBER = re.compile(r"\d{1,3}|1\d{3}|20\d{2}")  # a count or a year
+
+
+def is_code(word: str) -> bool:
+    """Whether a query word identifies one thing: a code, an address, a number that is no year."""
+    if "_" in word:
+        return True
+    return any(map(str.isdigit, word)) and len(word) > 2 and not _NUMBER.fullmatch(word)  # noqa: PLR2004
+
+
 _SIGN = re.compile(r"[+<=>^|~$€£#%&@]|^-\w")
 _EDGES = ".,;:!?()[]{}\"'*_`“”‘’«»¿¡…、。，：；？！（）「」"
 

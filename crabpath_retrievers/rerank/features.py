@@ -23,7 +23,7 @@ from crabpath_retrievers.core.graph import (
     stretch_cosine,
 )
 from crabpath_retrievers.core.reliability import PASSES, USES
-from crabpath_retrievers.core.text import BYTES_PER_TERM, Floats, QueryInformation
+from crabpath_retrievers.core.text import BYTES_PER_TERM, Floats, QueryInformation, is_code
 
 RowIndices = NDArray[np.intp]
 
@@ -120,7 +120,8 @@ highest and the highest, in [-1, 1], as far as one text is likely to answer: tex
 other, and the query is neither a few keywords nor long. recency: 1 for a new document, halved by
 each half-life, if the query has one. distinction: information of the query that the node has and
 the candidates nearly equal to it lack, less what they have and it lacks, as far as there are ten of
-them. agreement: 1 for what both the vector and the words of the query find first, less for what is
+them; 2 for what alone, or with two others, has the codes, long numbers or addresses of the query.
+agreement: 1 for what both the vector and the words of the query find first, less for what is
 close behind. authority: 1 for a constitutional node, 0.5 for a canonical one. lexical: BM25 score
 relative to the best, as far as the query asks long texts for little: a page has the words of many
 queries, and how often it has them tells what it is about.
@@ -171,6 +172,8 @@ _PAGE = 240.0  # distinct words of a text from which frequencies of words count 
 _SHARED_EDGES = 3.0  # edges of one kind from a node that count whole
 _COMPARED = 40  # best candidates whose vectors are compared with each other
 _ALIKE, _EQUAL = 0.8, 0.95  # similarity from which texts begin to be near twins, and are
+_MOST_DISTINCT = 2.0  # greatest distinction, in units of 10 nats
+_FEW_HOLDERS = 3  # candidates that have a code, for which it decides
 _FAMILY = 10.0  # near twins from which one word decides alone
 _ONCE = 2**0.5  # makes the rarity of a name that one text mentions 1
 _NAMED = 0.1  # share of candidates that other texts name, from which texts name each other
@@ -196,6 +199,7 @@ class Evidence:
         information: Total information of the query, in nats.
         words: Number of its words.
         stretch: Of the embedder.
+        codes: Which words of the query are codes, numbers or addresses; shape ``[Q]``.
     """
 
     pool: Sequence[Candidate]
@@ -205,6 +209,7 @@ class Evidence:
     information: float
     words: float
     stretch: float = 1.0
+    codes: NDArray[np.bool_] | None = None
 
     @classmethod
     def from_pool(
@@ -219,7 +224,8 @@ class Evidence:
         present = information.find_words([hit.head.terms for hit in pool])
         term_weights = present * (information.nats / NATS_PER_UNIT)
         total, words = information.total, information.length
-        return cls(pool, support, inhibition, term_weights, total, words, stretch)
+        codes = np.array([is_code(word) for word in information.words], dtype=bool)
+        return cls(pool, support, inhibition, term_weights, total, words, stretch, codes)
 
     def measure_focus(self) -> float:
         """How far one text is likely to answer, in [0, 1].
@@ -262,7 +268,8 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         matrix[:, _COLUMN["inhibition"]] = values
     focus = evidence.measure_focus()
     contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
-    matrix[:, _COLUMN["distinction"]] = _measure_distinction(matrix, evidence)
+    distinction = np.maximum(_measure_distinction(matrix, evidence), _identify(evidence))
+    matrix[:, _COLUMN["distinction"]] = distinction
     matrix[:, _COLUMN["contrast"]] = focus * min(1.0, evidence.words / _SENTENCE) * contrast
     _add_edge_features(matrix, evidence, _likelihood(matrix, sources), 1.0 - focus)
     return matrix
@@ -322,8 +329,27 @@ def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
     contained = (weights > 0).astype(np.float64)
     missing = contained - twins @ contained / np.maximum(count, 1e-9)[:, None]
     information = missing @ weights.max(axis=0, initial=0.0)
-    found[rows] = np.clip(information, -2.0, 2.0) * np.minimum(1.0, count / _FAMILY)
+    found[rows] = np.clip(information, -_MOST_DISTINCT, _MOST_DISTINCT) * np.minimum(1.0, count / _FAMILY)
     return found
+
+
+def _identify(evidence: Evidence) -> Floats:
+    """Up to the most of distinction for what has the codes of the query that few candidates have.
+
+    Vectors tell codes, numbers and addresses badly from each other. Shape ``[n]``; below any
+    distinction where the candidate has none of them.
+    """
+    weights = evidence.term_weights
+    none = np.full(len(weights), -_MOST_DISTINCT)
+    if evidence.codes is None or not evidence.codes.any():
+        return none
+    weights = weights[:, evidence.codes]
+    holders = (weights > 0).sum(axis=0)
+    weights = weights[:, (holders > 0) & (holders <= _FEW_HOLDERS)]
+    if not weights.any():
+        return none
+    share = weights.sum(axis=1) / weights.max(axis=0).sum()
+    return np.where(share > 0, _MOST_DISTINCT * share, none)
 
 
 def _likelihood(matrix: Matrix, sources: Floats) -> Floats:

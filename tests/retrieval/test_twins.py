@@ -61,3 +61,27 @@ def test_identifiers_are_found_whole_and_in_parts():
             if (found := find_first(memory, question)) != text
         ]
         assert wrong == []
+
+
+def write_record(n):
+    """A plain record, and questions that only its number, code or address tells from others."""
+    phone, order, code = f"+49 30 {7031907 + 90013 * n % 999983}", f"{40000 + 37 * n}", f"E{n:04}X"
+    commit, mail = f"{0xA3F9C00 + 7919 * n:x}", f"desk{n}@acme{n % 7}.example"
+    goods = ("chairs", "tables", "lamps", "beds")[n % 4]
+    return {
+        f"Customer {n % 9} buys {goods}; call {phone}.": f"who called from {phone}?",
+        f"Order {order}: two {goods}, sent on Monday.": f"where is order {order}",
+        f"Error {code} means that a fan of the {goods} saw stopped.": f"what does {code} mean?",
+        f"Commit {commit} repairs the list of {goods}.": f"what did commit {commit} change",
+        f"Questions about {goods} go to {mail}.": f"which questions go to {mail}?",
+    }
+
+
+def test_the_only_record_with_the_number_of_the_question_is_first():
+    """Vectors tell numbers badly from each other."""
+    records = [write_record(n) for n in range(120)]
+    with CrabPath.open() as memory:
+        memory.add_documents([Document(t) for texts in records for t in texts], split=False)
+        asked = {question: text for texts in records[5::25] for text, question in texts.items()}
+        wrong = [(q, found) for q in asked if (found := find_first(memory, q)) != asked[q]]
+        assert wrong == []
