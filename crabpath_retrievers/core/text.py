@@ -436,14 +436,16 @@ def _list_parts(name: str) -> list[str]:
     return found
 
 
-_NUMBER = re.compile(r"\d{1,3}|1\d{3}|20\d{2}")  # a count or a year
+# Counts, ordinals, years and decades, and what joins two of them: "7th", "3km", "1960s", "1992_93".
+_NUMBER = re.compile(r"\d{1,3}[a-z]{0,3}|(?:1\d|20)\d{2}s?|\d{1,4}_[^_]{1,5}")
+_ADDRESS = 10  # signs of an address, at least
 
 
 def is_code(word: str) -> bool:
-    """Whether a query word identifies one thing: a code, an address, a number that is no year."""
-    if "_" in word:
-        return True
-    return any(map(str.isdigit, word)) and len(word) > 2 and not _NUMBER.fullmatch(word)  # noqa: PLR2004
+    """Whether a query word identifies one thing: a code, a long number, an address."""
+    if any(map(str.isdigit, word)):
+        return len(word) > 2 and not _NUMBER.fullmatch(word)  # noqa: PLR2004
+    return word.count("_") > 1 and len(word) >= _ADDRESS
 
 
 _SIGN = re.compile(r"[+<=>^|~$€£#%&@]|^-\w")

@@ -329,7 +329,8 @@ def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
     contained = (weights > 0).astype(np.float64)
     missing = contained - twins @ contained / np.maximum(count, 1e-9)[:, None]
     information = missing @ weights.max(axis=0, initial=0.0)
-    found[rows] = np.clip(information, -_MOST_DISTINCT, _MOST_DISTINCT) * np.minimum(1.0, count / _FAMILY)
+    bounded = np.clip(information, -_MOST_DISTINCT, _MOST_DISTINCT)
+    found[rows] = bounded * np.minimum(1.0, count / _FAMILY)
     return found
 
 
