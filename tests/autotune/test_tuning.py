@@ -86,7 +86,6 @@ def test_what_will_be_dormant_at_the_next_look_counts(open_memory):
 def test_the_brake_goes_back_to_the_knobs_that_were_good(open_well):
     """The next look finds death."""
     with open_well() as memory:
-        assert memory.maintenance.knobs("ann") == memory.settings.knobs
         let_all_fade(memory)
         dry = memory.maintenance.tune("ann", dry_run=True)
         half_life = memory.maintenance.knobs("ann").half_life
