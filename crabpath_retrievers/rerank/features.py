@@ -198,8 +198,9 @@ class Evidence:
             shape ``[n, Q]``, in units of 10 nats.
         information: Total information of the query, in nats.
         words: Number of its words.
-        stretch: Of the embedder.
         codes: Which words of the query are codes, numbers or addresses; shape ``[Q]``.
+        lengths: Distinct words of each candidate, shape ``[n]``.
+        stretch: Of the embedder.
     """
 
     pool: Sequence[Candidate]
@@ -208,8 +209,9 @@ class Evidence:
     term_weights: Floats
     information: float
     words: float
-    stretch: float = 1.0
-    codes: NDArray[np.bool_] | None = None
+    codes: NDArray[np.bool_]
+    lengths: Floats
+    stretch: float
 
     @classmethod
     def from_pool(
@@ -225,7 +227,8 @@ class Evidence:
         term_weights = present * (information.nats / NATS_PER_UNIT)
         total, words = information.total, information.length
         codes = np.array([is_code(word) for word in information.words], dtype=bool)
-        return cls(pool, support, inhibition, term_weights, total, words, stretch, codes)
+        lengths = np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in pool])
+        return cls(pool, support, inhibition, term_weights, total, words, codes, lengths, stretch)
 
     def measure_focus(self) -> float:
         """How far one text is likely to answer, in [0, 1].
@@ -243,13 +246,9 @@ class Evidence:
         nats where they have 240.
         """
         asked = (_MUCH_ASKED - self.information) / (_MUCH_ASKED - _LITTLE_ASKED)
-        words = max(1.0, float(np.median(self.count_words())))
-        length = math.log(words / _PARAGRAPH) / math.log(_PAGE / _PARAGRAPH)
+        usual = max(1.0, float(np.median(self.lengths)))
+        length = math.log(usual / _PARAGRAPH) / math.log(_PAGE / _PARAGRAPH)
         return min(1.0, max(0.0, asked)) * min(1.0, max(0.0, length))
-
-    def count_words(self) -> Floats:
-        """Distinct words of each candidate, shape ``[n]``."""
-        return np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in self.pool])
 
 
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
@@ -342,7 +341,7 @@ def _identify(evidence: Evidence) -> Floats:
     """
     weights = evidence.term_weights
     none = np.full(len(weights), -_MOST_DISTINCT)
-    if evidence.codes is None or not evidence.codes.any():
+    if not evidence.codes.any():
         return none
     weights = weights[:, evidence.codes]
     holders = (weights > 0).sum(axis=0)
@@ -420,8 +419,7 @@ def _add_edge_features(
     _set_maximum(matrix, "likely_mention", edges.targets, named, mentions)
     if evidence.information:
         likely *= min(_TYPICAL / evidence.information, evidence.information / _LITTLE)
-        words = evidence.count_words().clip(1.0)
-        length = np.minimum(1.0, _PARAGRAPH / words)[edges.targets]
+        length = np.minimum(1.0, _PARAGRAPH / evidence.lengths.clip(1.0))[edges.targets]
         through_terms = several * others * likely * part * length
         _set_maximum(matrix, "shared_term", edges.targets, through_terms, shared)
         missing = evidence.term_weights[edges.sources] == 0

@@ -152,10 +152,19 @@ class _Candidates:
 
 
 class _Ranking(NamedTuple):
-    """The documents to return, and what would have been returned before any lesson, if known."""
+    """The documents to return, best first, and what they were chosen by.
+
+    Attributes:
+        documents: Those to return.
+        matrix: Features of all candidates.
+        among: Indices of the candidates that might be returned.
+        newer: The newer version, by the index of each older one.
+    """
 
     documents: list[ReturnedDocument]
-    frozen: tuple[str, ...] | None
+    matrix: Matrix
+    among: Sequence[int]
+    newer: Mapping[int, int]
 
 
 class _EmbedderChangedError(Exception):
@@ -348,8 +357,8 @@ class RetrievalPipeline:
         offered = max(query.k, min(query.k * rank.reranked_per_document, rank.max_reranked))
         # Not recorded, so that nothing is explored before the reranker.
         wide = replace(found, query=replace(query, k=offered, max_tokens=None, record=False))
-        wide, (ranked, _), nodes = yield from perform(self._choose, wide)
-        best = [nodes[item.node] for item in ranked if item.node in nodes]
+        wide, ranking, nodes = yield from perform(self._choose, wide)
+        best = [nodes[item.node] for item in ranking.documents if item.node in nodes]
         documents = [node for node in best if node.document]
         names: Sequence[str] = ()
         if documents:
@@ -585,7 +594,8 @@ class RetrievalPipeline:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        found, (ranked, frozen), documents = self._choose(found)
+        found, ranking, documents = self._choose(found)
+        ranked, frozen = ranking.documents, self._rank_frozen(found, ranking)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -614,25 +624,25 @@ class RetrievalPipeline:
     def _choose(self, found: _Candidates) -> tuple[_Candidates, _Ranking, dict[str, Node]]:
         """The documents to return with their contents, deleted and repeated ones left out."""
         query, clock = found.query, found.seeds.clock
-        ranked, frozen = self._rank(found)
+        ranking = self._rank(found)
         find_existing = query.existing_ids or get_owner_lookup(self.index)
-        if find_existing and ranked:
-            remaining = self._remove_deleted(find_existing, ranked, found)
+        if find_existing and ranking.documents:
+            remaining = self._remove_deleted(find_existing, ranking.documents, found)
             if remaining is not found:
                 found = remaining
-                ranked, frozen = self._rank(found)
-        documents = self._read_documents(ranked, clock)
+                ranking = self._rank(found)
+        documents = self._read_documents(ranking.documents, clock)
         if query.candidate_ids is None:
-            while repeats := self._find_repeats(ranked, documents, found):
+            while repeats := self._find_repeats(ranking.documents, documents, found):
                 told = {**found.repeats, **repeats}
                 found = replace(self._leave_out(repeats.keys(), found), repeats=told)
-                ranked, frozen = self._rank(found)
-                documents = self._read_documents(ranked, clock)
+                ranking = self._rank(found)
+                documents = self._read_documents(ranking.documents, clock)
             if newer := self._find_newer_versions(documents, found):
                 found = replace(found, newer=newer)
-                ranked, frozen = self._rank(found)
-                documents = self._read_documents(ranked, clock)
-        return found, _Ranking(ranked, frozen), documents
+                ranking = self._rank(found)
+                documents = self._read_documents(ranking.documents, clock)
+        return found, ranking, documents
 
     def _find_newer_versions(
         self, documents: Mapping[str, Node], found: _Candidates
@@ -695,22 +705,10 @@ class RetrievalPipeline:
             )
             for i in chosen
         ]
-        return _Ranking(ranked, self._rank_frozen(found, matrix, among, newer))
+        return _Ranking(ranked, matrix, among, newer)
 
-    def _rank_frozen(
-        self,
-        found: _Candidates,
-        matrix: Matrix,
-        among: Sequence[int],
-        newer: Mapping[int, int],
-    ) -> tuple[str, ...] | None:
+    def _rank_frozen(self, found: _Candidates, ranking: _Ranking) -> tuple[str, ...] | None:
         """What the ranking before any lesson would return, best first, of the same candidates.
-
-        Args:
-            found: The candidates.
-            matrix: Their features.
-            among: Indices of those that may be returned.
-            newer: The newer version, by the index of each older one.
 
         Returns:
             Ids without notes; None where no lesson counted, and where a reranker or a budget of
@@ -720,13 +718,13 @@ class RetrievalPipeline:
         chose_otherwise = found.order is not None or query.max_tokens is not None
         if not (query.record and clock.learned) or chose_otherwise:
             return None
-        frozen = matrix.copy()
+        frozen = ranking.matrix.copy()
         frozen[:, _LEFT_OUT] = 0.0
-        order = self.ranker.order(frozen, found.evidence, query.k, among)
+        order = self.ranker.order(frozen, found.evidence, query.k, ranking.among)
         if least := self._least_probability(query):
             fit = self._score_without_authority(self.ranker, frozen)
             order = [i for i in order if fit[i] >= least]
-        order = put_newer_first(order, newer)
+        order = put_newer_first(order, ranking.newer)
         # At most one note is among them.
         best = [found.evidence.pool[i].head for i in order[: query.k + 1]]
         return tuple([head.id for head in best if head.key not in found.notes][: query.k])
