@@ -29,6 +29,7 @@ class VersionFigures(NamedTuple):
     now: float
     now_with_recency: float
     then: float
+    then_named: float
     control: float
     control_with_recency: float
 
@@ -89,6 +90,13 @@ def measure_versions(embeddings: Embeddings | None = None, seed: int = 1) -> Ver
             share(pairs, _is_above),
             share(pairs, _is_above, recency=365),
             share(pairs, lambda ids, old, new: _is_above(ids, new, old), as_of=_THEN),
+            share(
+                [
+                    (f"{text[:-1]} in {_THEN[:4]}?".replace("is", "was"), *ids)
+                    for text, *ids in pairs
+                ],
+                lambda ids, old, new: _is_above(ids, new, old),
+            ),
             share(single, lambda ids, old, _: ids[0] == old),
             share(single, lambda ids, old, _: ids[0] == old, recency=365),
         )

@@ -1,11 +1,11 @@
-"""When a document was valid, how old it is, and what a newer version of it replaces."""
+"""When a document was valid, how old it is, and which version of it a question asks for."""
 
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,17 @@ _DAY = 86_400.0  # seconds
 _VERSION_SIMILARITY = 0.85  # least similarity of two versions of a text
 _MOST_VERSIONS = 20  # candidates near a returned document whose dates are read
 _YEARS = re.compile(r"\b((?:19|20)\d{2})(?:-\d{2}){0,2}\b")
+_DIGITS = re.compile(r"\d+")
+_LONGEST_QUESTION = 2_000  # characters of a question that are read for a moment
+_BEFORE = frozenset({"before", "vor", "avant", "antes", "prima"})
+_SINCE = frozenset({"since", "after", "seit", "nach", "ab", "depuis", "desde"})
 _SEPARATORS = re.compile(r"[\s()\[\],.:;_\u2013\u2014]+|(?<=\w)-(?=\w)")
-_NOT_SAID = [  # columns of what a title, a link or an age says, and not the text or feedback
+_NOT_SAID = [  # columns that say nothing about how well a text or feedback fits
     FEATURES.index(name)
     for name in (
         *("document", "name", "exact", "mention", "likely_mention", "mentioned_by", "link"),
         *("linked_by", "shared_term", "bridge", "pagerank", "far", "agreement", "recency"),
+        "contrast",  # the vectors of two versions differ by noise
     )
 ]
 _AHEAD = 0.3  # log-odds from which a text is the better answer, and no former version
@@ -121,39 +126,88 @@ def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, i
     return [(own[i], j) for _, i, j in sorted(pairs, key=lambda pair: -pair[0])[:_MOST_VERSIONS]]
 
 
-def choose_newest(
+class Version(NamedTuple):
+    """The version of a text that answers a question better than another version."""
+
+    place: int
+    """Index into the pool."""
+    is_newer: bool
+    """Whether it is the later one of both; else the other was not valid yet."""
+
+
+def choose_versions(
     pairs: Sequence[tuple[int, int]],
     nodes: Sequence[Node | None],
     settings: DateSettings,
     as_of: datetime | None,
     asked: str,
-) -> dict[int, int]:
-    """The newest later version by the index of each older one.
+) -> dict[int, Version]:
+    """The version that was valid at the moment of a question, by the index of each other one.
 
     A version has the title of the other, but for the year of its own date in it, another text, and
-    a later date. It is valid at the moment, and the question does not name the older date.
+    another date. The latest that was valid at the moment is the right one.
 
     Args:
         pairs: Indices of candidates near each other.
         nodes: Contents of the candidates; None where unknown.
         settings: Keys of metadata.
-        as_of: The moment of the question; None for now.
-        asked: The question.
+        as_of: The moment; None for the one that the question names, or now. A year that both
+            texts have says what they are about, and not when.
+        asked: The question; one that names several years asks for no version.
     """
-    moment = as_of or datetime.now(timezone.utc)
-    newest: dict[int, tuple[datetime, int]] = {}
-    for old, new in pairs:
-        first, later = nodes[old], nodes[new]
-        if first is None or later is None or first.content == later.content:
+    now = datetime.now(timezone.utc)
+    named = [] if as_of else find_moments(asked)
+    if len(named) > 1:
+        return {}
+    best: dict[int, tuple[datetime, int, bool]] = {}
+    for one, other in pairs:
+        first, second = nodes[one], nodes[other]
+        if first is None or second is None or first.content == second.content:
             continue
-        before, _ = _read_span(first.metadata, settings)
-        after, end = _read_span(later.metadata, settings)
-        if not (before and after and before < after <= moment) or (end and end < moment):
+        own, _ = _read_span(first.metadata, settings)
+        begin, end = _read_span(second.metadata, settings)
+        if not (own and begin) or own == begin:
             continue
-        name = _shorten(first.title, before)
-        if name and name == _shorten(later.title, after) and not _names(asked, before, after):
-            newest[old] = max((after, new), newest.get(old, (after, new)))
-    return {old: new for old, (_, new) in newest.items()}
+        then = named[0] if named and not _share_year(named[0], (first, second), own) else None
+        moment = as_of or min(then or now, now)
+        if begin > moment or (end and end < moment) or begin < own <= moment:
+            continue
+        name = _shorten(first.title, own)
+        if name and name == _shorten(second.title, begin):
+            found = (begin, other, begin > own)
+            best[one] = max(found, best.get(one, found))
+    return {one: Version(other, is_newer) for one, (_, other, is_newer) in best.items()}
+
+
+def find_moments(asked: str) -> list[datetime]:
+    """The last moments of the years, months and days that a question names, one a year.
+
+    "Before 2022" ends with 2021; "since 2022" names no moment.
+    """
+    words = [
+        word.strip("()[]?!,;:\"'\u201e\u201c\u201d") for word in asked[:_LONGEST_QUESTION].split()
+    ]
+    found: dict[int, datetime | None] = {}
+    for place, word in enumerate(words):
+        if _YEARS.search(word):
+            spans = (range(max(0, place - before), place + 1) for before in (2, 1, 0))
+            for span in spans:
+                text = " ".join(words[i] for i in span).rstrip(".")
+                if moment := parse_date(text, last=True):
+                    sign = words[span[0] - 1].casefold() if span[0] else ""
+                    if sign in _BEFORE and (begin := parse_date(text)):
+                        moment = begin - timedelta(microseconds=1)
+                    found.setdefault(moment.year, None if sign in _SINCE else moment)
+                    break
+    return [moment for moment in found.values() if moment]
+
+
+def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:
+    """Whether all texts have the year of a moment, and it is not that of the first one's date."""
+    year = str(moment.year)
+    return own.year != moment.year and all(
+        year in _DIGITS.findall(f"{node.title} {node.content}") for node in texts
+    )
 
 
 def _shorten(title: str, dated: datetime) -> str:
@@ -165,59 +219,46 @@ def _shorten(title: str, dated: datetime) -> str:
     return _SEPARATORS.sub("", _YEARS.sub(drop, title)).casefold()
 
 
-def _names(asked: str, before: datetime, after: datetime) -> bool:
-    """Whether a question names the date of the older of two documents rather than the newer's."""
-
-    def count(moment: datetime) -> int:
-        if f"{moment:%Y}" not in numbers:
-            return 0
-        months = (f"{moment:%B}", f"{moment:%Y-%m}", f"{moment:%m/%Y}")
-        return 1 + any(month.casefold() in asked.casefold() for month in months)
-
-    numbers = re.findall(r"\d+", asked)
-    return count(before) > count(after)
-
-
 def keep_near_equal(
-    newer: Mapping[int, int],
+    better: Mapping[int, Version],
     among: Sequence[int],
     odds: Callable[[Matrix], Floats],
     matrix: Matrix,
-) -> dict[int, int]:
-    """The versions whose older text is no better answer, by what it says and what was learned.
+) -> dict[int, Version]:
+    """The versions whose other text is no better answer, by what it says and what was learned.
 
     Near-equal records, such as tickets of one title, are no versions of each other: the question
-    tells which is meant. And feedback that prefers the older one counts.
+    tells which is meant. And feedback that prefers the other one counts.
 
     Args:
-        newer: The newer version, by the index of each older one.
+        better: The version that is right at the moment, by the index of each other one.
         among: Indices of the candidates that may be returned.
         odds: Log-odds of relevance for features.
         matrix: Features of the candidates.
     """
-    if not newer:
+    if not better:
         return {}
     said = matrix.copy()
     said[:, _NOT_SAID] = 0.0
     found = odds(said)
     allowed = set(among)
     return {
-        old: new
-        for old, new in newer.items()
-        if new in allowed and found[old] - found[new] <= _AHEAD
+        other: version
+        for other, version in better.items()
+        if version.place in allowed and found[other] - found[version.place] <= _AHEAD
     }
 
 
-def put_newer_first(order: Sequence[int], newer: Mapping[int, int]) -> list[int]:
-    """The order with the newer version of each text before the older ones.
+def put_versions_first(order: Sequence[int], better: Mapping[int, Version]) -> list[int]:
+    """The order with the right version of each text before the other ones.
 
     Args:
         order: Indices of candidates, best first.
-        newer: The newer version, by the index of each older one.
+        better: The version that is right at the moment, by the index of each other one.
     """
     placed: dict[int, None] = {}
     for index in order:
-        if (version := newer.get(index)) is not None:
-            placed.setdefault(version)
+        if version := better.get(index):
+            placed.setdefault(version.place)
         placed.setdefault(index)
     return [*placed]

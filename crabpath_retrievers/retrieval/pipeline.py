@@ -41,12 +41,13 @@ from crabpath_retrievers.rerank.ranker import (
     select_within_budget,
 )
 from crabpath_retrievers.retrieval.dates import (
-    choose_newest,
+    Version,
+    choose_versions,
     date_candidates,
     find_versions,
     has_date,
     keep_near_equal,
-    put_newer_first,
+    put_versions_first,
 )
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import (
@@ -140,8 +141,8 @@ class _Candidates:
     """Kinds of all notes in the pool, by key."""
     repeats: Mapping[str, str] = field(default_factory=dict)
     """The document with the same wording, by the id of each that is left out for it."""
-    newer: Mapping[int, int] = field(default_factory=dict)
-    """The newer version by the index of each older document; both are in the pool."""
+    better: Mapping[int, Version] = field(default_factory=dict)
+    """The version right at the moment of the question, by the index of each other one."""
 
     def list_corrections(self) -> frozenset[int]:
         """Indices of the corrections in the pool, which come on top of k documents."""
@@ -158,13 +159,17 @@ class _Ranking(NamedTuple):
         documents: Those to return.
         matrix: Features of all candidates.
         among: Indices of the candidates that might be returned.
-        newer: The newer version, by the index of each older one.
+        better: The version right at the moment of the question, by the index of each other one.
     """
 
     documents: list[ReturnedDocument]
     matrix: Matrix
     among: Sequence[int]
-    newer: Mapping[int, int]
+    better: Mapping[int, Version]
+
+
+def _name_newer(pool: Sequence[Candidate], version: Version | None) -> str | None:
+    return pool[version.place].head.id if version and version.is_newer else None
 
 
 class _EmbedderChangedError(Exception):
@@ -638,16 +643,16 @@ class RetrievalPipeline:
                 found = replace(self._leave_out(repeats.keys(), found), repeats=told)
                 ranking = self._rank(found)
                 documents = self._read_documents(ranking.documents, clock)
-            if newer := self._find_newer_versions(documents, found):
-                found = replace(found, newer=newer)
+            if better := self._find_versions(documents, found):
+                found = replace(found, better=better)
                 ranking = self._rank(found)
                 documents = self._read_documents(ranking.documents, clock)
         return found, ranking, documents
 
-    def _find_newer_versions(
+    def _find_versions(
         self, documents: Mapping[str, Node], found: _Candidates
-    ) -> dict[int, int]:
-        """The newer version of each dated document, both as indices into the pool."""
+    ) -> dict[int, Version]:
+        """The version of each dated document that is right at the moment of the question."""
         settings, pool = self.settings.dates, found.evidence.pool
         dated = [name for name, node in documents.items() if has_date(node.metadata, settings)]
         pairs = find_versions(dated, found.evidence) if dated else []
@@ -655,7 +660,7 @@ class RetrievalPipeline:
         others = self.store.walk.get_documents(ids, found.seeds.clock) if ids else {}
         nodes = {**documents, **others}
         contents = [nodes.get(hit.head.id) for hit in pool]
-        return choose_newest(pairs, contents, settings, found.query.as_of, found.query.text)
+        return choose_versions(pairs, contents, settings, found.query.as_of, found.query.text)
 
     def _rank(self, found: _Candidates) -> _Ranking:
         query, evidence, clock = found.query, found.evidence, found.seeds.clock
@@ -664,7 +669,7 @@ class RetrievalPipeline:
             ranker = self.models.ranker(query.namespace, clock, found.explore)
         matrix = ranker.features(evidence)
         among, spare, corrections = self._select(found, ranker, matrix)
-        newer = keep_near_equal(found.newer, among, ranker.log_odds, matrix)
+        better = keep_near_equal(found.better, among, ranker.log_odds, matrix)
         if found.order is None:
             order = ranker.order(matrix, evidence, query.k, among)
         else:
@@ -676,10 +681,11 @@ class RetrievalPipeline:
             fit = self._score_without_authority(ranker, matrix)
             order, spare = ([i for i in indices if fit[i] >= least] for indices in (order, spare))
             spare = spare[: 0 if len(order) > 1 else None]
-        if newer:
-            order = put_newer_first(order, newer)
-            for old, version in newer.items():
-                probabilities[version] = max(probabilities[version], probabilities[old])
+        if better:
+            order = put_versions_first(order, better)
+            for other, version in better.items():
+                both = probabilities[version.place], probabilities[other]
+                probabilities[version.place] = max(both)
         order, propensities = self._explore(found, ranker, matrix, order)
         if query.max_tokens is not None:
             propensities = {}  # unknown where a budget chose
@@ -701,11 +707,11 @@ class RetrievalPipeline:
                 found.walk,
                 best.get(pool[i].head.key),
                 propensities.get(i),
-                pool[newer[i]].head.id if i in newer else None,
+                _name_newer(pool, better.get(i)),
             )
             for i in chosen
         ]
-        return _Ranking(ranked, matrix, among, newer)
+        return _Ranking(ranked, matrix, among, better)
 
     def _rank_frozen(self, found: _Candidates, ranking: _Ranking) -> tuple[str, ...] | None:
         """What the ranking before any lesson would return, best first, of the same candidates.
@@ -724,7 +730,7 @@ class RetrievalPipeline:
         if least := self._least_probability(query):
             fit = self._score_without_authority(self.ranker, frozen)
             order = [i for i in order if fit[i] >= least]
-        order = put_newer_first(order, ranking.newer)
+        order = put_versions_first(order, ranking.better)
         # At most one note is among them.
         best = [found.evidence.pool[i].head for i in order[: query.k + 1]]
         return tuple([head.id for head in best if head.key not in found.notes][: query.k])
@@ -824,7 +830,7 @@ class RetrievalPipeline:
         evidence = Evidence.from_pool(
             pool, walk.support, walk.inhibition, information, self.store.stretch
         )
-        return replace(found, evidence=evidence, newer={})  # its indices are of the former pool
+        return replace(found, evidence=evidence, better={})  # its indices are of the former pool
 
     def _remove_deleted(
         self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates

@@ -264,3 +264,43 @@ def test_a_date_that_cannot_be_read_is_logged_and_counts_as_none(retriever, capl
     pages = retriever(make_page(OLD, "05/06/2021"), make_page(NEW, "2024-01-01"), k=2)
     assert len(pages.invoke(QUESTION, as_of="2023-01-01")) == 1
     assert "05/06/2021" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "cost"),
+    [
+        (QUESTION, 35),
+        ("What did a parking permit cost in 2022?", 20),
+        ("What did a parking permit cost in May 2021?", 20),
+        ("Parking permit cost on 2023-12-31", 20),
+        ("Was kostete ein parking permit 2022?", 20),
+        ("What did a parking permit cost before 2024?", 20),
+        ("What does a parking permit cost since 2022?", 35),
+        ("What does a parking permit cost in 2024?", 35),
+        ("What will a parking permit cost in 2099?", 35),
+        ("What did a parking permit cost in March 2024?", 35),
+        ("What did a parking permit cost in 2019?", 15),
+    ],
+)
+def test_a_question_that_names_a_moment_gets_what_was_valid_then(retriever, asked, cost):
+    """Also a year in which nobody wrote a version; the later one is not called superseded."""
+    pages = retriever(
+        make_page(OLD.replace("20", "15"), "2018-01-01"),
+        make_page(OLD, "2021-01-01"),
+        make_page(NEW, "2024-01-01"),
+        k=3,
+    )
+    found = pages.invoke(asked)
+    assert f" {cost} euros" in found[0].page_content
+    newer = [one for one in found if " 35 " in one.page_content]
+    assert "superseded_by" not in newer[0].metadata["crabpath"]
+
+
+def test_a_year_in_the_text_is_no_moment(retriever):
+    """What is called "2019" is asked for as of now; two years ask for no version."""
+    texts = [text.replace("permit", "permit 2019") for text in (OLD, NEW)]
+    pages = retriever(*map(make_page, texts, ("2018-05-01", "2024-05-01")), k=2)
+    assert read(pages.invoke("What does a parking permit 2019 cost?", k=1)) == [texts[1]]
+    two = retriever(make_page(OLD, "2021-01-01"), make_page(NEW, "2024-01-01"), k=2)
+    blocks = [one.metadata["crabpath"] for one in two.invoke("parking permit 2022 against 2024")]
+    assert not any("superseded_by" in block for block in blocks)
