@@ -282,22 +282,27 @@ def show_lift(
     by: Annotated[str, typer.Option(help="namespace, source or week.")] = "namespace",
     store: Store = DEFAULT_STORE,
 ) -> Output:
-    """Show what learning gained, in nDCG, on feedback that names relevant documents."""
+    """Show what learning gained, on feedback that does not depend on what was shown."""
     scope = None if namespace is None else namespace_of(namespace)
     with existing_store(store) as opened:
         found = measure_lift(opened, scope, cast("LiftGrouping", by))
     rows = [
         (
-            *(row.group, str(row.turns), str(row.wins), str(row.losses)),
+            *(row.group, row.labels, str(row.turns), str(row.wins), str(row.losses)),
             *(f"{row.frozen:.3f}", f"{row.learned:.3f}", f"{row.lift:+.3f}"),
-            "too few turns" if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}",
+            "too few" if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}",
         )
         for row in found
     ]
-    columns = (by, "turns", "wins", "losses", "frozen", "learned", "lift", "95 %")
-    none = "no turn since the first lesson has feedback that names relevant documents"
+    columns = (by, "labels", "turns", "wins", "losses", "frozen", "learned", "lift", "95 %")
+    none = (
+        "no turn since the first lesson has feedback that names relevant documents, or use of "
+        "what both rankings drafted (learning.trial_share)"
+    )
     shown = make_table(columns, rows) if rows else none
-    return Output([row._asdict() for row in found], [shown])
+    lost = dict.fromkeys(row.group for row in found if row.has_lost)
+    told = [f"{name} is answered by the ranking before any lesson" for name in lost]
+    return Output([row._asdict() for row in found], [shown, *told])
 
 
 def run_replay(  # noqa: PLR0913  each is an option of the command

@@ -129,6 +129,13 @@ class LearningSettings(ValidatedSettings):
     neurogenesis: bool = False
     """Whether a successful answer to a novel question becomes a note on probation. Off, because an
     answer may be wrong without anybody noticing, and it would be returned beside the documents."""
+    gate: bool = True
+    """Whether a namespace whose feedback shows that learning lost is answered by the ranking before
+    any lesson, until feedback shows otherwise; it goes on learning."""
+    trial_share: Share = 0.0
+    """Share of recorded turns whose answers are drafted by two rankings in turn, that by what was
+    learned and the one before any lesson: what was used of them then proves what learning gained,
+    and users see a little of both."""
     max_user_share: Annotated[float | None, Field(ge=0, le=1)] = 0.6
     """Greatest share of what others said about a query that counts against it, of one user who has
     proved right, or of all other feedback together; None for no bound. Namespaces in which one

@@ -229,6 +229,7 @@ class Credit:
             answer does not show its use, which is weak evidence.
         added: Those of them that the turn did not return.
         irrelevant: Those of them that are stated as irrelevant.
+        relevant: Those of them that are stated as relevant, whether they were shown or not.
     """
 
     outcome: float
@@ -237,6 +238,7 @@ class Credit:
     inferred: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
     irrelevant: frozenset[str] = frozenset()
+    relevant: frozenset[str] = frozenset()
 
     @property
     def has_stated_use(self) -> bool:

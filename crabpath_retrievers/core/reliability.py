@@ -8,6 +8,8 @@ questions that have nothing in common, documents used for a similar question are
 Calibration of its ranker: how often documents of each log-odds are used (Platt 1999).
 
 Scale of its trials: how much past uses say about the next one, against the ranker's model.
+
+Gate: whether what was learned has ranked worse than the ranking before any lesson.
 """
 
 import math
@@ -53,6 +55,10 @@ _MIN_SLOPE = 0.1  # the order of documents stays
 _MAX_STEPS, _CONVERGED = 20, 1e-6
 _SCALES = {f"trials * 3^{power}": 3.0**power for power in range(-3, 4)}
 _SCALE_DEVIATION = math.log(3.0)  # prior standard deviation of the logarithm of the scale
+_LIFT, _LIFT_SHOWN = "lift", "lift of shown"
+_STAKES = np.array([0.1, 0.25, 0.5, 0.75])  # shares of the wealth of a bet on a loss
+_LARGEST = 100.0  # logarithm of wealth
+_PROOF = 40.0  # wealth that chance brings to one of 40 namespaces at most, by each kind of label
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,22 @@ class Reliability:
         counted, number = self.spoken.get(_AGAINST, _NONE)
         return max(0.0, _ROOM + _ROOM_SHARE * (self.lessons - number) - counted)
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether judged turns show that the ranking before any lesson was the better one.
+
+        The wealth of one who bets on each loss is a supermartingale if there is none, so chance
+        ever brings it to 40 with probability 1/40 at most, however often one looks (Ville 1939;
+        the inequality is that of Fan, Grama & Liu 2015, mixed over stakes). Labels that were chosen
+        among what was shown favour what answered, and so can prove its loss, but not its gain.
+        """
+        for name in (_LIFT, _LIFT_SHOWN):
+            gained, squared = self.spoken.get(name, _NONE)
+            logarithms = -_STAKES * gained + (np.log1p(-_STAKES) + _STAKES) * squared
+            if np.exp(np.minimum(logarithms, _LARGEST)).mean() >= _PROOF:
+                return True
+        return False
+
     def calibrate(self) -> Calibration:
         """Fit slope and offset to the counts by log-odds."""
         places = {
@@ -239,6 +261,21 @@ def count_against(counted: Sequence[float]) -> Evidence:
         counted: What counts of each, in lessons.
     """
     return {_AGAINST: (sum(counted), float(len(counted)))} if counted else {}
+
+
+def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
+    """The evidence of judged turns on what learning gained: sums of gains and of their squares.
+
+    Args:
+        differences: nDCG of what was learned minus that before any lesson, in [-1, 1], and whether
+            the labels do not depend on what was shown.
+    """
+    totals: Evidence = {}
+    for gained, is_independent in differences:
+        name = _LIFT if is_independent else _LIFT_SHOWN
+        total, squared = totals.get(name, _NONE)
+        totals[name] = total + gained, squared + gained**2
+    return totals
 
 
 def count_log_odds(

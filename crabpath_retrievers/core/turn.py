@@ -261,6 +261,10 @@ class ReturnedDocument:
     superseded_by: str | None = None
 
 
+DRAFT_ARM = "lift:draft"
+"""Arm of the turns that were answered by two rankings in turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The record of one retrieval.
@@ -271,7 +275,10 @@ class Turn:
     its trial as ``trial:arm``. ``repeats`` has the returned document with the same wording, by the
     id of each document that was left out for it. ``frozen`` has the ids of the documents that the
     ranking before any lesson would have returned, best first; None where nothing was learned yet,
-    and where a reranker or a budget of tokens chose.
+    and where a reranker or a budget of tokens chose. ``learned`` has those of the ranking by what
+    was learned where not that alone answered; else None. ``teams`` says of the documents of an
+    answer that both drafted which of them each is from: ``learned`` or ``frozen``, or ``both``
+    where both have it at the same place.
     """
 
     id: str
@@ -301,6 +308,8 @@ class Turn:
     arm: str | None = None
     repeats: dict[str, str] = field(default_factory=dict)
     frozen: tuple[str, ...] | None = None
+    learned: tuple[str, ...] | None = None
+    teams: dict[str, str] = field(default_factory=dict)
 
     @property
     def usage(self) -> ModelUsage:
@@ -370,6 +379,7 @@ class Turn:
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
                 "frozen": None if data.get("frozen") is None else tuple(data["frozen"]),
+                "learned": None if data.get("learned") is None else tuple(data["learned"]),
             }
         )
 

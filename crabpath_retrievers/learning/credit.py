@@ -58,9 +58,11 @@ def assign_credit(
     z = feedback.outcome
     # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
-    documents |= {node: 1.0 for node in returned if node in (feedback.relevant or ())}
+    relevant = frozenset(feedback.relevant or ()).intersection(returned)
+    documents |= dict.fromkeys(relevant, 1.0)
     irrelevant = frozenset(feedback.irrelevant or ()).intersection(unused)
-    return Credit(z, weight, documents, inferred.intersection(documents), irrelevant=irrelevant)
+    inferred = inferred.intersection(documents)
+    return Credit(z, weight, documents, inferred, irrelevant=irrelevant, relevant=relevant)
 
 
 def is_use_stated(turn: Turn, feedback: Feedback) -> bool:

@@ -1,5 +1,6 @@
 """Learning from one feedback: from its credited turns to the changes, which it does not write."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +13,14 @@ from crabpath_retrievers.core.changes import Change, ConsumeFeedback
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.reliability import (
     count_against,
+    count_lift,
     count_log_odds,
     measure_memories,
     measure_scales,
 )
 from crabpath_retrievers.learning.credit import CreditAssignment, CreditedTurn
 from crabpath_retrievers.learning.lesson import Lesson
+from crabpath_retrievers.learning.lift import compare_rankings
 from crabpath_retrievers.learning.rules.policy_gradient import get_known_credit
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.features import FEATURES
@@ -26,6 +29,13 @@ from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModel
 from crabpath_retrievers.retrieval.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
+
+_log = logging.getLogger(__name__)
+_LOST = (
+    "namespace %r is answered by the ranking before any lesson: feedback shows that what it "
+    "learned ranks worse (`crabpath lift` shows by how much; `undo` takes wrong feedback back)"
+)
+_REGAINED = "namespace %r is answered by what it learned again: feedback no longer shows a loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,10 @@ class FeedbackLearner:
         evidence = trust.count_lesson(count_log_odds(pairs, trust.lessons))
         evidence |= measure_memories(pairs) | count_against(lesson.against)
         evidence |= measure_scales(pairs, before.weigh_trials(), trust.calibrate())
+        evidence |= count_lift(compare_rankings(self.store, pairs))
         model = replace(model, trust=model.trust.plus(evidence))
+        if settings.learning.gate and model.trust.has_lost is not trust.has_lost:
+            _log.warning(_LOST if model.trust.has_lost else _REGAINED, namespace)
         is_ranked = model.posterior is not before.posterior
         gain = encode_gain(before.posterior, model.posterior) if is_ranked else None
         changes = (*lesson.to_changes(namespace, feedback_id), *note_changes)

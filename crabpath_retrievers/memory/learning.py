@@ -109,14 +109,16 @@ class MemoryLearning(Component):
 
         Each turn after the first lesson records both. Those count whose feedback names
         ``relevant`` documents: what is ``used`` was chosen from what was shown, which would favour
-        learning. Not measured are turns in which a reranker or a budget of tokens chose.
+        what answered. With ``settings.learning.trial_share`` both rankings draft the answers of
+        that share of the turns, and then ``used`` counts, too, in rows of their own. Not measured
+        are turns in which a reranker or a budget of tokens chose.
 
         Args:
             namespace: Only turns of this namespace; None for all.
             by: One row for each ``namespace``, ``source`` of feedback or ``week``.
 
         Returns:
-            Rows in order of their groups; none without such feedback.
+            Rows in order of groups and labels; none without such feedback.
 
         Raises:
             InvalidInputError: An argument cannot be used.

@@ -247,6 +247,33 @@ _TEMPERATURE = 0.1  # of the draw, in log-odds: nearly the most novel ones
 _UNIFORM = 0.1  # share of the draw that is uniform, so that no propensity is tiny
 
 
+def draft_teams(
+    learned: Sequence[str], frozen: Sequence[str], k: int, rng: np.random.Generator
+) -> dict[str, str]:
+    """Interleave two rankings by team draft (Radlinski, Kurup & Joachims 2008).
+
+    In each round chance says which of them drafts first; both draft their best document that is
+    left. So whoever clicks by place alone clicks as many of either.
+
+    Args:
+        learned: Ids, best first.
+        frozen: The same, of the other ranking.
+        k: How many to draft.
+        rng: Tosses the coin.
+
+    Returns:
+        ``learned`` or ``frozen`` by id, best first; ``both`` where both have it at one place.
+    """
+    teams: dict[str, str] = {}
+    rankings = {"learned": learned, "frozen": frozen}
+    while len(teams) < min(k, len({*learned, *frozen})):
+        for name in rng.permutation([*rankings]).tolist():
+            if picked := next((one for one in rankings[name] if one not in teams), None):
+                teams[picked] = name
+    same = {one for one, other in zip(learned, frozen, strict=False) if one == other}
+    return {one: "both" if one in same else name for one, name in [*teams.items()][:k]}
+
+
 def draw_explored(
     scores: Floats, places: int, rng: np.random.Generator
 ) -> tuple[list[int], list[float]]:

@@ -62,8 +62,13 @@ class NamespaceModel:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        trust = Reliability({memory: (a, b) for memory, (a, b) in data["trust"].items()})
-        return cls(posterior, Baseline(**data["baseline"]), trust)
+        return cls(posterior, Baseline(**data["baseline"]), cls.read_trust(text))
+
+    @staticmethod
+    def read_trust(text: str | None) -> Reliability:
+        """The reliability of a namespace's memories, from the stored form of its model."""
+        pairs = {} if text is None else json.loads(text)["trust"]
+        return Reliability({memory: (a, b) for memory, (a, b) in pairs.items()})
 
     def weights(self, drawn: Floats | None = None) -> Floats:
         """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
@@ -134,7 +139,7 @@ class NamespaceModels:
         self._settings = settings.learning
         self._regions, self._region_settings = regions, settings.region
         self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
-        self._rankers: dict[int, tuple[int, Ranker]] = {}
+        self._rankers: dict[int, tuple[int, Ranker, bool]] = {}
         self._usage = VersionCache[int, UsageCounts]()
 
     def ranker(
@@ -149,8 +154,16 @@ class NamespaceModels:
         """
         if explore is not None:
             return self._draw_ranker(namespace, explore)
-        version, ranker = self._rankers.get(clock.key, (0, self._ranker))
-        if version != clock.learned:
+        return self._get(namespace, clock)[1]
+
+    def has_lost(self, namespace: str, clock: Clock) -> bool:
+        """Whether the ranking before any lesson answers a namespace: feedback shows a loss."""
+        return bool(clock.learned) and self._settings.gate and self._get(namespace, clock)[2]
+
+    def _get(self, namespace: str, clock: Clock) -> tuple[int, Ranker, bool]:
+        """Version of a namespace, the ranker that it has learned, and whether it has lost."""
+        found = self._rankers.get(clock.key, (0, self._ranker, False))
+        if found[0] != clock.learned:
             learned = self._store.learned.get_state(namespace)
             model = self._load(namespace, learned.model)
             ranker = replace(
@@ -158,8 +171,8 @@ class NamespaceModels:
             )
             if len(self._rankers) >= _CACHED:
                 self._rankers.pop(next(iter(self._rankers)), None)
-            self._rankers[clock.key] = (learned.version, ranker)
-        return ranker
+            found = self._rankers[clock.key] = learned.version, ranker, model.trust.has_lost
+        return found
 
     def reopen(self) -> None:
         """Read all that was learned again: a transaction with lessons was not committed."""

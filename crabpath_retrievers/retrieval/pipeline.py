@@ -36,6 +36,7 @@ from crabpath_retrievers.rerank.ranker import (
     Ranker,
     SelectionLimits,
     apply_tag_hints,
+    draft_teams,
     draw_explored,
     select_best_chunks,
     select_within_budget,
@@ -60,6 +61,7 @@ from crabpath_retrievers.retrieval.notes import (
 from crabpath_retrievers.retrieval.repeats import find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.turn_builder import (
+    Rankings,
     build_turn,
     describe_returned,
     find_strongest_edges,
@@ -80,7 +82,7 @@ from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, 
 _log = logging.getLogger(__name__)
 _MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
-_AUTHORITY = FEATURES.index("authority")
+_AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
 _LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibition", "coverage"})]
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
@@ -143,6 +145,10 @@ class _Candidates:
     """The document with the same wording, by the id of each that is left out for it."""
     better: Mapping[int, Version] = field(default_factory=dict)
     """The version right at the moment of the question, by the index of each other one."""
+    is_frozen: bool = False
+    """Whether the ranking before any lesson answers."""
+    is_draft: bool = False
+    """Whether ``order`` is what both rankings drafted."""
 
     def list_corrections(self) -> frozenset[int]:
         """Indices of the corrections in the pool, which come on top of k documents."""
@@ -170,6 +176,13 @@ class _Ranking(NamedTuple):
 
 def _name_newer(pool: Sequence[Candidate], version: Version | None) -> str | None:
     return pool[version.place].head.id if version and version.is_newer else None
+
+
+def _leave_out_lessons(matrix: Matrix) -> Matrix:
+    """A copy of features without what was learned."""
+    frozen = matrix.copy()
+    frozen[:, _LEFT_OUT] = 0.0
+    return frozen
 
 
 class _EmbedderChangedError(Exception):
@@ -599,8 +612,13 @@ class RetrievalPipeline:
         """Rank the candidates, read the best, and record the turn."""
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
-        found, ranking, documents = self._choose(found)
-        ranked, frozen = ranking.documents, self._rank_frozen(found, ranking)
+        is_frozen = self.models.has_lost(query.namespace, clock)
+        found, ranking, documents = self._choose(replace(found, is_frozen=is_frozen))
+        ranked, rankings = ranking.documents, self._compare(found, ranking)
+        rankings = self._draft(found, rankings, [item.node for item in ranked])
+        if rankings.teams:
+            ranked = self._rank(replace(found, order=(*rankings.teams,), is_draft=True)).documents
+            documents = self._read_documents(ranked, clock)
         if clock.notes:
             documents |= self._complete_notes(documents)
         # A document that was forgotten in the meantime is skipped.
@@ -615,7 +633,7 @@ class RetrievalPipeline:
             explored=found.explore is not None or self._count_explored(found) > 0,
             latency_ms=latency,
             repeats=found.repeats,
-            frozen=frozen,
+            rankings=rankings,
         )
         if version != self.fingerprint.version:
             raise _EmbedderChangedError
@@ -667,7 +685,9 @@ class RetrievalPipeline:
         pool, ranker = evidence.pool, self.ranker
         if clock.learned or found.explore is not None:
             ranker = self.models.ranker(query.namespace, clock, found.explore)
-        matrix = ranker.features(evidence)
+        features = matrix = ranker.features(evidence)
+        if found.is_frozen:
+            ranker, matrix = self.ranker, _leave_out_lessons(matrix)
         among, spare, corrections = self._select(found, ranker, matrix)
         better = keep_near_equal(found.better, among, ranker.log_odds, matrix)
         if found.order is None:
@@ -676,8 +696,9 @@ class RetrievalPipeline:
             places = {pool[i].head.id: i for i in among}
             order = [places[name] for name in found.order if name in places]
             ranker.cover(matrix, evidence, order)
+        features[:, _COVERAGE] = matrix[:, _COVERAGE]
         probabilities = ranker.probabilities(matrix).tolist()
-        if least := self._least_probability(query):
+        if not found.is_draft and (least := self._least_probability(query)):
             fit = self._score_without_authority(ranker, matrix)
             order, spare = ([i for i in indices if fit[i] >= least] for indices in (order, spare))
             spare = spare[: 0 if len(order) > 1 else None]
@@ -702,7 +723,7 @@ class RetrievalPipeline:
         ranked = [
             describe_returned(
                 pool[i],
-                matrix[i],
+                features[i],
                 (probabilities[i], float(odds[i]), float(trials[i])),
                 found.walk,
                 best.get(pool[i].head.key),
@@ -711,29 +732,52 @@ class RetrievalPipeline:
             )
             for i in chosen
         ]
-        return _Ranking(ranked, matrix, among, better)
+        return _Ranking(ranked, features, among, better)
 
-    def _rank_frozen(self, found: _Candidates, ranking: _Ranking) -> tuple[str, ...] | None:
-        """What the ranking before any lesson would return, best first, of the same candidates.
-
-        Returns:
-            Ids without notes; None where no lesson counted, and where a reranker or a budget of
-            tokens chose.
-        """
-        query, clock = found.query, found.seeds.clock
+    def _is_compared(self, found: _Candidates) -> bool:
+        """Whether lessons counted, and neither a reranker nor a budget of tokens chose."""
+        query = found.query
         chose_otherwise = found.order is not None or query.max_tokens is not None
-        if not (query.record and clock.learned) or chose_otherwise:
-            return None
-        frozen = ranking.matrix.copy()
-        frozen[:, _LEFT_OUT] = 0.0
-        order = self.ranker.order(frozen, found.evidence, query.k, ranking.among)
+        return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
+
+    def _compare(self, found: _Candidates, ranking: _Ranking) -> Rankings:
+        """What both rankings return of the same candidates, the one that answers and the other."""
+        if not self._is_compared(found):
+            return Rankings()
+        query, evidence = found.query, found.evidence
+        if found.is_frozen:
+            matrix = ranking.matrix.copy()
+            matrix[:, _COVERAGE] = 0.0
+            ranker = self.models.ranker(query.namespace, found.seeds.clock)
+        else:
+            matrix, ranker = _leave_out_lessons(ranking.matrix), self.ranker
+        order = ranker.order(matrix, evidence, query.k, ranking.among)
         if least := self._least_probability(query):
-            fit = self._score_without_authority(self.ranker, frozen)
+            fit = self._score_without_authority(ranker, matrix)
             order = [i for i in order if fit[i] >= least]
         order = put_versions_first(order, ranking.better)
         # At most one note is among them.
-        best = [found.evidence.pool[i].head for i in order[: query.k + 1]]
-        return tuple([head.id for head in best if head.key not in found.notes][: query.k])
+        best = [evidence.pool[i].head for i in order[: query.k + 1]]
+        other = tuple([head.id for head in best if head.key not in found.notes][: query.k])
+        if not found.is_frozen:
+            return Rankings(other)
+        keys = {hit.head.id: hit.head.key for hit in evidence.pool}
+        own = [item.node for item in ranking.documents if keys[item.node] not in found.notes]
+        return Rankings(tuple(own), other)
+
+    def _draft(self, found: _Candidates, rankings: Rankings, shown: Sequence[str]) -> Rankings:
+        """Both rankings with the documents that each of them drafts, if chance has it so.
+
+        The same question in the same turn draws the same.
+        """
+        share, frozen = self.settings.learning.trial_share, rankings.frozen
+        if not share or frozen is None or found.query.arm or self._count_explored(found):
+            return rankings
+        rng = np.random.default_rng([zlib.crc32(found.query.text.encode()), found.seeds.clock.turn])
+        learned = shown if rankings.learned is None else rankings.learned
+        if rng.random() >= share or (*learned,) == frozen:
+            return rankings
+        return Rankings(frozen, (*learned,), draft_teams(learned, frozen, found.query.k, rng))
 
     def _select(
         self, found: _Candidates, ranker: Ranker, matrix: Matrix

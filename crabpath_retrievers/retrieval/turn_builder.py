@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from crabpath_retrievers.core.graph import Candidate, NodeHead, WalkEdge
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.turn import (
+    DRAFT_ARM,
     PathEdge,
     ReturnedDocument,
     SeedRecord,
@@ -18,6 +21,20 @@ from crabpath_retrievers.retrieval.walk import Walk, to_path_edge
 _DIGITS = 5
 # Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
+
+
+class Rankings(NamedTuple):
+    """What the ranking before any lesson, and that by what was learned, return, best first.
+
+    Attributes:
+        frozen: Ids of the first; None where they are not compared.
+        learned: Ids of the second; None where that is what was returned.
+        teams: Which of both drafted each returned document; empty unless both answered.
+    """
+
+    frozen: tuple[str, ...] | None = None
+    learned: tuple[str, ...] | None = None
+    teams: Mapping[str, str] = MappingProxyType({})
 
 
 def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
@@ -89,7 +106,7 @@ def build_turn(  # noqa: PLR0913  a record has many parts
     explored: bool,
     latency_ms: dict[str, float],
     repeats: Mapping[str, str],
-    frozen: tuple[str, ...] | None,
+    rankings: Rankings,
 ) -> Turn:
     """The record of one retrieval.
 
@@ -102,7 +119,7 @@ def build_turn(  # noqa: PLR0913  a record has many parts
         explored: Whether choices were sampled.
         latency_ms: Milliseconds by stage.
         repeats: The document with the same wording, by the id of each that was left out for it.
-        frozen: Ids that the ranking before any lesson would have returned, best first; or None.
+        rankings: What both rankings return or would have.
     """
     top = max((hit.similarity for hit in hits.values()), default=0.0)
     return Turn(
@@ -137,10 +154,12 @@ def build_turn(  # noqa: PLR0913  a record has many parts
         routing=tuple(walk.notes),
         latency_ms=latency_ms,
         repeats=dict(repeats),
-        frozen=frozen,
+        frozen=rankings.frozen,
+        learned=rankings.learned,
+        teams=dict(rankings.teams),
         task_type=query.task_type,
         session=query.session,
-        arm=query.arm,
+        arm=DRAFT_ARM if rankings.teams else query.arm,
     )
 
 

@@ -19,7 +19,7 @@ def build_retired_address(content: str) -> str:
 
 # Fields of a turn record with the id of a node, and with several.
 _NODE_FIELDS = frozenset({"node", "source", "target"})
-_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen"})
+_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited", "frozen", "learned"})
 
 
 def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:

@@ -9,8 +9,9 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers import CrabPath, InvalidInputError, Settings
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.config import LearningSettings
 
 TOPICS = (
     *("apples", "bridges", "candles", "deserts", "engines", "forests", "glaciers", "harbours"),
@@ -25,8 +26,10 @@ def open_topics(location):
     """Opens a memory with one page for each topic, called by its place."""
     index = InMemoryVectorStore(minilm.shared())
 
-    def open_topics(place=location):
-        memory = CrabPath.open(place, embeddings=minilm.shared(), vectors=index)
+    def open_topics(place=location, learning=None):
+        settings = Settings(learning=LearningSettings(**(learning or {})))
+        model = minilm.shared()
+        memory = CrabPath.open(place, embeddings=model, vectors=index, settings=settings)
         pages = [Document(f"A page about {t}.", id=f"p{n}") for n, t in enumerate(TOPICS)]
         memory.add_documents(pages, progress=None)
         return memory
@@ -102,9 +105,9 @@ def test_groups_and_namespaces_are_kept_apart(memory):
     assert memory.learning.lift(namespace="bob") == [bob]
     assert memory.learning.lift(namespace="nobody") == []
     (human,) = memory.learning.lift(namespace="bob", by="source")
-    assert human == bob._replace(group="human")
+    assert human == bob._replace(group="human", has_lost=None)
     (week,) = memory.learning.lift(namespace="bob", by="week")
-    assert week == bob._replace(group=week.group)
+    assert week == bob._replace(group=week.group, has_lost=None)
     assert week.group[4:6] == "-W"
     with pytest.raises(InvalidInputError, match="by must be one of namespace, source, week, not 5"):
         memory.learning.lift(by=5)
@@ -122,6 +125,110 @@ def test_the_record_says_what_would_have_been_returned(memory):
         assert len({*turn.frozen} & {item.node.id for item in fresh.documents}) >= 4
         assert memory.store.turns.get(turn.id) == turn
     assert memory.retrieve(QUESTIONS[0], k=5, max_tokens=20).turn.frozen is None
+
+
+def judge_against(memory, rounds):
+    """Judge every question so that learning loses.
+
+    Yields the loss of each turn, in nDCG, and whether the ranking before any lesson answered.
+    """
+    for shift in range(1, rounds + 1):
+        for n, question in enumerate(QUESTIONS):
+            turn = memory.retrieve(question, k=5).turn
+            shown = [item.node for item in turn.returned]
+            first = (turn.frozen or shown)[0]
+            lost = turn.frozen is not None and (turn.learned or shown)[0] != first
+            right = first if lost else f"p{(n + shift) % len(TOPICS)}"
+            memory.record(turn.id, 1.0, relevant=[right])
+            place = shown.index(right) if right in shown else None
+            gained = 0.0 if place is None else 1 / np.log2(place + 2)
+            yield (1.0 - gained if lost else 0.0), turn.learned is not None
+
+
+@pytest.mark.both_databases
+def test_feedback_that_shows_a_loss_gives_the_ranking_before_any_lesson(memory, caplog):
+    """After a bounded loss, with a line in the log; other namespaces and corrections stay."""
+    memory.teach("Candles burn.", query=QUESTIONS[2], namespace="other")
+    turns = list(judge_against(memory, 4))
+    assert sum(loss for loss, _ in turns) < 17
+    assert "is answered by the ranking before any lesson" in caplog.text
+    assert turns[-1][1]
+    (row,) = memory.learning.lift()
+    assert (row.has_lost, row.lift < 0) == (True, True)
+    for question in QUESTIONS:
+        served = memory.retrieve(question, k=5)
+        assert served.turn.frozen == tuple(item.node for item in served.turn.returned)
+        assert memory.store.turns.get(served.turn.id) == served.turn
+        quiet = memory.retrieve(question, k=5, record=False)
+        assert [d.node.id for d in quiet.documents] == [d.node.id for d in served.documents]
+    assert memory.retrieve(QUESTIONS[2], namespace="other").turn.learned is None
+
+
+def test_the_gate_opens_when_the_feedback_is_undone(memory):
+    list(judge_against(memory, 4))
+    asked = QUESTIONS[3]
+    assert memory.retrieve(asked).turn.learned is not None
+    for given in memory.learning.feedback(limit=60):
+        memory.undo(given.feedback_id)
+    assert memory.retrieve(asked).turn.learned is None
+
+
+def test_the_gate_can_be_switched_off(open_topics):
+    with open_topics(learning={"gate": False}) as memory:
+        assert not any(is_frozen for _, is_frozen in judge_against(memory, 4))
+
+
+def click(memory, choose):
+    """Ask every question, and call used the document at a place that a function draws."""
+    for question in QUESTIONS:
+        turn = memory.retrieve(question, k=5).turn
+        shown = [item.node for item in turn.returned]
+        memory.record(turn.id, 1.0, used=[shown[min(choose(), len(shown) - 1)]])
+
+
+@pytest.mark.parametrize("steepness", [0.2, 0.6, 1.0])
+def test_clicks_by_place_prove_nothing(open_topics, steepness):
+    """Both rankings draft the answers; whoever clicks by place alone prefers neither of them."""
+    rng = np.random.default_rng(5)
+    with open_topics(learning={"trial_share": 1.0}) as memory:
+        ask_and_judge(memory, lambda n: (7 * n + 5) % len(TOPICS))
+        for _ in range(12):
+            click(memory, lambda: int(rng.geometric(steepness)) - 1)
+        relevant, drafted = sorted(memory.learning.lift(), key=lambda row: -len(row.labels))
+    assert (relevant.labels, drafted.labels) == ("relevant", "drafted")
+    assert drafted.wins + drafted.losses > 50
+    assert drafted.low <= 0 <= drafted.high
+    assert drafted.high - drafted.low < 0.3
+
+
+def test_clicks_on_what_is_right_prove_a_gain(open_topics):
+    """With a trial, what was used counts; without one it does not."""
+    with open_topics(learning={"trial_share": 1.0}) as memory:
+        ask_and_judge(memory, find_next)
+        for n, question in enumerate(QUESTIONS * 2):
+            turn = memory.retrieve(question, k=24).turn
+            memory.record(turn, 1.0, used=[f"p{find_next(n % len(TOPICS))}"])
+        drafted, _ = memory.learning.lift()
+        (week, _) = memory.learning.lift(by="week")
+    assert drafted.labels == "drafted"
+    assert drafted.turns > len(TOPICS)
+    assert drafted.low > 0
+    assert week == drafted._replace(group=week.group, has_lost=None)
+
+
+def test_what_was_drafted_is_told(open_topics):
+    """Both have their best in the answer; each document is from one, or from both."""
+    with open_topics(learning={"trial_share": 1.0}) as memory:
+        ask_and_judge(memory, find_next)
+        for question in QUESTIONS:
+            turn = memory.retrieve(question, k=4).turn
+            shown = [item.node for item in turn.returned]
+            assert shown == [*turn.teams]
+            assert {turn.learned[0], turn.frozen[0]} <= {*shown[:2]}
+            assert {*turn.teams.values()} <= {"learned", "frozen", "both"}
+            assert memory.store.turns.get(turn.id) == turn
+            quiet = memory.retrieve(question, k=4, record=False).turn
+            assert (quiet.teams, quiet.returned[0].node) == ({}, turn.learned[0])
 
 
 def test_it_travels(memory, open_topics, tmp_path):
@@ -142,7 +249,7 @@ def test_the_command(memory, tmp_path):
     assert "no turn since the first lesson has feedback" in cli.invoke(app, command).stdout
     ask_and_judge(memory, find_next)
     shown = cli.invoke(app, command).stdout.split()
-    assert shown[:4] == ["namespace", "turns", "wins", "losses"]
+    assert shown[:4] == ["namespace", "labels", "turns", "wins"]
     assert "default" in shown
     (row,) = json.loads(cli.invoke(app, [*command, "--by", "source", "--json"]).stdout)
     assert (row["group"], row["turns"]) == ("human", len(TOPICS) - 1)

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.turn import Turn, is_recent_id
+from crabpath_retrievers.core.turn import DRAFT_ARM, Turn, is_recent_id
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.storage.read.learned import (
     STATE_COLUMNS,
@@ -79,15 +79,17 @@ class TurnRecord(NamedTuple):
 
 
 class JudgedTurn(NamedTuple):
-    """A turn after something was learned, with one feedback that names relevant documents.
+    """A turn after something was learned, with one feedback that does not depend on showing.
 
     Attributes:
         id, namespace: Of the turn; the name of the namespace.
         created: Seconds since the epoch.
         source: Who gave the feedback.
         relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
-        returned: Ids of what was returned, best first.
-        frozen: Ids of what the ranking before any lesson would have returned, best first.
+        used: The same, of what it says was used.
+        learned: Ids of what the ranking by what was learned returned or would have, best first.
+        frozen: Ids of what the ranking before any lesson returned or would have, best first.
+        teams: Which ranking drafted each document, where both answered, as in ``Turn.teams``.
     """
 
     id: str
@@ -95,8 +97,10 @@ class JudgedTurn(NamedTuple):
     created: float
     source: str
     relevant: tuple[str, ...]
-    returned: tuple[str, ...]
+    used: tuple[str, ...]
+    learned: tuple[str, ...]
     frozen: tuple[str, ...]
+    teams: dict[str, str]
 
 
 # Of several feedbacks about a turn, one.
@@ -132,7 +136,7 @@ _SELECT_TURN = (
 )
 _FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
 _VERDICTS = (
-    sa.select(turns.c.id, namespaces.c.name, feedback.c.payload)
+    sa.select(turns.c.id, turns.c.arm, namespaces.c.name, feedback.c.payload)
     .join(consumed_turns, consumed_turns.c.turn == turns.c.id)
     .join(namespaces, namespaces.c.key == turns.c.namespace)
     .join(
@@ -229,31 +233,35 @@ class TurnLog(Queries):
     def get_verdicts(self, ids: Sequence[str]) -> list[tuple[str, Feedback]]:
         """The feedback that turns were learned from, with ids of turns, the first given first."""
         rows = self._rows_in(_VERDICTS, turns.c.id, ids)
-        return [(turn, Feedback.from_record(payload)) for turn, _, payload in rows]
+        return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
 
     def find_judged(self, namespace: str | None) -> list[JudgedTurn]:
-        """The turns of a namespace, or of all, whose feedback names relevant documents.
+        """The turns of a namespace, or of all, whose labels do not depend on what was shown.
 
         Once for each such feedback; undone feedback is none.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
-        given: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
-        for turn, name, payload in self._rows(query):
+        given: dict[str, list[tuple[str, Feedback]]] = {}
+        for turn, arm, name, payload in self._rows(query):
             said = Feedback.from_record(payload)
-            if relevant := tuple(said.relevant or ()):
-                given.setdefault(turn, []).append((name, said.source, relevant))
+            if said.relevant or (arm == DRAFT_ARM and said.outcome > 0 and said.used):
+                given.setdefault(turn, []).append((name, said))
         found: list[JudgedTurn] = []
         select = sa.select(turns.c.id, turns.c.created, turns.c.record)
         for part in split_batches(given, _AT_ONCE):
             for turn, created, text in self._rows_in(select, turns.c.id, part):
                 record = from_json(text)
                 if (frozen := record.get("frozen")) is not None:
-                    lists = tuple(item["node"] for item in record["returned"]), tuple(frozen)
-                    found += [
-                        JudgedTurn(turn, name, created, source, relevant, *lists)
-                        for name, source, relevant in given[turn]
-                    ]
+                    shown = [item["node"] for item in record["returned"]]
+                    learned = record.get("learned")
+                    lists = tuple(shown if learned is None else learned), tuple(frozen)
+                    teams = record.get("teams") or {}
+                    for name, said in given[turn]:
+                        named = tuple(said.relevant or ()), tuple(said.used or ())
+                        found.append(
+                            JudgedTurn(turn, name, created, said.source, *named, *lists, teams)
+                        )
         return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
