@@ -376,6 +376,12 @@ def test_metrics_count_queries_and_feedback(memory, reader):
         ("crabpath.learned",): 1,
     }
     assert units["crabpath.query.duration"] == "s"
+    assert not grown.get(("crabpath.lift",))  # its label depends on what was shown
+    last = memory.retrieve("Page 1?").documents[-1].node.id
+    for _ in range(2):
+        memory.record(memory.retrieve("Page 1?").turn.id, 1.0, relevant=[last])
+    lift = ("crabpath.lift",)
+    assert read_metrics(reader)[0][lift] > before.get(lift, 0)
     assert "metrics-ann" not in str(after)
 
 

@@ -278,6 +278,11 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
     return totals
 
 
+def get_gain(evidence: Mapping[str, tuple[float, float]]) -> float | None:
+    """What learning gained by the evidence of one feedback whose labels are independent."""
+    return evidence[_LIFT][0] if _LIFT in evidence else None
+
+
 def count_log_odds(
     turns: Iterable[tuple[Turn, Credit]], lessons: int
 ) -> dict[str, tuple[float, float]]:

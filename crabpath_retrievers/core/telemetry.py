@@ -44,6 +44,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _SCOPE = "crabpath_retrievers"
 _CAPTURED = frozenset({"true", "span_only", "span_and_event"})
+_LIFT_BUCKETS = (-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0)
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PATIENCE = 1.0  # seconds that one reading of the gauge may wait for a database
 
@@ -248,6 +249,7 @@ class _Instruments(NamedTuple):
     duration: Histogram
     feedback: Counter
     learned: Counter
+    lift: Histogram
 
 
 def _make_instruments(meter: Meter) -> _Instruments:
@@ -267,6 +269,11 @@ def _make_instruments(meter: Meter) -> _Instruments:
         ),
         meter.create_counter("crabpath.feedback", "{feedback}", "Recorded feedback by status"),
         meter.create_counter("crabpath.learned", "{feedback}", "Feedback that was learned from"),
+        meter.create_histogram(
+            "crabpath.lift",
+            description="What learning gained on turns judged without regard to what was shown",
+            explicit_bucket_boundaries_advisory=_LIFT_BUCKETS,
+        ),
     )
 
 
@@ -299,10 +306,16 @@ def count_receipt(status: str) -> None:
         instruments.feedback.add(1, {"crabpath.feedback.status": status})
 
 
-def count_lesson() -> None:
-    """Count feedback that was learned from."""
+def count_lesson(gained: float | None = None) -> None:
+    """Count feedback that was learned from.
+
+    Args:
+        gained: What learning gained on its turns; None where it does not tell.
+    """
     for instruments in _instruments:
         instruments.learned.add(1)
+        if gained is not None:
+            instruments.lift.record(gained)
 
 
 def report_metrics(provider: MeterProvider) -> None:

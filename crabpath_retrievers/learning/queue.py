@@ -20,6 +20,7 @@ from crabpath_retrievers.core.driver import look_again
 from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.interrupts import raise_interruption
 from crabpath_retrievers.core.progress import elapsed_ms
+from crabpath_retrievers.core.reliability import get_gain
 from crabpath_retrievers.core.telemetry import count_lesson
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import is_recent_id
@@ -194,9 +195,10 @@ class FeedbackQueue:
                 self._history.delete_vectors(*one)
         else:
             self._store.apply(changes)
-        count_lesson()
         consumed = changes[0]
-        if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
+        assert isinstance(consumed, ConsumeFeedback)  # noqa: S101
+        count_lesson(get_gain(consumed.effects.reliability))
+        if self._after_lesson is not None:
             self._after_lesson(consumed.namespace, consumed.version + 1)
         message = "learned from feedback %r: %d changes in %.1f ms"
         _log.info(message, stored.feedback.feedback_id, len(changes), elapsed_ms(begun))

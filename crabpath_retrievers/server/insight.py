@@ -288,6 +288,35 @@ class LearningReport(ApiOutput):
     least_useful: list[DocumentUsage]
 
 
+class LiftRow(ApiOutput):
+    """What learning gained in a week, by feedback that does not depend on what was shown."""
+
+    group: str = Field(description="ISO week, in UTC.")
+    labels: Literal["relevant", "drafted"] = Field(
+        description="Scores are nDCG of both rankings, or shares of used documents they drafted."
+    )
+    turns: int
+    wins: int
+    losses: int
+    frozen: float = Field(description="Of the ranking before any lesson.")
+    learned: float
+    lift: float
+    low: float | None = Field(description="Of the 95 % interval; null with fewer than 20 turns.")
+    high: float | None
+
+
+class LiftReport(ApiOutput):
+    """What learning gained in a namespace."""
+
+    weeks: list[LiftRow] = Field(description="Oldest first.")
+
+
+async def report_lift(call: Call) -> LiftReport:
+    """Show what learning gained, by week."""
+    rows = await call.memory.aio.learning.lift(namespace=call.namespace, by="week")
+    return LiftReport(weeks=[LiftRow.model_validate(row._asdict()) for row in rows])
+
+
 async def report_learning(call: Call) -> LearningReport:
     """Show success and tiers over time, health, and the most and least useful documents."""
     memory, name = call.memory.aio, call.namespace
@@ -503,6 +532,7 @@ ENDPOINTS = (
     Endpoint("POST", "/graph/edges", "write", set_edge),
     Endpoint("POST", "/graph/authority", "write", anchor_nodes),
     Endpoint("GET", "/learning", "read", report_learning),
+    Endpoint("GET", "/learning/lift", "read", report_lift, is_slow=True),
     Endpoint("GET", "/maintenance", "admin", plan_maintenance, is_slow=True),
     Endpoint("POST", "/maintenance", "admin", maintain, is_slow=True),
     Endpoint("GET", "/regions", "read", draw_regions),

@@ -434,6 +434,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/learning/lift": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what learning gained, by week.
+         * @description Right: read.
+         */
+        get: operations["report_lift"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/maintenance": {
         parameters: {
             query?: never;
@@ -995,6 +1015,37 @@ export interface components {
             health: components["schemas"]["HealthMetric"][];
             most_useful: components["schemas"]["DocumentUsage"][];
             least_useful: components["schemas"]["DocumentUsage"][];
+        };
+        /**
+         * LiftReport
+         * @description What learning gained in a namespace.
+         */
+        LiftReport: {
+            /** @description Oldest first. */
+            weeks: components["schemas"]["LiftRow"][];
+        };
+        /**
+         * LiftRow
+         * @description What learning gained in a week, by feedback that does not depend on what was shown.
+         */
+        LiftRow: {
+            /** @description ISO week, in UTC. */
+            group: string;
+            /**
+             * @description Scores are nDCG of both rankings, or shares of used documents they drafted.
+             * @enum {string}
+             */
+            labels: "relevant" | "drafted";
+            turns: number;
+            wins: number;
+            losses: number;
+            /** @description Of the ranking before any lesson. */
+            frozen: number;
+            learned: number;
+            lift: number;
+            /** @description Of the 95 % interval; null with fewer than 20 turns. */
+            low: number | null;
+            high: number | null;
         };
         /**
          * MaintenanceBody
@@ -2522,6 +2573,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LearningReport"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    report_lift: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What learning gained in a namespace. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LiftReport"];
                 };
             };
             400: components["responses"]["Error400"];

@@ -389,7 +389,10 @@ def test_learning_and_maintenance(page, memory, namespace):
         answer = memory.retrieve(text, k=5, namespace=namespace)
         wanted = number % (2 + number // 8)  # failures become rare
         used = [answer.documents[0].node.id] if wanted else []
-        memory.record(answer.turn.id, 1.0 if wanted else -1.0, used=used, strict=False)
+        relevant = used if number % 5 == 0 else None
+        memory.record(
+            answer.turn.id, 1.0 if wanted else -1.0, used=used, relevant=relevant, strict=False
+        )
         if number == (59 if DRAW else 30):
             break
     memory.maintenance.health(namespace)
@@ -400,6 +403,9 @@ def test_learning_and_maintenance(page, memory, namespace):
     health = panel.get_by_role("table", name="Health")
     expect(health.locator("tbody tr")).to_have_count(8)
     expect(health).to_contain_text("in range")
+    gained = panel.get_by_role("table", name="What learning gained")
+    expect(gained.locator("tbody tr")).to_have_count(1)
+    expect(gained).to_contain_text("relevant")
     useful = panel.get_by_role("table", name="Most useful documents")
     assert useful.locator("tbody tr").count() > 0
     shoot(page, "learning") if page.viewport_size["width"] > 1000 else None

@@ -157,6 +157,13 @@ def test_learning_over_time(app, memory):
     assert report["tiers"][0]["turn"] == 20
     memory.maintenance.health("ann")
     assert len(get(ann, "/learning")["tiers"]) == 2
+    assert get(ann, "/learning/lift") == {"weeks": []}
+    for number in range(2):
+        turn = memory.retrieve(f"Page {number}?", namespace="ann").turn
+        memory.record(turn.id, 1.0, relevant=[turn.returned[0].node])
+    (row,) = get(ann, "/learning/lift")["weeks"]
+    assert (row["labels"], row["turns"], row["low"]) == ("relevant", 2, None)
+    assert row["lift"] == pytest.approx(row["learned"] - row["frozen"], abs=2e-4)
     most, least = report["most_useful"], report["least_useful"]
     assert most[0]["usefulness"] > 0.5 >= least[0]["usefulness"]
     assert most[0]["wins"] > 0

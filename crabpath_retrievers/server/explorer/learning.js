@@ -66,12 +66,27 @@ const judge = (metric) => (metric.in_range == null ? "not judged" : metric.in_ra
 export function makeLearning(section) {
   const place = make("div", {});
   const plan = make("div", { class: "plan" });
+  const lift = make("div", {});
   const latest = makeLatest();
+  const latestLift = makeLatest();
 
   function tabulateUse(caption, found) {
     return makeTable(caption, ["Document", "Used", "Not used", "Usefulness"], found.map((use) => [
       make("a", { href: `#graph/${encodeURIComponent(use.id)}` }, use.title || use.id), use.wins, use.losses, use.usefulness,
     ]));
+  }
+
+  async function readLift() {
+    const found = await latestLift(get("learning/lift"));
+    if (!found) return;
+    const rows = found.weeks;
+    lift.replaceChildren(rows.length
+      ? makeTable("What learning gained", ["Week", "Labels", "Turns", "Wins", "Losses", "Before any lesson", "Learned", "Gain", "95%"], rows.map((row) => [
+        row.group, row.labels, row.turns, row.wins, row.losses, formatNumber(row.frozen, 3), formatNumber(row.learned, 3),
+        make("span", { class: row.low > 0 ? "good" : row.high < 0 ? "bad" : "" }, formatNumber(row.lift, 3)),
+        row.low == null ? "too few" : `${formatNumber(row.low, 3)} to ${formatNumber(row.high, 3)}`,
+      ]))
+      : make("p", { class: "dim" }, "What learning gained is shown once feedback names relevant documents, or use of what both rankings drafted."));
   }
 
   async function read() {
@@ -118,17 +133,19 @@ export function makeLearning(section) {
   });
   const upkeep = make("section", {}, make("h2", {}, "Maintenance"),
     make("p", { class: "line" }, make("button", { type: "button", class: "quiet", click: check }, "What would it do?"), make("button", { type: "button", click: run }, "Run it")), plan);
-  section.append(place, upkeep);
+  section.append(place, lift, upkeep);
 
   return {
     async show() {
       upkeep.hidden = !session.may("admin");
-      await read();
+      await Promise.all([read(), readLift()]);
     },
     hide() {},
     reset() {
       latest();
+      latestLift();
       place.replaceChildren();
+      lift.replaceChildren();
       plan.replaceChildren();
     },
   };
