@@ -45,7 +45,7 @@ def measure_actions(predictions: Sequence[EpisodePrediction], *, seed: int = 0) 
     ``regions`` counts those where the best action is right more, or less, often than the most
     frequent action of all, with the p of a sign test.
     """
-    ways = {"best_action": _BEST, "usual_in_region": _USUAL, "most_frequent": _MOST}
+    ways = {"successful_in_region": _BEST, "usual_in_region": _USUAL, "most_frequent": _MOST}
     found: dict[str, Any] = {"steps": sum(len(one.actions) for one in predictions)}
     for name, place in ways.items():
         found[name] = {

@@ -101,7 +101,8 @@ def _predict_actions(
     for region, action in zip(regions, actions, strict=True):
         scores = mdp.best_action(region)
         usual = max(scores, key=lambda score: score.share).action
-        yield region, action, scores[0].action, usual, most
+        best = max(scores, key=lambda score: score.success * score.share).action
+        yield region, action, best, usual, most
 
 
 def cross_validate_trials(

@@ -9,7 +9,7 @@ _OUTCOMES = {
     "per_task": "mean of the other attempts at the task",
 }
 _ACTIONS = {
-    "best_action": "`best_action` of the region",
+    "successful_in_region": "greatest success × share in the region",
     "usual_in_region": "most frequent action of the region",
     "most_frequent": "most frequent action of all",
 }

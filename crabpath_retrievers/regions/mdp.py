@@ -266,9 +266,10 @@ class RegionModel:
     def best_action(self, region: str, task_type: str | None = None) -> list[ActionScore]:
         """Return the actions in a region, best first.
 
-        They are ordered by how often successful episodes take them there, ``P(action | region)
-        P(success | region, action)``: an action that succeeded the only time it was tried does not
-        precede one that mostly succeeds.
+        They are ordered by mean reward, as ``P(success | region, action)`` ([CVX RFC-013]): what was
+        tried once is drawn towards what is known of the action elsewhere, as its interval shows.
+        Value iteration, and with it :meth:`strategy_for`, also counts where an action leads, so its
+        first action may be another one.
 
         Args:
             region: Id of its hub.
@@ -279,7 +280,7 @@ class RegionModel:
         """
         chances = self._region_counts.chances(self._get_key(region))
         scores = score_actions(chances, task_type or ANY_TASK)
-        return sorted(scores, key=lambda score: -score.success * score.share)
+        return sorted(scores, key=lambda score: (-score.success, -score.share))
 
     def region_quality(self, region: str, task_type: str | None = None) -> float:
         """Return P(success) of the turns and episodes in a region, in (0, 1).

@@ -13,6 +13,7 @@ from crabpath_retrievers.core.changes.history import RegionKey, TransitionCount
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
 _MIN_PROBABILITY = 1e-4  # bound on a probability before its log-odds are taken
+_DEVIATIONS = 1.96
 ANY_TASK = ""
 
 
@@ -109,6 +110,12 @@ class SuccessModel:
         last = self._depth - 1 if depth is None else depth
         return self._counts.get((last, task, action), (0.0, 0.0))[0]
 
+    def measure_width(self, action: str, task: str = ANY_TASK) -> float:
+        """Return half of the 95 % interval of :meth:`success`: 1.96 deviations of its posterior."""
+        mean = self.success(action, task)
+        trials = self.trials(action, task if task in self.tasks else ANY_TASK)
+        return _DEVIATIONS * math.sqrt(mean * (1.0 - mean) / (trials + self._strength + 1.0))
+
     def share(self, action: str, task: str = ANY_TASK) -> float:
         """Return P(action | region), in [0, 1]: a Dirichlet posterior with the same back-off."""
         estimate = 1.0 / max(1, len(self.actions))
@@ -153,12 +160,15 @@ class ActionScore(NamedTuple):
         success: P(success | region, action), in (0, 1).
         share: P(action | region), in [0, 1].
         trials: How often it was taken in the region.
+        low, high: The 95 % interval of ``success``, by its standard deviation.
     """
 
     action: str
     success: float
     share: float
     trials: float
+    low: float
+    high: float
 
 
 def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
@@ -171,9 +181,11 @@ def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
     return [
         ActionScore(
             action,
-            chances.success(action, task),
+            success := chances.success(action, task),
             chances.share(action, task),
             chances.trials(action, task),
+            max(0.0, success - (width := chances.measure_width(action, task))),
+            min(1.0, success + width),
         )
         for action in chances.actions
     ]

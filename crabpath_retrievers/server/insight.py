@@ -408,6 +408,8 @@ class ActionEntry(ApiOutput):
     success: float = Field(description="P(success), from 0 to 1.")
     share: float
     trials: float
+    low: float = Field(description="Of the 95 % interval of success.")
+    high: float
 
 
 class NextRegionEntry(ApiOutput):

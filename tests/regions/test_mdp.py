@@ -234,15 +234,18 @@ def test_the_best_action_is_to_take_and_a_region_that_nobody_saw_backs_off(world
     model = world.model()
     first, *others = model.best_action(world.hubs[DESK])
     assert (first.action, first.trials, first.success > 0.7) == ("take", 5.0, True)
-    order = [score.success * score.share for score in (first, *others)]
+    order = [score.success for score in (first, *others)]
     assert order == sorted(order, reverse=True)
+    assert all(0.0 <= one.low < one.success < one.high <= 1.0 for one in (first, *others))
+    unknown = next(score for score in others if score.action == "put")
+    assert unknown.high - unknown.low > first.high - first.low  # it was never tried here
     assert sum(score.share for score in (first, *others)) == pytest.approx(1.0)
     assert {score.action for score in others} == {"find", "put", "throw"}
     elsewhere, desk = world.hubs[9], world.hubs[DESK]
     assert elsewhere not in model.visited_regions
     assert model.success_probability(elsewhere, "take") > 0.5
     assert model.success_probability(elsewhere, "throw") < 0.5
-    assert model.best_action(elsewhere)[0].action == "find"
+    assert [score.action for score in model.best_action(elsewhere)][-1] == "throw"
     assert 0.5 < model.region_quality(elsewhere) < model.region_quality(world.hubs[HALL])
     assert model.success_probability(desk, "take") > model.success_probability(elsewhere, "take")
     assert model.strategy_for(elsewhere) == []
