@@ -266,7 +266,7 @@ class RegionModel:
     def best_action(self, region: str, task_type: str | None = None) -> list[ActionScore]:
         """Return the actions in a region, best first.
 
-        They are ordered by mean reward, as ``P(success | region, action)`` ([CVX RFC-013]): what was
+        They are ordered by mean reward, as ``P(success | region, action)`` [CVX RFC-013]: what was
         tried once is drawn towards what is known of the action elsewhere, as its interval shows.
         Value iteration, and with it :meth:`strategy_for`, also counts where an action leads, so its
         first action may be another one.

@@ -304,7 +304,10 @@ def score_turns(
 
     A use says less where the current query asks for something else: for words that the past one
     lacks, that the document lacks too, and that texts like it have. Words of the past query that
-    the document lacked in the same way, and was used all the same, excuse twice as many.
+    the document lacked in the same way, and was used all the same, excuse twice as many. Nothing
+    excuses another name: words of titles that the current query has in place of words of the
+    document's own title, which the past query had. A pass says less where the current query has
+    the document's title, and the past one had not.
 
     Args:
         recalled: Turns of past queries.
@@ -315,20 +318,27 @@ def score_turns(
     """
     used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
     rows = [row for row, head in enumerate(heads) if head.id in used]
-    lacking = _measure_lacking(heads, rows, information, stretch)
+    lacking, names = _measure_lacking(heads, rows, information, stretch)
+    own_names = _find_names(heads, information) * information.nats
+    whole = np.array([_get_words(head.title) <= asked for head in heads])
     places = {heads[row].id: place for place, row in enumerate(rows)}
     sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
     for turns in recalled:
-        is_new = [word in asked and word not in turns.words for word in information.words]
+        is_new = np.array([w in asked and w not in turns.words for w in information.words])
+        is_gone = np.array([w in turns.words and w not in asked for w in information.words])
         # An outcome alone does not show that the document was used without them.
         excuse = _EXCUSE if turns.stated else 0.0
         was_asked = [excuse * (word in turns.words) for word in information.words]
         more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
-        shares = np.exp(-np.maximum(0.0, more) / _NATS).tolist()
+        renamed = np.minimum(names @ is_new, own_names[rows] @ is_gone)
+        shares = np.exp(-np.maximum(0.0, np.maximum(more, renamed)) / _NATS).tolist()
+        passed = dict(
+            zip(sums, np.exp(-(whole * (own_names @ is_new)) / _NATS).tolist(), strict=True)
+        )
         for node, credit in turns.documents.items():
             if node not in sums:
                 continue
-            uses, passes = 0.0, -credit
+            uses, passes = 0.0, -credit * passed[node]
             if credit > 0:
                 share = shares[places[node]]
                 # Where use was only inferred, the rest of the trial speaks against the document.
@@ -344,8 +354,8 @@ def score_turns(
 
 def _measure_lacking(
     heads: Sequence[NodeHead], rows: Sequence[int], information: QueryInformation, stretch: float
-) -> Floats:
-    """Information in nats of each word that a candidate lacks and a text like it has.
+) -> tuple[Floats, Floats]:
+    """Information in nats of words that candidates lack and texts like them have.
 
     Args:
         heads: All candidates.
@@ -354,18 +364,26 @@ def _measure_lacking(
         stretch: Of the embedder.
 
     Returns:
-        A row for each of them, a column for each word; 0 for a word that the candidate has, or
-        that only unlike texts have.
+        A row for each of them, a column for each word: that a text like it has, and that the title
+        of a text like it has; 0 for a word that the candidate has, or that only unlike texts have.
     """
     if not rows:
-        return np.zeros((0, len(information.words)))
+        nothing = np.zeros((0, len(information.words)))
+        return nothing, nothing
     has = information.find_words([head.terms for head in heads])
     vectors = stack_vectors([head.vector for head in heads])
     near = stretch_cosine(vectors[rows] @ vectors.T, stretch)
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
-    others = np.minimum(1.0, alike @ has)
-    lacking: Floats = (1.0 - has[rows]) * others * information.nats
-    return lacking
+    lacks = (1.0 - has[rows]) * information.nats
+    lacking: Floats = lacks * np.minimum(1.0, alike @ has)
+    names: Floats = lacks * np.minimum(1.0, alike @ _find_names(heads, information))
+    return lacking, names
+
+
+def _find_names(heads: Sequence[NodeHead], information: QueryInformation) -> Floats:
+    """1 for each word that the title of a candidate has, shape ``[candidates, words]``."""
+    titles = [_get_words(head.title) for head in heads]
+    return np.array([[float(word in title) for word in information.words] for title in titles])
 
 
 def _word_information(question: EpisodeQuery) -> dict[str, float]:
@@ -377,9 +395,9 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _get_words(query: str) -> frozenset[str]:
-    """The distinct words of a query."""
-    return frozenset(tokenise(query))
+def _get_words(text: str) -> frozenset[str]:
+    """The distinct words of a query or a title."""
+    return frozenset(tokenise(text))
 
 
 def _compare_words(

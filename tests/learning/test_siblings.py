@@ -37,6 +37,33 @@ def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated)
     assert [find_first(filled, ASKED.format(other)) for other in others] == others
 
 
+SITES = ("alpha.com", "beta.com", "gamma.com", "delta.com", "omega.com", "sigma.com")
+SECTIONS = (
+    "Our partners may receive data about purchases.",
+    "You can close the account in the settings at any time.",
+    "Cookies remember what is in the basket.",
+    "Records are erased three years after the last order.",
+    "Write to the data officer with any question about privacy.",
+    "Who gets a newsletter can see in each mail how to leave; what you bought is not used.",
+)
+
+
+def test_what_was_used_of_one_site_does_not_stand_first_for_another(tmp_path, embeddings):
+    """The title names the site, and the section lacks the words of the question."""
+    with CrabPath.open(tmp_path, embeddings=embeddings) as memory:
+        documents = [
+            Document(f"{site}\n{text}", id=f"{site}:{number}", metadata={"title": site})
+            for site in SITES
+            for number, text in enumerate(SECTIONS)
+        ]
+        memory.add_documents(documents, split=False, progress=None)
+        asked = {site: f"{site}: Who gets to see what I bought?" for site in SITES}
+        for site in SITES[1:5]:
+            answer = memory.retrieve(asked[site], k=6)
+            memory.record(Feedback(answer.turn.id, 1.0, used=[f"{site}:0"]))
+        assert [find_first(memory, asked[site]) for site in SITES] == [f"{s}:0" for s in SITES]
+
+
 def test_the_product_of_the_report_gains_in_other_words(filled):
     name, other = PAGES[0][0], PAGES[1][0]
     reworded = "Which guarantee period applies, and how heavy is the thing?"
