@@ -271,7 +271,11 @@ class Turn:
     its trial as ``trial:arm``. ``repeats`` has the returned document with the same wording, by the
     id of each document that was left out for it. ``frozen`` has the ids of the documents that the
     ranking before any lesson would have returned, best first; None where nothing was learned yet,
-    and where a reranker or a budget of tokens chose.
+    and where a reranker or a budget of tokens chose. In the turn of a shadow, ``returned`` has what
+    the present retriever showed, as far as the memory has it, and ``shadow`` the ids of what the
+    memory would have returned, best first; None in other turns. ``shown`` has the id of all that
+    was shown, in order, by the name that the present retriever has for it; without one it is that
+    name itself.
     """
 
     id: str
@@ -301,6 +305,12 @@ class Turn:
     arm: str | None = None
     repeats: dict[str, str] = field(default_factory=dict)
     frozen: tuple[str, ...] | None = None
+    shadow: tuple[str, ...] | None = None
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def find_shown(self, names: Iterable[str]) -> list[str]:
+        """Names of documents, with ids of the memory in the place of the present retriever's."""
+        return [self.shown.get(name, name) for name in names]
 
     @property
     def usage(self) -> ModelUsage:
@@ -369,7 +379,10 @@ class Turn:
                 "returned": parse_returned(data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
-                "frozen": None if data.get("frozen") is None else tuple(data["frozen"]),
+                **{
+                    name: None if data.get(name) is None else tuple(data[name])
+                    for name in ("frozen", "shadow")
+                },
             }
         )
 

@@ -79,15 +79,16 @@ class TurnRecord(NamedTuple):
 
 
 class JudgedTurn(NamedTuple):
-    """A turn after something was learned, with one feedback that names relevant documents.
+    """A turn with two rankings, and one feedback that names documents which are right.
 
     Attributes:
         id, namespace: Of the turn; the name of the namespace.
         created: Seconds since the epoch.
         source: Who gave the feedback.
-        relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
-        returned: Ids of what was returned, best first.
-        frozen: Ids of what the ranking before any lesson would have returned, best first.
+        relevant: What the feedback calls right: ids of chunks or documents, or sources.
+        returned: Ids of what was returned, best first; of a shadow, of what was shown.
+        other: Ids of what the ranking before any lesson would have returned, best first; of a
+            shadow, of what the memory would have returned.
     """
 
     id: str
@@ -96,7 +97,7 @@ class JudgedTurn(NamedTuple):
     source: str
     relevant: tuple[str, ...]
     returned: tuple[str, ...]
-    frozen: tuple[str, ...]
+    other: tuple[str, ...]
 
 
 # Of several feedbacks about a turn, one.
@@ -231,29 +232,38 @@ class TurnLog(Queries):
         rows = self._rows_in(_VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, _, payload in rows]
 
-    def find_judged(self, namespace: str | None) -> list[JudgedTurn]:
-        """The turns of a namespace, or of all, whose feedback names relevant documents.
+    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
+        """The turns of a namespace, or of all, whose feedback names documents that are right.
 
-        Once for each such feedback; undone feedback is none.
+        Once for each such feedback; undone feedback is none. Turns after a lesson whose feedback
+        names ``relevant`` documents; or those of a shadow, where what a success ``used`` counts
+        too.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
         given: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
         for turn, name, payload in self._rows(query):
             said = Feedback.from_record(payload)
-            if relevant := tuple(said.relevant or ()):
-                given.setdefault(turn, []).append((name, said.source, relevant))
+            used = said.used if shadow and said.outcome > 0 else None
+            if right := (*(said.relevant or ()), *(used or ())):
+                given.setdefault(turn, []).append((name, said.source, right))
         found: list[JudgedTurn] = []
         select = sa.select(turns.c.id, turns.c.created, turns.c.record)
         for part in split_batches(given, _AT_ONCE):
             for turn, created, text in self._rows_in(select, turns.c.id, part):
                 record = from_json(text)
-                if (frozen := record.get("frozen")) is not None:
-                    lists = tuple(item["node"] for item in record["returned"]), tuple(frozen)
-                    found += [
-                        JudgedTurn(turn, name, created, source, relevant, *lists)
-                        for name, source, relevant in given[turn]
-                    ]
+                shown = record.get("shown", {})
+                if (other := record.get("shadow" if shadow else "frozen")) is None:
+                    continue
+                returned = tuple(shown.values()) or tuple(i["node"] for i in record["returned"])
+                found += [
+                    JudgedTurn(
+                        turn,
+                        *(name, created, source, tuple(shown.get(one, one) for one in right)),
+                        *(returned, tuple(other)),
+                    )
+                    for name, source, right in given[turn]
+                ]
         return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:
