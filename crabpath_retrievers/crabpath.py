@@ -783,7 +783,9 @@ class CrabPath(Component):
         with trace_retrieval(services, text, options) as span:
             answer = run(services.retrieval.steps(text, options))
             describe_turn(span, answer.turn)
-            return answer
+        if services.recorder.learns_passively and options.get("record", True):
+            services.recorder.learn_passively(answer.turn)
+        return answer
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -1100,4 +1102,6 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
         ):
             answer = await arun(services.retrieval.steps(text, options))
             describe_turn(span, answer.turn)
-            return answer
+        if services.recorder.learns_passively and options.get("record", True):
+            await arun(perform(services.recorder.learn_passively, answer.turn))
+        return answer
