@@ -599,6 +599,7 @@ class CrabPath(Component):
             memory.forget(source="docs/old.md", erase=True)
         """
         services = self._services
+        services.settle_shadows()  # else a question that waits would make its namespace anew
         operation = "delete_memory" if namespace is None else "delete_memory_store"
         with trace_operation(operation, services.data_source) as span:
             count = forget_documents(services, ids, source, namespace, notes_of, erase=erase)

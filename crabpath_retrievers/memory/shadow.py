@@ -118,6 +118,7 @@ def _record(services: Services, shown: ShownAnswer) -> None:
     """Answer a question, and record the turn with what was shown and what would have been."""
     documents = shown.documents[:MOST_SHOWN]
     query = Query.from_options(shown.text, **shown.options)
+    clock = services.store.walk.get_clock(query.namespace)
     vector = services.query_vector(query.text)
     options: QueryOptions = {**shown.options, "vector": vector, "record": False}
     answer = run(services.retrieval.steps(query.text, options))
@@ -133,7 +134,7 @@ def _record(services: Services, shown: ShownAnswer) -> None:
         shadow=own,
         shown={name: node or name for name, node in zip(names, matched, strict=True)},
     )
-    services.store.record(turn, vector, services.store.walk.get_clock(query.namespace).key)
+    services.store.record(turn, vector, clock.key)
 
 
 def _match(

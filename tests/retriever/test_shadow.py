@@ -180,6 +180,18 @@ def test_namespaces_are_kept_apart(memory, present):
     assert memory.learning.usage() == []
 
 
+def test_a_question_that_waits_does_not_outlive_its_namespace(memory, present, monkeypatch):
+    """What was asked before a namespace is forgotten is forgotten with it."""
+    query = type(memory.embedder).query
+    monkeypatch.setattr(
+        type(memory.embedder), "query", lambda *given: (time.sleep(0.3), query(*given))[1]
+    )
+    memory.shadow(present, namespace="ann").invoke(QUESTIONS[0])
+    memory.forget(namespace="ann")
+    memory.learning.shadow_lift()  # waits for what still waits
+    assert memory.turns(namespace="ann") == []
+
+
 def test_a_memory_that_fails_harms_nobody(memory, present, caplog, monkeypatch):
     """It is said once and counted; afterwards it goes on."""
     shadow = memory.shadow(present)
@@ -268,9 +280,10 @@ def test_documents_are_matched_by_id_source_text_and_title(tmp_path):
         assert [use.id for use in memory.learning.usage()] == ["r"]
         (row,) = memory.learning.shadow_lift()
         assert (row.documents, row.missing) == (2, 1)
-        cited = memory.shadow(lambda _: given).invoke("How do I ship or roll back?")
-        answer = "Within a minute, says [2]."
-        assert memory.record(cited, outcome=True, answer=answer)[0].status == "applied"
+        cited = memory.shadow(lambda _: [given[3], *given[:3]], namespace="cited")
+        found = cited.invoke("How do I ship or roll back?")
+        memory.record(found, outcome=True, answer="Within a minute, says [3].")
+        assert [use.id for use in memory.learning.usage(namespace="cited")] == ["r"]
         assert given[0].metadata == {"source": "ship.md"}
 
 
