@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.ingest.pipeline import IngestReport
     from crabpath_retrievers.ingest.sync import SyncPlan
-    from crabpath_retrievers.learning.lift import Lift
+    from crabpath_retrievers.learning.lift import Lift, ShadowLift
     from crabpath_retrievers.learning.queue import LearningTally
     from crabpath_retrievers.maintenance import MaintenanceReport
     from crabpath_retrievers.maintenance.autotune import TuneReport
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing.chat_model.client import RouterSettings
     from crabpath_retrievers.routing.chat_model.router import ChatModelRouter
+    from crabpath_retrievers.shadow import ShadowRetriever
     from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
     from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
     from crabpath_retrievers.storage.read.notes import NoteRecord
@@ -133,6 +134,8 @@ __all__ = [
     "SchemaVersionError",
     "ServiceError",
     "Settings",
+    "ShadowLift",
+    "ShadowRetriever",
     "Snapshot",
     "StoreError",
     "StoreFullError",
@@ -160,7 +163,7 @@ _MODULES = {
     "crabpath": "AsyncCrabPath CrabPath",
     "ingest.pipeline": "IngestReport",
     "ingest.sync": "SyncPlan",
-    "learning.lift": "Lift",
+    "learning.lift": "Lift ShadowLift",
     "learning.queue": "LearningTally",
     "maintenance": "MaintenanceReport",
     "maintenance.autotune": "TuneReport",
@@ -180,6 +183,7 @@ _MODULES = {
     "retriever": "CrabPathRetriever",
     "routing.chat_model.router": "ChatModelRouter",
     "routing.chat_model.client": "RouterSettings",
+    "shadow": "ShadowRetriever",
     "storage.read.history": "FeedbackRecord Snapshot WeightMove",
     "storage.read.learned": "DocumentUse NamespaceRecord",
     "storage.read.notes": "NoteRecord",

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
+    from crabpath_retrievers.shadow import PresentRetriever, ShadowRetriever
 
 
 class CrabPath(Component):
@@ -275,6 +276,36 @@ class CrabPath(Component):
         from crabpath_retrievers.retriever import CrabPathRetriever
 
         return CrabPathRetriever(memory=self, **fields)
+
+    def shadow(
+        self, retriever: "PresentRetriever", **fields: Unpack["RetrieverFields"]
+    ) -> "ShadowRetriever":
+        """Answer beside the present retriever, serve nothing, and learn from its outcomes.
+
+        Every question goes to the present retriever, whose documents are served; the memory answers
+        it afterwards, in the background, and neither its errors nor its time reach the caller.
+        :meth:`MemoryLearning.shadow_lift` says what it would have changed.
+
+        Args:
+            retriever: The retriever of today: any LangChain retriever, another Runnable from a
+                question to documents, or a function.
+            fields: How the memory is asked, as for :meth:`as_retriever`; without ``k`` for as many
+                documents as were shown.
+
+        Raises:
+            InvalidInputError: It is no retriever, or a field cannot be used.
+
+        Example::
+
+            retriever = memory.shadow(store.as_retriever(search_kwargs={"k": 4}))
+            documents = retriever.invoke("how do I deploy?")
+            memory.record(documents, True, used=documents[:1])
+        """
+        from crabpath_retrievers.memory.shadow import Shadow
+        from crabpath_retrievers.shadow import make_shadow
+
+        k = fields.pop("k", None)
+        return make_shadow(retriever, self.as_retriever(**fields), Shadow(self._services), k)
 
     @property
     def aio(self) -> "AsyncCrabPath":
@@ -568,6 +599,7 @@ class CrabPath(Component):
             memory.forget(source="docs/old.md", erase=True)
         """
         services = self._services
+        services.settle_shadows()  # else a question that waits would make its namespace anew
         operation = "delete_memory" if namespace is None else "delete_memory_store"
         with trace_operation(operation, services.data_source) as span:
             count = forget_documents(services, ids, source, namespace, notes_of, erase=erase)
@@ -752,7 +784,9 @@ class CrabPath(Component):
         with trace_retrieval(services, text, options) as span:
             answer = run(services.retrieval.steps(text, options))
             describe_turn(span, answer.turn)
-            return answer
+        if services.recorder.learns_passively and options.get("record", True):
+            services.recorder.learn_passively(answer.turn)
+        return answer
 
     @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
@@ -844,6 +878,7 @@ class CrabPath(Component):
         """
         require_flags(strict=strict)
         self._services.warn_if_temporary()
+        self._services.settle_shadows()
         record = self._services.recorder.record
         return record_said(record, about, outcome, strict=strict, **fields)
 
@@ -1068,4 +1103,6 @@ class AsyncCrabPath(AsyncView[CrabPath], Component):
         ):
             answer = await arun(services.retrieval.steps(text, options))
             describe_turn(span, answer.turn)
-            return answer
+        if services.recorder.learns_passively and options.get("record", True):
+            await arun(perform(services.recorder.learn_passively, answer.turn))
+        return answer

@@ -52,11 +52,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OPENING = ("router", "reranker", "settings", "replica")
-_FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
+FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
+"""Fields of a retriever that are options of every query."""
+
 # Fields that None unsets for a call.
 _UNSET = ("filter", "min_score", "max_tokens", "recency", "as_of", "task_type")
 _SEARCH_KWARGS = {"k": "k", "filter": "filter", "score_threshold": "min_score"}
-_CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
+_CALL_OPTIONS = dict.fromkeys((*FIELDS, *CallOptions.__annotations__))
 
 
 class CrabPathDocument(Document):
@@ -215,7 +217,7 @@ class CrabPathRetriever(BaseRetriever):
             super().__init__(memory=memory, **given)
         except ValidationError as error:
             raise InvalidInputError(_explain_refusal(type(self), error)) from None
-        Query.from_options("?", **{name: getattr(self, name) for name in _FIELDS})
+        Query.from_options("?", **{name: getattr(self, name) for name in FIELDS})
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled, as the memory does."""
@@ -445,7 +447,7 @@ class CrabPathRetriever(BaseRetriever):
 
             retriever.invoke("how do I deploy?", {"configurable": {"user_id": "ann"}}, k=2)
         """
-        return super().invoke(input, config, **self._add_config(config, options))
+        return super().invoke(input, config, **add_config(config, options))
 
     async def ainvoke(  # type: ignore[override]
         self,
@@ -459,23 +461,7 @@ class CrabPathRetriever(BaseRetriever):
 
             await retriever.ainvoke("how do I deploy?", k=2)
         """
-        return await super().ainvoke(input, config, **self._add_config(config, options))
-
-    def _add_config(self, config: RunnableConfig | None, options: InvokeOptions) -> InvokeOptions:
-        """The options of a call, with run id and namespace of its config."""
-        # A run id that a part of a chain inherits is that of the chain.
-        if config and config.get("run_id") is not None:
-            options.setdefault("run_id", config["run_id"])
-        inherited = var_child_runnable_config.get()
-        configurable = (config or {}).get("configurable") or (inherited or {}).get("configurable")
-        if configurable and is_blank(options.get("namespace")):
-            found = find_namespace(configurable)
-            if found is not None:
-                options["namespace"] = found
-        if options.get("session") is None:
-            found = find_session(config) or find_session(inherited)
-            options |= {} if found is None else {"session": found}
-        return options
+        return await super().ainvoke(input, config, **add_config(config, options))
 
     def add_documents(
         self, documents: Iterable[Document], **options: Unpack[AddingOptions]
@@ -669,7 +655,7 @@ class CrabPathRetriever(BaseRetriever):
         if is_blank(given.get("namespace")):
             given.pop("namespace", None)
         merged: QueryOptions = {
-            **{name: getattr(self, name) for name in _FIELDS},  # type: ignore[typeddict-item]
+            **{name: getattr(self, name) for name in FIELDS},  # type: ignore[typeddict-item]
             **given,
             "run_id": str(run_manager.run_id),
             "callbacks": run_manager.get_child(),
@@ -683,6 +669,23 @@ class CrabPathRetriever(BaseRetriever):
         params["ls_vector_store_provider"] = vectors.split()[0]
         params["ls_embedding_model"] = self.memory.embedder.model
         return params
+
+
+def add_config(config: RunnableConfig | None, options: InvokeOptions) -> InvokeOptions:
+    """The options of a call, with run id, namespace and session of its config."""
+    # A run id that a part of a chain inherits is that of the chain.
+    if config and config.get("run_id") is not None:
+        options.setdefault("run_id", config["run_id"])
+    inherited = var_child_runnable_config.get()
+    configurable = (config or {}).get("configurable") or (inherited or {}).get("configurable")
+    if configurable and is_blank(options.get("namespace")):
+        found = find_namespace(configurable)
+        if found is not None:
+            options["namespace"] = found
+    if options.get("session") is None:
+        found = find_session(config) or find_session(inherited)
+        options |= {} if found is None else {"session": found}
+    return options
 
 
 def _split_fields(

@@ -238,6 +238,14 @@ def check_embedders(it):
     assert it.memory.embedder.model == "DeterministicFakeEmbedding"
 
 
+def check_shadow(it):
+    assert [document.id for document in it.found] == [
+        document.id for document in it.present.invoke("Which booking was paid?")
+    ]
+    assert [receipt.status for receipt in it.receipts] == ["applied"]
+    assert (it.week.turns, it.week.documents, it.retriever.failures) == (1, 1, 0)
+
+
 def check_one_database(it):
     assert len(it.found) == 2
     assert all(document.metadata["number"] >= 60 for document in it.found)
@@ -262,6 +270,7 @@ CHECKS = {
     "how-to/one-database": check_one_database,
     "how-to/query": check_query,
     "how-to/rest": check_rest,
+    "how-to/shadow": check_shadow,
     "how-to/sync": check_sync,
     "how-to/teach-and-undo": check_teach_and_undo,
     "how-to/trace": check_tracing,

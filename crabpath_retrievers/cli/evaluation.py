@@ -57,6 +57,12 @@ Dropped = Annotated[
 Explored = Annotated[
     float, typer.Option(help="Share of a stream's places for documents that were seldom shown.")
 ]
+PassiveRate = Annotated[
+    float, typer.Option(help="Of a stream: learning.passive_rate; the CrabPath paper has 0.06.")
+]
+SkipPenalty = Annotated[
+    float, typer.Option(help="Of a stream: learning.skip_penalty; the v2 specification has 0.02.")
+]
 Split = Annotated[bool, typer.Option(help="Cut passages into chunks, as long pages are.")]
 Router = Annotated[
     str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
@@ -94,6 +100,8 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     epochs: Epochs = 1,
     dropped: Dropped = 0.0,
     explored: Explored = 0.0,
+    passive_rate: PassiveRate = 0.0,
+    skip_penalty: SkipPenalty = 0.0,
     router: Router = None,
     reranker: Reranker = None,
     price: Prices = "0,0",
@@ -123,6 +131,8 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
         epochs=epochs,
         dropped=dropped,
         explored=explored,
+        passive_rate=passive_rate,
+        skip_penalty=skip_penalty,
         router=router,
         reranker=reranker,
         prices=parse_prices(price),

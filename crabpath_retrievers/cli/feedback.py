@@ -31,7 +31,7 @@ from crabpath_retrievers.core.feedback import Feedback, Receipt
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.lift import LiftGrouping, measure_lift
+from crabpath_retrievers.learning.lift import Lift, ShadowLift, measure_lift, measure_shadow
 from crabpath_retrievers.learning.outcomes import Outcome, parse_outcome
 from crabpath_retrievers.learning.queue import AfterLesson
 from crabpath_retrievers.learning.standalone import StandaloneLearner
@@ -276,21 +276,38 @@ def _pull_langsmith(
     return pulled._asdict()
 
 
-def show_lift(
+_OF_SHADOW = (
+    "Documents that only the memory would have shown are hardly ever called used, and then count "
+    "for nobody: this favours the present retriever."
+)
+
+
+def show_report(
     *,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="What a shadow of another retriever would change.")
+    ] = False,
     namespace: Within = None,
     by: Annotated[str, typer.Option(help="namespace, source or week.")] = "namespace",
     store: Store = DEFAULT_STORE,
 ) -> Output:
-    """Show what learning gained, on feedback that does not depend on what was shown."""
-    scope = None if namespace is None else namespace_of(namespace)
+    """Show what learning gained; or what the memory would change as a shadow.
+
+    On feedback that does not depend on what was shown; of a shadow also on used documents.
+    """
+    scope, grouping = None if namespace is None else namespace_of(namespace), cast("Any", by)
     with existing_store(store) as opened:
-        found = measure_lift(opened, scope, cast("LiftGrouping", by))
+        if shadow:
+            return _show_shadow(measure_shadow(opened, scope, grouping))
+        return _show_lift(measure_lift(opened, scope, grouping), by)
+
+
+def _show_lift(found: Sequence[Lift], by: str) -> Output:
     rows = [
         (
             *(row.group, row.labels, str(row.turns), str(row.wins), str(row.losses)),
             *(f"{row.frozen:.3f}", f"{row.learned:.3f}", f"{row.lift:+.3f}"),
-            "too few" if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}",
+            _format_interval(row.low, row.high, "+.3f"),
         )
         for row in found
     ]
@@ -303,6 +320,23 @@ def show_lift(
     lost = dict.fromkeys(row.group for row in found if row.has_lost)
     told = [f"{name} is answered by the ranking before any lesson" for name in lost]
     return Output([row._asdict() for row in found], [shown, *told])
+
+
+def _show_shadow(found: Sequence[ShadowLift]) -> Output:
+    lines = [
+        f"{escape(row.group)}: {row.documents} used documents of {row.turns} turns. The memory "
+        f"would have placed {row.higher} of them higher ({row.share:.0%}; 95 %: "
+        f"{_format_interval(row.share_low, row.share_high, '.0%')}), {row.equal} equally, "
+        f"{row.lower} lower, and {row.missing} not among as many. Mean gain in reciprocal place "
+        f"{row.gain:+.3f} (95 %: {_format_interval(row.low, row.high, '+.3f')})."
+        for row in found
+    ]
+    none = "no turn of a shadow has feedback that names used or relevant documents"
+    return Output([row._asdict() for row in found], [*lines, _OF_SHADOW] if lines else [none])
+
+
+def _format_interval(low: float | None, high: float | None, form: str) -> str:
+    return "too few" if low is None else f"{low:{form}} to {high:{form}}"
 
 
 def run_replay(  # noqa: PLR0913  each is an option of the command

@@ -61,7 +61,8 @@ _COMMANDS: dict[str, _Commands] = {
         "undo": feedback.run_undo,
         "learn": feedback.run_learn,
         "replay": feedback.run_replay,
-        "lift": feedback.show_lift,
+        "lift": feedback.show_report,
+        "report": feedback.show_report,
     },
     "Operate": {
         "ready": maintenance.run_ready,

@@ -96,6 +96,12 @@ class LearningSettings(ValidatedSettings):
     """Turns after which a learned weight is half-way back at its floor."""
     hebbian_rate: Share = 0.1
     """h: the edge between two documents used together moves by ``h · (1 - w)``."""
+    passive_rate: Share = 0.0
+    """The same for all documents that are returned together, whatever the outcome; 0 for none. The
+    CrabPath paper has 0.06. Each question then waits for a transaction."""
+    skip_penalty: Share = 0.0
+    """What an edge loses, to 0 at most, when a walk could have followed it and did not, whatever
+    the outcome; 0 for nothing. The CrabPath v2 specification has 0.02."""
     typed_rate: Share = 0.3
     """Share of the way to its bound that one turn moves a typed edge."""
     promotion_threshold: Count = 2

@@ -20,6 +20,7 @@ from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.filters import require_bounded
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.interrupts import raise_interruption
+from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.pictures import remove_pictures
 from crabpath_retrievers.core.text import (
     format_value,
@@ -306,8 +307,10 @@ def ids_of(values: object, *, name: str = "ids") -> list[str]:
 
 
 def find_id(given: object) -> str | int | UUID | None:
-    """The id of a document or node; None of anything else."""
-    found = (getattr(given, name, None) for name in ("id", "node_id"))
+    """The id of a document or node, else the one that an answer gave it; None of anything else."""
+    metadata = getattr(given, "metadata", None)
+    block = read_answer_block(metadata) if isinstance(metadata, Mapping) else None
+    found = *(getattr(given, name, None) for name in ("id", "node_id")), (block or {}).get("id")
     return next((name for name in found if isinstance(name, (str, int, UUID)) and name), None)
 
 

@@ -278,7 +278,11 @@ class Turn:
     and where a reranker or a budget of tokens chose. ``learned`` has those of the ranking by what
     was learned where not that alone answered; else None. ``teams`` says of the documents of an
     answer that both drafted which of them each is from: ``learned`` or ``frozen``, or ``both``
-    where both have it at the same place.
+    where both have it at the same place. In the turn of a shadow, ``returned`` has what
+    the present retriever showed, as far as the memory has it, and ``shadow`` the ids of what the
+    memory would have returned, best first; None in other turns. ``shown`` has the id of all that
+    was shown, in order, by the name that the present retriever has for it; without one it is that
+    name itself.
     """
 
     id: str
@@ -310,6 +314,12 @@ class Turn:
     frozen: tuple[str, ...] | None = None
     learned: tuple[str, ...] | None = None
     teams: dict[str, str] = field(default_factory=dict)
+    shadow: tuple[str, ...] | None = None
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def find_shown(self, names: Iterable[str]) -> list[str]:
+        """Names of documents, with ids of the memory in the place of the present retriever's."""
+        return [self.shown.get(name, name) for name in names]
 
     @property
     def usage(self) -> ModelUsage:
@@ -378,8 +388,10 @@ class Turn:
                 "returned": parse_returned(data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
-                "frozen": None if data.get("frozen") is None else tuple(data["frozen"]),
-                "learned": None if data.get("learned") is None else tuple(data["learned"]),
+                **{
+                    name: None if data.get(name) is None else tuple(data[name])
+                    for name in ("frozen", "learned", "shadow")
+                },
             }
         )
 

@@ -91,8 +91,10 @@ def _run_streams(
     shown = plan.shown or max(plan.ks)
     stream = Stream(learners, simulator, _make_schedule(plan), plan.ks, shown)
     explores = RankSettings(explored_share=plan.explored), SeedSettings(hits_per_engine=_EXPLORED)
-    settings = Settings(rank=explores[0], seeds=explores[1]) if plan.explored else None
-    return stream.run(dataset, embeddings, settings)
+    settings = Settings(rank=explores[0], seeds=explores[1]) if plan.explored else Settings()
+    passive = {"passive_rate": plan.passive_rate, "skip_penalty": plan.skip_penalty}
+    learning = settings.learning.replace(**passive)
+    return stream.run(dataset, embeddings, settings.replace(learning=learning))
 
 
 def _make_schedule(plan: EvaluationPlan) -> StreamSchedule:
@@ -133,7 +135,8 @@ def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
 def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
     if plan.stream is None:
         return None
-    names = ("feedback", "shown", "noise", "epochs", "dropped", "explored")
+    names = ["feedback", "shown", "noise", "epochs", "dropped", "explored"]
+    names += ["passive_rate", "skip_penalty"]
     return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 

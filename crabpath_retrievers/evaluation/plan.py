@@ -41,6 +41,7 @@ class EvaluationPlan:
         noise: In [0, 0.5].
         dropped: In [0, 1).
         explored: Share of a stream's places that are explored, in [0, 0.5].
+        passive_rate, skip_penalty: What a stream learns without outcomes, in [0, 1].
         router, reranker: What the additional methods use; None leaves these out.
         prices: Of the router, in US dollars per million tokens of input and of output.
     """
@@ -63,6 +64,8 @@ class EvaluationPlan:
     epochs: int = 1
     dropped: float = 0.0
     explored: float = 0.0
+    passive_rate: float = 0.0
+    skip_penalty: float = 0.0
     router: str | None = None
     reranker: str | None = None
     prices: tuple[float, float] = (0.0, 0.0)
@@ -94,6 +97,8 @@ class EvaluationPlan:
             raise InvalidInputError(msg)
         bounds = {"--noise": (self.noise, 0.0, 0.5), "--dropped": (self.dropped, 0.0, 0.9)}
         bounds["--explored"] = (self.explored, 0.0, 0.5)
+        bounds["--passive-rate"] = (self.passive_rate, 0.0, 1.0)
+        bounds["--skip-penalty"] = (self.skip_penalty, 0.0, 1.0)
         for name, (value, least, most) in bounds.items():
             if not least <= value <= most:
                 msg = f"{name} must be from {least} to {most}, not {value}"

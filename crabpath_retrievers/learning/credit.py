@@ -12,7 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Credit, Feedback, ReceiptReason
+from crabpath_retrievers.core.feedback import (
+    DEFAULT_NAMESPACE,
+    DOCUMENT_FIELDS,
+    Credit,
+    Feedback,
+    ReceiptReason,
+)
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
@@ -154,9 +160,9 @@ def assign_feedback(
     if isinstance(found, (Completion, Refusal)):
         return found
     candidates, replaced = found
-    feedback = stored.feedback
     shown = {logged.turn.id: {item.node for item in logged.turn.returned} for logged in candidates}
     try:
+        stored = stored._replace(feedback=_name_shown(stored.feedback, candidates))
         candidates, feedback, missing = add_stated(store, stored, candidates)
         feedback, unknown = _resolve_use(store, feedback, candidates)
     except InvalidInputError as error:  # names of one document stand on both sides
@@ -239,6 +245,22 @@ def make_unknown(feedback: Feedback) -> Refusal:
 def make_frozen(namespace: str) -> Refusal:
     """Why a frozen namespace learns nothing."""
     return Refusal("frozen", f"namespace {namespace!r} is frozen: it learns nothing")
+
+
+def _name_shown(feedback: Feedback, candidates: Sequence[StoredTurn]) -> Feedback:
+    """Put ids of the memory in the place of names that a present retriever has for documents.
+
+    What it showed and the memory does not have is left out.
+    """
+    for turn in (logged.turn for logged in candidates if logged.turn.shown):
+        unknown = {*turn.shown.values()} - {item.node for item in turn.returned}
+        named = {
+            field: [node for node in turn.find_shown(names) if node not in unknown]
+            for field in DOCUMENT_FIELDS
+            if (names := getattr(feedback, field)) is not None
+        }
+        feedback = replace(feedback, **named)  # type: ignore[arg-type]
+    return feedback
 
 
 def _resolve_use(

@@ -55,6 +55,42 @@ class Lift(NamedTuple):
     has_lost: bool | None = None
 
 
+class ShadowLift(NamedTuple):
+    """What the memory would have changed in a group of judged turns of a shadow.
+
+    The labels depend on what the present retriever showed: a document that only the memory would
+    have shown is hardly ever called used, and then counts for nobody. This favours the present
+    retriever, as what is ``used`` favours the memory where the memory serves (see :class:`Lift`).
+
+    Attributes:
+        group: Namespace, source of the feedback, or week.
+        turns: Turns whose feedback names used or relevant documents of either ranking.
+        documents: These documents.
+        higher, equal, lower: How many of them the memory would have placed before, at, or after
+            their place in what was shown.
+        missing: How many it would not have shown among as many documents.
+        share: ``higher / documents``.
+        share_low, share_high: Its 95 % interval; None with fewer than 20 turns.
+        gain: Mean reciprocal place by the memory, less that of what was shown; 0 counts as the
+            reciprocal place of what is not there.
+        low, high: Its 95 % interval; None with fewer than 20 turns.
+    """
+
+    group: str
+    turns: int
+    documents: int
+    higher: int
+    equal: int
+    lower: int
+    missing: int
+    share: float
+    share_low: float | None
+    share_high: float | None
+    gain: float
+    low: float | None
+    high: float | None
+
+
 def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> list[Lift]:
     """Compare what was returned with what would have been before any lesson, by group.
 
@@ -68,12 +104,9 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
     Raises:
         InvalidInputError: There is no such grouping.
     """
-    if not isinstance(by, str) or by not in get_args(LiftGrouping):
-        msg = f"by must be one of {', '.join(get_args(LiftGrouping))}, not {format_value(by)}"
-        raise InvalidInputError(msg)
+    _require_grouping(by)
     judged = store.turns.find_judged(namespace)
-    lists = ((*one.relevant, *one.used, *one.learned, *one.frozen) for one in judged)
-    known = _find_documents(store, [name for ids in lists for name in ids])
+    known = _find_judged_documents(store, judged)
     named: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     turns: dict[tuple[str, str, str], JudgedTurn] = {}
     for turn in judged:
@@ -85,7 +118,7 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
         group, labels, _ = key
         if right:
             turn = turns[key]
-            rankings = turn.learned, turn.frozen
+            rankings = turn.first, turn.other
             pair = (
                 _score_rankings(rankings, known, right)
                 if labels == "relevant"
@@ -98,6 +131,37 @@ def measure_lift(store: GraphStore, namespace: str | None, by: LiftGrouping) -> 
     models = [store.learned.get_state(row.group).model for row in rows]
     lost = [NamespaceModel.read_trust(model).has_lost for model in models]
     return [row._replace(has_lost=one) for row, one in zip(rows, lost, strict=True)]
+
+
+def measure_shadow(store: GraphStore, namespace: str | None, by: LiftGrouping) -> list[ShadowLift]:
+    """Compare what a present retriever showed with what the memory would have returned, by group.
+
+    Arguments and errors as for :func:`measure_lift`. Notes of the memory do not count.
+    """
+    _require_grouping(by)
+    judged = store.turns.find_judged(namespace, shadow=True)
+    known = _find_judged_documents(store, judged)
+    # What the memory does not have keeps its place among what was shown.
+    here = known | {name: {name} for turn in judged for name in turn.first if name not in known}
+    rows: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    named: dict[tuple[str, str], set[str]] = defaultdict(set)
+    turns: dict[tuple[str, str], JudgedTurn] = {}
+    for turn in judged:
+        key = (_name_group(turn, by), turn.id)
+        turns[key] = turn
+        named[key].update(*(here.get(name, ()) for name in (*turn.relevant, *turn.used)))
+    for key, right in named.items():
+        first, other = (_rank_documents(ids, here) for ids in (turns[key].first, turns[key].other))
+        row = _compare_places(first, other, right)
+        if row[0]:
+            rows[key[0]].append(row)
+    return [_summarize_places(group, np.array(own)) for group, own in sorted(rows.items())]
+
+
+def _require_grouping(by: object) -> None:
+    if not isinstance(by, str) or by not in get_args(LiftGrouping):
+        msg = f"by must be one of {', '.join(get_args(LiftGrouping))}, not {format_value(by)}"
+        raise InvalidInputError(msg)
 
 
 def compare_rankings(
@@ -162,6 +226,11 @@ def _name_group(turn: JudgedTurn, by: LiftGrouping) -> str:
     return turn.source if by == "source" else turn.namespace
 
 
+def _find_judged_documents(store: GraphStore, judged: Sequence[JudgedTurn]) -> dict[str, set[str]]:
+    lists = ((*one.relevant, *one.used, *one.first, *one.other) for one in judged)
+    return _find_documents(store, [name for ids in lists for name in ids])
+
+
 def _find_documents(store: GraphStore, names: Sequence[str]) -> dict[str, set[str]]:
     """Ids of documents by the ids of their chunks, by their own, and by their sources."""
     wanted = sorted({*names})
@@ -172,35 +241,86 @@ def _find_documents(store: GraphStore, names: Sequence[str]) -> dict[str, set[st
     return found
 
 
+def _rank_documents(ids: Sequence[str], known: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """The documents of chunks, each once, in their order; those of unknown chunks are left out."""
+    ranked = (document for node in ids for document in sorted(known.get(node, ())))
+    return [*dict.fromkeys(ranked)]
+
+
 def _compute_ndcg(
     ids: Sequence[str], known: Mapping[str, AbstractSet[str]], relevant: AbstractSet[str], k: int
 ) -> float:
     """Normalised discounted cumulative gain at k (Järvelin & Kekäläinen 2002), in [0, 1]."""
-    ranked = dict.fromkeys(document for node in ids for document in sorted(known.get(node, ())))
+    ranked = _rank_documents(ids, known)
     discounts = 1.0 / np.log2(np.arange(max(1, k)) + 2.0)
-    gains = discounts[[place for place, name in enumerate([*ranked][:k]) if name in relevant]]
+    gains = discounts[[place for place, name in enumerate(ranked[:k]) if name in relevant]]
     return float(gains.sum() / discounts[: len(relevant)].sum())
+
+
+def _compare_places(
+    shown: Sequence[str], other: Sequence[str], right: AbstractSet[str]
+) -> tuple[float, ...]:
+    """Count the right documents of either ranking, and sum up what the other one changed.
+
+    Returns:
+        All of them; those that the other one places higher, equally, lower and nowhere; and the
+        sum of their gains in reciprocal places.
+    """
+    places = [{name: 1 / place for place, name in enumerate(of, 1)} for of in (shown, other)]
+    found = [[of.get(name, 0.0) for of in places] for name in right]
+    pairs = [(before, after) for before, after in found if before or after]
+    return (
+        len(pairs),
+        sum(after > before for before, after in pairs),
+        sum(after == before for before, after in pairs),
+        sum(0 < after < before for before, after in pairs),
+        sum(not after for _, after in pairs),
+        sum(after - before for before, after in pairs),
+    )
 
 
 def _summarize(group: str, labels: str, scores: Floats) -> Lift:
     """The figures of one group; ``scores`` has those learned and frozen, shape ``[n, 2]``."""
     differences = scores[:, 0] - scores[:, 1]
-    count = len(differences)
-    low = high = None
-    if count >= _FEWEST:  # percentile bootstrap (Efron & Tibshirani 1993)
-        rng = np.random.default_rng(0)
-        means = [differences[rng.integers(count, size=count)].mean() for _ in range(_RESAMPLES)]
-        low, high = (round(float(end), 4) for end in np.percentile(means, [2.5, 97.5]))
     learned, frozen = (round(float(mean), 4) for mean in scores.mean(axis=0))
     return Lift(
         group,
         labels,
-        count,
+        len(differences),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
         frozen,
         learned,
         round(float(differences.mean()), 4),
-        low,
-        high,
+        *_find_interval(differences, np.ones(len(differences))),
     )
+
+
+def _summarize_places(group: str, rows: Floats) -> ShadowLift:
+    """The figures of one group; ``rows`` are those of :func:`_compare_places`, shape ``[n, 6]``."""
+    sums = rows.sum(axis=0)
+    documents, higher, equal, lower, missing = (int(total) for total in sums[:5])
+    intervals = [_find_interval(rows[:, of], rows[:, 0]) for of in (1, 5)]
+    counts = (len(rows), documents, higher, equal, lower, missing)
+    share, gain = round(higher / documents, 4), round(float(sums[5]) / documents, 4)
+    return ShadowLift(group, *counts, share, *intervals[0], gain, *intervals[1])
+
+
+def _find_interval(sums: Floats, counts: Floats) -> tuple[float | None, float | None]:
+    """The 95 % interval of a mean by turns: percentile bootstrap (Efron & Tibshirani 1993).
+
+    Args:
+        sums: Of what each turn has, shape ``[n]``.
+        counts: How many each has, above 0, shape ``[n]``.
+
+    Returns:
+        Both ends; None with fewer than 20 turns.
+    """
+    count = len(sums)
+    if count < _FEWEST:
+        return None, None
+    rng = np.random.default_rng(0)
+    draws = [rng.integers(count, size=count) for _ in range(_RESAMPLES)]
+    means = [sums[drawn].sum() / counts[drawn].sum() for drawn in draws]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return round(float(low), 4), round(float(high), 4)

@@ -25,11 +25,12 @@ from crabpath_retrievers.core.telemetry import (
     trace_operation,
 )
 from crabpath_retrievers.core.time_limit import limit_waiting
-from crabpath_retrievers.core.turn import ReturnedDocument, is_recent_id, may_name_turn
+from crabpath_retrievers.core.turn import ReturnedDocument, Turn, is_recent_id, may_name_turn
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.learning.credit import make_frozen, make_unknown
 from crabpath_retrievers.learning.events import parse_event_kind
 from crabpath_retrievers.learning.learner import FeedbackLearner
+from crabpath_retrievers.learning.passive import learn_from_turn
 from crabpath_retrievers.learning.queue import (
     WAIT_FOR_RUN,
     AfterLesson,
@@ -131,7 +132,8 @@ class Recorder:
                 process cannot search.
         """
         self._rank_stated = rank_stated
-        self._store, self._apply = store, learner.settings.learning.apply
+        self._store, self._settings = store, learner.settings.learning
+        self._apply = self._settings.apply
         self._data_source = store.name
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
@@ -155,6 +157,19 @@ class Recorder:
                 describe_memory(span, self._data_source, feedback.namespace, about)
         count_receipt(receipt.status)
         return receipt
+
+    @property
+    def learns_passively(self) -> bool:
+        """Whether turns teach something without an outcome."""
+        return bool(self._settings.passive_rate or self._settings.skip_penalty)
+
+    def learn_passively(self, turn: Turn) -> None:
+        """Learn what a turn teaches without an outcome; an answer never fails for it."""
+        try:
+            with limit_waiting(self._time_limit):
+                learn_from_turn(self._store, self._settings, turn)
+        except StoreError as error:
+            _log.warning("nothing is learned passively from turn %r: %s", turn.id, error)
 
     def _record(self, feedback: Feedback) -> Receipt:
         self._store.require_in_place()  # else what is acknowledged would be lost

@@ -22,7 +22,13 @@ from crabpath_retrievers.core.query import (
 from crabpath_retrievers.core.telemetry import count_records, trace_memory
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.lift import Lift, LiftGrouping, measure_lift
+from crabpath_retrievers.learning.lift import (
+    Lift,
+    LiftGrouping,
+    ShadowLift,
+    measure_lift,
+    measure_shadow,
+)
 from crabpath_retrievers.learning.queue import LearningTally
 from crabpath_retrievers.memory.notes import resolve_nodes
 from crabpath_retrievers.memory.replay import Replay, ReplayCheck, ReplayReport
@@ -130,6 +136,34 @@ class MemoryLearning(Component):
         scope = None if namespace is None else namespace_of(namespace)
         with limit_waiting(self._services.settings.time_limit):
             return measure_lift(self._services.store, scope, by)
+
+    def shadow_lift(
+        self, *, namespace: str | None = None, by: LiftGrouping = "namespace"
+    ) -> list[ShadowLift]:
+        """What a shadow of the present retriever would have changed: places of used documents.
+
+        Those count whose feedback says that they were used in a success, or are relevant. The bias
+        is the opposite of that of :meth:`lift`: the labels depend on what the present retriever
+        showed, and documents that only the memory would have shown are hardly ever labelled.
+
+        Args:
+            namespace: Only turns of this namespace; None for all.
+            by: One row for each ``namespace``, ``source`` of feedback or ``week``.
+
+        Returns:
+            Rows in order of their groups; none without such feedback.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+
+        Example::
+
+            memory.learning.shadow_lift()
+        """
+        scope = None if namespace is None else namespace_of(namespace)
+        with limit_waiting(self._services.settings.time_limit):
+            self._services.settle_shadows()
+            return measure_shadow(self._services.store, scope, by)
 
     @trace_memory("update_memory", lambda receipts: count_records(len(receipts)))
     def undo_all(
@@ -265,6 +299,7 @@ class AsyncMemoryLearning(AsyncView[MemoryLearning]):
     feedback = off_loop(MemoryLearning.feedback)
     usage = off_loop(MemoryLearning.usage)
     lift = off_loop(MemoryLearning.lift)
+    shadow_lift = off_loop(MemoryLearning.shadow_lift)
     undo_all = off_loop(MemoryLearning.undo_all, slow=True)
     anchor = off_loop(MemoryLearning.anchor)
     evidence = off_loop(MemoryLearning.evidence)

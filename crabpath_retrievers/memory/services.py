@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -77,6 +77,13 @@ _PATIENCE = 1.0  # seconds that a repr may wait for a database
 _REBUILDING = partial(bar, description="indexing again")
 
 
+class Settling(Protocol):
+    """What answers beside another retriever."""
+
+    def settle(self, seconds: float) -> None:
+        """Wait at most so many seconds until what waits now is done."""
+
+
 class Services:
     """The stores of a memory, and the services that read and write them.
 
@@ -88,6 +95,7 @@ class Services:
         embedder: Turns texts into unit vectors.
         settings: Of all mechanisms.
         data_source: URL of the database without password, by which spans name the memory.
+        shadows: What answers beside other retrievers.
     """
 
     def __init__(
@@ -132,6 +140,7 @@ class Services:
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
         self.reembedding = EmbedderChange(store, index, self.identity, self.reindexing)
+        self.shadows = weakref.WeakSet[Settling]()
         self._is_temporary = self._is_forked = False
         register_owner(self)
         self._finish_what_was_interrupted(reindex=reindex)
@@ -242,7 +251,14 @@ class Services:
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        if self.is_open:
+            self.settle_shadows()
         self._release()
+
+    def settle_shadows(self) -> None:
+        """Wait for the turns of shadows, which feedback may be about, as long as a call may."""
+        for shadow in list(self.shadows):
+            shadow.settle(self.settings.time_limit)
 
     @property
     def is_open(self) -> bool:

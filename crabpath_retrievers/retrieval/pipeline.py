@@ -80,11 +80,14 @@ from crabpath_retrievers.vectors.base import (
 from crabpath_retrievers.vectors.embedder import Embedder, EmbedderFingerprint, to_unit_vector
 
 _log = logging.getLogger(__name__)
-_MAX_CHUNKS = 64  # chunks of a document among which a feedback that names it finds the best
+MAX_CHUNKS = 64
+"""Chunks of a document among which what names it finds the best."""
+
 _NO_USES = 0.05  # trials without a use that every document starts with, as an entry
 _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
 _LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibition", "coverage"})]
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
+_STATED = ("relevant", "irrelevant")
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
@@ -267,26 +270,22 @@ class RetrievalPipeline:
             logged = self.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
         if logged is None or logged.vector is None:
             return feedback, ()
-        chunks = self._find_stated_chunks(feedback.stated_documents)
+        known: dict[str, Any] = {
+            field: logged.turn.find_shown(names)
+            for field in _STATED
+            if (names := getattr(feedback, field)) is not None
+        }
+        feedback = replace(feedback, **known)
+        chunks = self.find_named_chunks(feedback.stated_documents)
         returned = {item.node for item in logged.turn.returned}
         missing = {
             node
             for nodes in chunks.values()
             if returned.isdisjoint(nodes)
-            for node in nodes[:_MAX_CHUNKS]
+            for node in nodes[:MAX_CHUNKS]
         }
-        ranked: Sequence[ReturnedDocument] = ()
-        if missing:
-            options: QueryOptions = {
-                "vector": logged.vector.astype(np.float32),
-                "namespace": logged.turn.namespace,
-                "candidate_ids": sorted(missing),
-                "k": len(missing),
-                "record": False,
-            }
-            own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
-            with self.store.open_reader():  # not from a replica: it is written
-                ranked = run(own.steps(logged.turn.query, options)).turn.returned
+        space, vector = logged.turn.namespace, logged.vector.astype(np.float32)
+        ranked = self.rank_among(logged.turn.query, space, vector, sorted(missing))
         order = {item.node: place for place, item in enumerate(ranked)}
         best = {
             name: [node for node in nodes if node in returned]
@@ -295,13 +294,38 @@ class RetrievalPipeline:
         }
         stated: dict[str, Any] = {
             field: [node for name in getattr(feedback, field) for node in best[name] or [name]]
-            for field in ("relevant", "irrelevant")
-            if getattr(feedback, field) is not None
+            for field in known
         }
         chosen = {node for nodes in best.values() for node in nodes}
         return replace(feedback, **stated), tuple(r for r in ranked if r.node in chosen)
 
-    def _find_stated_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
+    def rank_among(
+        self, text: str, namespace: str, vector: Vector, ids: Sequence[str]
+    ) -> tuple[ReturnedDocument, ...]:
+        """Some chunks as a question ranks them, best first; unknown ids are left out.
+
+        Neither a chat model nor a reranker is asked, and nothing is recorded.
+
+        Args:
+            text: The question.
+            namespace: The namespace that asks.
+            vector: Of the question, shape ``[d]``.
+            ids: Ids of the chunks.
+        """
+        if not ids:
+            return ()
+        options: QueryOptions = {
+            "vector": vector,
+            "namespace": namespace,
+            "candidate_ids": ids,
+            "k": len(ids),
+            "record": False,
+        }
+        own = replace(self, router=SoftmaxRouter(self.settings.policy), reranker=None)
+        with self.store.open_reader():  # not from a replica: it is written
+            return run(own.steps(text, options)).turn.returned
+
+    def find_named_chunks(self, names: AbstractSet[str]) -> dict[str, list[str]]:
         """Ids of chunks by what names them: their own id, that of their document, their source.
 
         Other names, which may be those of notes, are kept as they are.

@@ -245,7 +245,7 @@ def test_it_travels(memory, open_topics, tmp_path):
 def test_the_command(memory, tmp_path):
     """A table for people, rows for programs, and a sentence where there is nothing to show."""
     cli = CliRunner()
-    command = ["lift", "--store", str(tmp_path / "memory")]
+    command = ["report", "--store", str(tmp_path / "memory")]
     assert "no turn since the first lesson has feedback" in cli.invoke(app, command).stdout
     ask_and_judge(memory, find_next)
     shown = cli.invoke(app, command).stdout.split()

@@ -31,6 +31,8 @@ from crabpath_retrievers import (
     RegionMap,
     RegionMDP,
     Settings,
+    ShadowLift,
+    ShadowRetriever,
     Snapshot,
     SyncPlan,
     WeightMove,
@@ -51,6 +53,14 @@ def replaces_a_retriever(store: VectorStore, embeddings: Embeddings) -> list[Bas
     existing = CrabPathRetriever.from_existing("memory", namespace="ada")
     assert_type(asked(existing), list[Document])
     return [made, texts, wrapped, existing]
+
+
+def is_a_shadow(memory: CrabPath, present: BaseRetriever) -> BaseRetriever:
+    """Any retriever, and a function, serve beside a memory."""
+    shadow = memory.shadow(present, namespace="ada", k=2)
+    assert_type(shadow, ShadowRetriever)
+    assert_type(asked(shadow), list[Document])
+    return memory.shadow(lambda question: [Document(question)])
 
 
 async def answers(retriever: CrabPathRetriever) -> None:
@@ -88,6 +98,7 @@ async def without_framework(settings: Settings) -> None:
     assert_type(memory.namespaces.records(["ada"]), list[NamespaceRecord])
     assert_type(memory.learning.usage(namespace="ada", least=True), list[DocumentUse])
     assert_type(await memory.aio.learning.lift(by="week"), list[Lift])
+    assert_type(await memory.aio.learning.shadow_lift(by="week"), list[ShadowLift])
     assert_type(memory.regions.map(namespace="ada"), RegionMap)
     assert_type(memory.regions.mdp(namespace="ada"), RegionMDP)
     assert_type(await memory.aio.regions.learn_episode(texts=["a"], reward=1.0), Receipt)

@@ -197,6 +197,25 @@ class AddPairCounts(Change):
     pairs: tuple[tuple[int, int, EdgeKind, float], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LearnPassively(Change):
+    """Add deltas of weights and evidence for edges that follow from a turn without any outcome.
+
+    Does nothing where the namespace is frozen or gone; else its version grows, as with feedback.
+
+    Attributes:
+        deltas: As of :class:`AdjustWeights`.
+        pairs: As of :class:`AddPairCounts`.
+        cause: Id of the turn.
+    """
+
+    touches_corpus: ClassVar[bool] = False
+    namespace: str
+    deltas: tuple[WeightDelta, ...]
+    pairs: tuple[tuple[int, int, EdgeKind, float], ...]
+    cause: str
+
+
 class EpisodeContent(NamedTuple):
     """What an episode holds.
 

@@ -35,19 +35,21 @@ class Passage:
 
 
 def to_passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
-    """Return the documents of a turn in the order in which they were returned.
+    """Return the documents of a turn in the order in which they were shown.
 
     Args:
         turn: The turn with its returned documents and their paths.
-        nodes: Contents by id; a document that was forgotten keeps its position, without text.
+        nodes: Contents by id; a document that was forgotten, or that the memory never had, keeps
+            its position, without text.
     """
+    returned = {item.node: item for item in turn.returned}
     result = []
-    for item in turn.returned:
-        edges = (*item.path, item.support) if item.support else item.path
-        linked = tuple(dict.fromkeys(e.source for e in edges if e.target == item.node))
-        node = nodes.get(item.node)
+    for name in turn.shown.values() or returned:
+        item, node = returned.get(name), nodes.get(name)
+        edges = () if item is None else (*item.path, *((item.support,) if item.support else ()))
+        linked = tuple(dict.fromkeys(e.source for e in edges if e.target == name))
         content, title = (node.content, node.title) if node else ("", "")
-        result.append(Passage(item.node, content, title, linked))
+        result.append(Passage(name, content, title, linked))
     return result
 
 

@@ -79,7 +79,7 @@ class TurnRecord(NamedTuple):
 
 
 class JudgedTurn(NamedTuple):
-    """A turn after something was learned, with one feedback that does not depend on showing.
+    """A turn with two rankings, and one feedback that tells which of them is better.
 
     Attributes:
         id, namespace: Of the turn; the name of the namespace.
@@ -87,8 +87,10 @@ class JudgedTurn(NamedTuple):
         source: Who gave the feedback.
         relevant: What the feedback calls relevant: ids of chunks or documents, or sources.
         used: The same, of what it says was used.
-        learned: Ids of what the ranking by what was learned returned or would have, best first.
-        frozen: Ids of what the ranking before any lesson returned or would have, best first.
+        first: Ids of what the ranking by what was learned returned or would have, best first; of
+            a shadow, of what was shown.
+        other: Ids of what the ranking before any lesson returned or would have, best first; of a
+            shadow, of what the memory would have returned.
         teams: Which ranking drafted each document, where both answered, as in ``Turn.teams``.
     """
 
@@ -98,8 +100,8 @@ class JudgedTurn(NamedTuple):
     source: str
     relevant: tuple[str, ...]
     used: tuple[str, ...]
-    learned: tuple[str, ...]
-    frozen: tuple[str, ...]
+    first: tuple[str, ...]
+    other: tuple[str, ...]
     teams: dict[str, str]
 
 
@@ -235,33 +237,37 @@ class TurnLog(Queries):
         rows = self._rows_in(_VERDICTS, turns.c.id, ids)
         return [(turn, Feedback.from_record(payload)) for turn, *_, payload in rows]
 
-    def find_judged(self, namespace: str | None) -> list[JudgedTurn]:
-        """The turns of a namespace, or of all, whose labels do not depend on what was shown.
+    def find_judged(self, namespace: str | None, *, shadow: bool = False) -> list[JudgedTurn]:
+        """The turns of a namespace, or of all, whose feedback compares two rankings.
 
-        Once for each such feedback; undone feedback is none.
+        Once for each such feedback; undone feedback is none. Turns after a lesson whose labels do
+        not depend on what was shown; or those of a shadow, where what a success ``used`` counts.
         """
         self._store.flush()
         query = _VERDICTS if namespace is None else _VERDICTS.where(namespaces.c.name == namespace)
         given: dict[str, list[tuple[str, Feedback]]] = {}
         for turn, arm, name, payload in self._rows(query):
             said = Feedback.from_record(payload)
-            if said.relevant or (arm == DRAFT_ARM and said.outcome > 0 and said.used):
+            is_told = (shadow or arm == DRAFT_ARM) and said.outcome > 0 and said.used
+            if said.relevant or is_told:
                 given.setdefault(turn, []).append((name, said))
         found: list[JudgedTurn] = []
         select = sa.select(turns.c.id, turns.c.created, turns.c.record)
         for part in split_batches(given, _AT_ONCE):
             for turn, created, text in self._rows_in(select, turns.c.id, part):
                 record = from_json(text)
-                if (frozen := record.get("frozen")) is not None:
-                    shown = [item["node"] for item in record["returned"]]
-                    learned = record.get("learned")
-                    lists = tuple(shown if learned is None else learned), tuple(frozen)
-                    teams = record.get("teams") or {}
-                    for name, said in given[turn]:
-                        named = tuple(said.relevant or ()), tuple(said.used or ())
-                        found.append(
-                            JudgedTurn(turn, name, created, said.source, *named, *lists, teams)
-                        )
+                if (other := record.get("shadow" if shadow else "frozen")) is None:
+                    continue
+                shown = record.get("shown") or {}
+                first = shown.values() or [item["node"] for item in record["returned"]]
+                if record.get("learned") is not None:
+                    first = record["learned"]
+                rankings, teams = (tuple(first), tuple(other)), record.get("teams") or {}
+                for name, said in given[turn]:
+                    told = (said.relevant or (), said.used or () if said.outcome > 0 else ())
+                    relevant, used = (tuple(shown.get(one, one) for one in ids) for ids in told)
+                    named = relevant, used, *rankings
+                    found.append(JudgedTurn(turn, name, created, said.source, *named, teams))
         return found
 
     def _find(self, turn_id: str, namespace: str | None) -> StoredTurn | None:

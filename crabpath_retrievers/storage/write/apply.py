@@ -46,6 +46,7 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.AddUsage: learned.add_usage,
     c.AddPairCounts: learned.add_pair_counts,
     c.KeepEpisode: learned.keep_episode,
+    c.LearnPassively: learned.write_passive_lesson,
     history.AddTransitions: learned.add_transitions,
     history.UndoFeedback: past.undo_feedback,
     history.TakeSnapshot: past.write_snapshot,

@@ -30,6 +30,7 @@ from crabpath_retrievers.storage.sql_tools import (
     open_driver_cursor,
 )
 from crabpath_retrievers.storage.write.transaction import Transaction
+from crabpath_retrievers.storage.write.weights import adjust_weights
 
 
 class KeptFeedback(NamedTuple):
@@ -391,6 +392,18 @@ def add_pair_counts(tx: Transaction, change: c.AddPairCounts) -> None:
     """Add to the evidence for edges that do not exist yet."""
     pairs = ((a, b, kind.value, count) for a, b, kind, count in change.pairs)
     _add_counts(tx, _PAIR_COUNTS, change.namespace, ("source", "target", "kind", "count"), pairs)
+
+
+def write_passive_lesson(tx: Transaction, change: c.LearnPassively) -> None:
+    """Add what a turn teaches without an outcome, unless its namespace is frozen or gone."""
+    own, space = s.namespaces.c.name == change.namespace, s.namespaces.c
+    key = tx.scalar(sa.select(space.key).where(own, space.frozen == 0).with_for_update())
+    if key is None:
+        return
+    add_pair_counts(tx, c.AddPairCounts(change.namespace, change.pairs))
+    if change.deltas:
+        adjust_weights(tx, c.AdjustWeights(change.namespace, change.deltas, change.cause))
+    tx.increment_versions(key)
 
 
 def add_transitions(tx: Transaction, change: AddTransitions) -> None:
