@@ -107,7 +107,7 @@ class _Held:
 
 
 def _remove_menus(main: "BeautifulSoup | Tag") -> None:
-    """Remove blocks of links, as ``nav`` is, unless little else stands on the page."""
+    """Remove blocks of links, as those in a nav tag, unless little else stands on the page."""
     held = _count_held(main)
     menus = [*_find_menus(main, held)]
     letters = held[id(main)].letters
