@@ -1,9 +1,11 @@
 """The command line."""
 
+import shlex
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import ab, documents, feedback, maintenance, namespaces, queries
@@ -37,6 +39,30 @@ def describe_program(
     ] = False,
 ) -> None:
     """Retrieval over a graph of your documents that learns from outcomes."""
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]  # of the click that typer brings
+
+
+class _Command(TyperCommand):
+    """A command that says how to give it a text which begins with a dash."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed."""
+        typed = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            options = {name for known in self.params for name in known.opts + known.secondary_opts}
+            is_asked = any(p.required and p.param_type_name == "argument" for p in self.params)
+            for text in typed if is_asked and "--" not in typed else ():
+                is_option = " " not in text and {text.partition("=")[0], text[:2]} & options
+                if text.startswith("-") and not is_option:
+                    line = f"{ctx.command_path} -- {shlex.quote(text)}"
+                    msg = f"{error.format_message()}\n"
+                    msg += f"A text that begins with a dash stands behind two dashes: {line}"
+                    raise _UsageError(msg, ctx) from error
+            raise
 
 
 _Commands = dict[str, Callable[..., Output | Iterator[Output]]]
@@ -123,7 +149,7 @@ _GROUPS: dict[str, tuple[str, str, _Commands]] = {
 
 for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(print_output(command))
+        app.command(name, cls=_Command, rich_help_panel=panel)(print_output(command))
 _SERVING: dict[str, Callable[..., None]] = {
     "serve": run_serve,
     "explore": run_explore,
@@ -135,5 +161,5 @@ app.command("eval", rich_help_panel="Research")(report_errors(run_evaluation))
 for name, (panel, summary, members) in _GROUPS.items():
     group = typer.Typer(no_args_is_help=True, help=summary)
     for member, command in members.items():
-        group.command(member)(print_output(command))
+        group.command(member, cls=_Command)(print_output(command))
     app.add_typer(group, name=name, rich_help_panel=panel)

@@ -1,7 +1,9 @@
 """Commands that ask: ``query``, ``explain`` and ``demo``."""
 
 import os
+import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -27,7 +29,12 @@ from crabpath_retrievers.cli.options import (
 )
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
 from crabpath_retrievers.core.query import is_url
-from crabpath_retrievers.core.text import find_first_line, to_printable
+from crabpath_retrievers.core.text import (
+    find_first_line,
+    list_query_words,
+    list_searched_words,
+    to_printable,
+)
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -42,6 +49,14 @@ from crabpath_retrievers.vectors.opening import (
     require_known_vectors,
     wrapped_store,
 )
+
+_FENCE = re.compile(r"\s*(?:`{3}|~{3})")
+_HEADING = re.compile(r"#{1,6}\s")
+_ITEM = re.compile(r"\s*(?:[|>*+-]|\d+[.)])\s")  # where a line of a list or table begins
+_LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,500}\)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])")
+_WIDTH, _LINES = 74, 2  # characters and lines of an excerpt
+_MOST_READ = 20_000  # characters of a document
 
 
 def run_query(  # noqa: PLR0913  each is an option of the command
@@ -83,7 +98,7 @@ def run_query(  # noqa: PLR0913  each is an option of the command
         }
         for item in answer.documents
     ]
-    shown = [_describe_hit(item) for item in answer.documents]
+    shown = [_describe_hit(item, text) for item in answer.documents]
     turn = answer.turn.id
     known = (DEFAULT_STORE, os.environ.get("CRABPATH_STORE"))
     place = "" if store in known else f" --store {shlex.quote(store)}"
@@ -92,16 +107,56 @@ def run_query(  # noqa: PLR0913  each is an option of the command
     return Output({"turn_id": turn, "documents": documents}, [*shown, more, why])
 
 
-def _describe_hit(item: RetrievedDocument) -> Text:
-    """Score, title and route; source; first line; and the id, on a line of its own to be copied."""
+def _describe_hit(item: RetrievedDocument, question: str) -> Text:
+    """Score, title and route; excerpt; source; and the id, on a line of its own to be copied."""
     node = item.node
     route = " → ".join(edge.kind for edge in item.returned.path) or "search"
-    line = find_first_line(node.content)
+    lines = _find_excerpt(node.content, question)
+    name = node.title or next(iter(lines), find_first_line(node.content))
     hit = Text(no_wrap=True, overflow="ignore")
-    hit.append(f"{item.score:.2f}  {to_printable(node.title or line)} ({route})\n", "bold")
-    if node.title:
+    hit.append(f"{item.score:.2f}  {to_printable(name)} ({route})\n", "bold")
+    for line in lines if node.title else lines[1:]:
         hit.append(f"      {to_printable(line)}\n")
     return hit.append(f"      {to_printable(node.source)}\n      {to_printable(node.id)}", "dim")
+
+
+def _find_excerpt(content: str, question: str) -> list[str]:
+    """At most two lines from the sentence on that shares most with a question.
+
+    That is most letters of the question's words; the first such sentence, text before code.
+    """
+    asked = {*list_query_words(question)}
+    passages = [
+        (is_code, piece, paragraph[paragraph.index(piece) :])
+        for is_code, paragraph in _list_paragraphs(content[:_MOST_READ])
+        for sentence in _SENTENCE_END.split(paragraph)
+        for piece in textwrap.wrap(sentence, _WIDTH * _LINES)
+    ]
+
+    def rate(passage: tuple[bool, str, str]) -> tuple[bool, bool, int]:
+        is_code, piece, _ = passage
+        shared = asked.intersection(list_searched_words(piece))
+        return bool(shared), not is_code, sum(map(len, shared))
+
+    best = max(passages, key=rate)[-1] if passages else find_first_line(content)
+    return textwrap.wrap(best, _WIDTH, max_lines=_LINES, placeholder=" …")
+
+
+def _list_paragraphs(content: str) -> list[tuple[bool, str]]:
+    """Whether it is code, and the text of each paragraph, item, row and line of code."""
+    is_code, begins, found = False, True, list[tuple[bool, str]]()
+    for line in content.splitlines():
+        if fence := _FENCE.match(line):
+            is_code = not is_code
+        text = _LINK.sub(r"\1", line).strip()
+        if fence or not re.search(r"\w", text) or (_HEADING.match(line) and not is_code):
+            begins = True
+        elif begins or is_code or _ITEM.match(line):
+            found.append((is_code, text))
+            begins = is_code
+        else:
+            found[-1] = (is_code, f"{found[-1][1]} {text}")
+    return found
 
 
 def _open_for_queries(

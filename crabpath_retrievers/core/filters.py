@@ -86,6 +86,33 @@ def require_bounded(condition: object) -> None:
                 raise InvalidInputError(msg)
 
 
+def list_ordered_keys(condition: object) -> list[str]:
+    """The keys that a filter compares as larger or smaller; none of what is no dictionary."""
+    keys = []
+    for key, value in condition.items() if isinstance(condition, Mapping) else ():
+        if key in _GROUPS:
+            keys += [found for part in value for found in list_ordered_keys(part)]
+        elif isinstance(value, Mapping) and not ORDERS.keys().isdisjoint(value):
+            keys.append(key)
+    return keys
+
+
+def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What remains of a filter if all that it compares as larger or smaller holds; or None."""
+    kept: dict[str, Any] = {}
+    for key, value in condition.items():
+        if key in _GROUPS:
+            parts = [drop_orders(part) for part in value]
+            rest = [part for part in parts if part]
+            if rest == parts or (rest and key == "$and"):
+                kept[key] = rest
+        elif not isinstance(value, Mapping):
+            kept[key] = value
+        elif others := {sign: given for sign, given in value.items() if sign not in ORDERS}:
+            kept[key] = others
+    return kept or None
+
+
 def parse_filter(condition: Mapping[str, Any], store: str, more: Sequence[str] = ()) -> Condition:
     """The condition that a dictionary describes: ``EVERYTHING``, ``NOTHING``, or without these.
 
@@ -140,7 +167,9 @@ def _parse_comparison(
         fits = value is not None
         if name in ORDERS:
             fits = fits and not isinstance(value, (str, bool))
-            kind = f"a {_NUMBER_NEEDED}, for a date the one of its day, such as 20240131"
+            kind = (
+                f"a {_NUMBER_NEEDED}, for a date the one of its day, such as 20240131, kept apart"
+            )
     if not fits:
         msg = f"{name} on {key!r} in the filter for {store} needs {kind}, not {format_value(given)}"
         raise InvalidInputError(msg)

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
@@ -9,11 +10,19 @@ from langchain_core.documents import Document
 from crabpath_retrievers.ingest.chunking import make_title
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bs4 import BeautifulSoup, Tag
 
-_ASIDE = "script, style, template, noscript, svg, nav, footer, form, [role=navigation]"
+_ASIDE = "title, script, style, template, noscript, svg, nav, footer, form, [role=navigation]"
 _HEADING = re.compile(r"h[1-6]")
 _BLOCK = re.compile(r"h[1-6]|p|div|section|table|[uod]l|pre|blockquote")
+_MENU = re.compile(r"div|section|table|[uod]l|menu|aside|header|center")
+_AROUND = re.compile(rf"{_MENU.pattern}|tbody|t[rd]")  # what stands before a menu, unlike text
+_LABEL = re.compile(r"h[1-6]|th|pre")  # with a text, none of a menu
+_LINKED = 0.75  # least share of the letters of a menu that stand in links
+_LEAST_LINKS = 3  # of a menu
+_LEAST_LETTERS, _LEAST_SHARE = 250, 0.2  # of a page without its menus: either is enough
 
 
 def parse_html(source: str, data: bytes | str) -> list[Document]:
@@ -42,6 +51,7 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
 
     for aside in main.select(_ASIDE):
         aside.decompose()
+    _remove_menus(main)
     for image in main.find_all("img"):
         image.replace_with(str(image.get("alt") or ""))
     for link in main.find_all("a"):
@@ -66,6 +76,96 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
         table_infer_header=True,
     )
     return str(converter.convert_soup(main)).strip()
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a part of a page holds: letters in links and others, links, those elsewhere, labels."""
+
+    linked: int = 0
+    plain: int = 0
+    links: int = 0
+    away: int = 0
+    labels: int = 0
+
+    @property
+    def letters(self) -> int:
+        """All of them."""
+        return self.linked + self.plain
+
+    def is_list(self) -> bool:
+        """Whether it consists of links, or almost."""
+        return self.links >= _LEAST_LINKS and self.linked >= _LINKED * self.letters
+
+    def add(self, other: "_Held") -> None:
+        """Add what a part of the part holds."""
+        self.linked += other.linked
+        self.plain += other.plain
+        self.links += other.links
+        self.away += other.away
+        self.labels += other.labels
+
+
+def _remove_menus(main: "BeautifulSoup | Tag") -> None:
+    """Remove blocks of links, as those in a nav tag, unless little else stands on the page."""
+    held = _count_held(main)
+    menus = [*_find_menus(main, held)]
+    letters = held[id(main)].letters
+    rest = letters - sum(held[id(menu)].letters for menu in menus)
+    for menu in menus if rest >= min(_LEAST_LETTERS, _LEAST_SHARE * letters) else ():
+        menu.decompose()
+
+
+def _count_held(main: "BeautifulSoup | Tag") -> dict[int, _Held]:
+    """What each tag and text of a page holds, by its ``id``."""
+    from bs4 import Tag
+    from bs4.element import NavigableString
+
+    parts = [main, *main.descendants]
+    held = {id(part): _Held() for part in parts}
+    targets: dict[int, str] = {}  # of the link around each part
+    for part in parts:
+        href = part.get("href") if isinstance(part, Tag) and part.name == "a" else None
+        targets[id(part)] = str(href or targets.get(id(part.parent), ""))
+    for part in reversed(parts):
+        own, target = held[id(part)], targets[id(part)]
+        if type(part) is NavigableString:  # no comment
+            letters = len(re.findall(r"\w", part))
+            own.linked, own.plain = (letters, 0) if target else (0, letters)
+        elif isinstance(part, Tag) and part.name == "a" and own.linked:
+            own.links, own.away = 1, not target.startswith("#")
+        elif isinstance(part, Tag) and own.plain and _LABEL.fullmatch(part.name):
+            own.labels += 1
+        if own.letters and part is not main:
+            held[id(part.parent)].add(own)
+    return held
+
+
+def _find_menus(main: "BeautifulSoup | Tag", held: dict[int, _Held]) -> "Iterator[Tag]":
+    """Yield the largest blocks of links that stand below no text or heading, and have no heading.
+
+    The share of letters in links tells them, as in Kohlschütter et al. (2010).
+    """
+    from bs4 import Tag
+
+    inside = set[int]()
+    # Whether text stands before each part, and before the next one in it; as far as known.
+    before: dict[int, bool] = {}
+    within: dict[int, bool] = {}
+    for part in main.descendants:
+        key, parent, own = id(part), id(part.parent), held[id(part)]
+        name = part.name if isinstance(part, Tag) else ""
+        before[key] = within.get(parent, before.get(parent, False))
+        if name == "hr":
+            within[parent] = False
+        elif own.plain:
+            within[parent] = within.get(parent, False) or not _AROUND.fullmatch(name)
+        if parent in inside:
+            inside.add(key)
+        elif isinstance(part, Tag) and _MENU.fullmatch(name) and own.is_list():
+            inside.add(key)
+            if not (before[key] or (own.labels and own.away)):
+                yield part
 
 
 def _end_headings(main: "BeautifulSoup | Tag") -> None:

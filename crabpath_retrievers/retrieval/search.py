@@ -5,11 +5,13 @@ Lexical search in the full-text index of the SQL store, at bounded cost.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.config import SeedSettings, Settings
+from crabpath_retrievers.core.dates import parse_date
+from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys
 from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, compare_vectors
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import (
@@ -18,9 +20,11 @@ from crabpath_retrievers.core.text import (
     contains_name,
     drop_foreign_forms,
     is_character,
+    is_number,
     list_query_words,
     tokenise,
 )
+from crabpath_retrievers.errors import InvalidInputError, StoreError, StoreUnavailableError
 from crabpath_retrievers.retrieval.episodes import (
     EpisodeQuery,
     EpisodeScore,
@@ -178,7 +182,7 @@ class SeedSearch:
             seeds = seeds.model_copy(update={"max_postings": more})
         limit = max(seeds.hits_per_engine, wanted)
         has_vector = bool(vector.any())
-        dense: Sequence[str] = self._index.search(vector, limit, query.filter) if has_vector else ()
+        dense = self._search_dense(query.filter, vector, limit) if has_vector else ()
         text = query.text[:_LONGEST_QUERY]
         words = tokenise(text)
         longest = self._settings.links.max_name_words
@@ -216,6 +220,8 @@ class SeedSearch:
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.filter_ids(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
+            if has_vector and not heads:
+                self._require_numbers(query.filter, vector, limit)
         hints = set(query.seed_ids)
         hits: dict[int, Candidate] = {}
         vectors = [head.vector for head in heads]
@@ -238,6 +244,42 @@ class SeedSearch:
                 **score._asdict(),
             )
         return SeedHits(clock, hits, information)
+
+    def _search_dense(self, condition: Any, vector: Vector, limit: int) -> Sequence[str]:
+        """Ids of the nearest documents that the filter allows."""
+        try:
+            return self._index.search(vector, limit, condition)
+        except StoreUnavailableError:
+            raise
+        except StoreError:  # PGVectorStore fails where it compares a text with a number
+            self._require_numbers(condition, vector, limit)
+            raise
+
+    def _require_numbers(self, condition: Any, vector: Vector, limit: int) -> None:
+        """Refuse to compare a key by size where the nearest documents have texts under it.
+
+        Only a filter that found nothing or failed is looked at.
+
+        Raises:
+            InvalidInputError: They have texts, and none a number.
+        """
+        keys = list_ordered_keys(condition)
+        near = self._index.search(vector, limit, drop_orders(condition)) if keys else ()
+        with self._store.open_reader():
+            nodes = self._store.catalog.documents(near).values() if near else ()
+        for key in keys:
+            values = [node.metadata.get(key) for node in nodes]
+            texts = [value for value in values if isinstance(value, str)]
+            if texts and not any(map(is_number, values)):
+                day = next(filter(None, map(parse_date, texts)), None)
+                number = (
+                    f"its day beside it as a number, {{'day': {day:%Y%m%d}}}" if day else "numbers"
+                )
+                msg = (
+                    f"the filter compares {key!r} with a number, and documents have texts there: "
+                    f"keep {number}, and filter by it"
+                )
+                raise InvalidInputError(msg)
 
     def _score_past(
         self,

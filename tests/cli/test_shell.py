@@ -169,6 +169,55 @@ def test_beside_a_process_that_holds_the_vectors(read, refuse, monkeypatch):
         assert memory.index.count() == 3
 
 
+GUIDE = """# Pushing
+
+Read this guide before your first push.
+
+```bash
+git push --no-verify  # skips hooks
+```
+
+The hooks run tests. Skip them only in an emergency,
+as [the release guide](guide.md) says. {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("Is it an emergency?", "Skip them only in an emergency, as the release guide says."),
+        ("git verify", "git push --no-verify  # skips hooks"),
+        ("What is a banana?", "Read this guide before your first push."),
+        ("Where is the moon?", "moon moon moon"),
+    ],
+)
+@pytest.mark.usefixtures("_embedders")
+def test_an_answer_shows_what_it_says_to_the_question(cli, read, tmp_path, question, shown):
+    """No heading, fence or link; at most two lines."""
+    (tmp_path / "push.md").write_text(GUIDE.format("moon " * 60))
+    read("add", "push.md", "--embeddings", "fake:16")
+    lines = cli("query", question, "-k", "1").stdout.splitlines()
+    assert "Pushing" in lines[0]
+    assert " ".join(line.strip() for line in lines[1:3]).startswith(shown)
+    assert len(lines) <= 9
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.usefixtures("_embedders", "docs")
+def test_a_question_that_begins_with_a_dash(cli, read, refuse):
+    """The refusal says how to ask it; an option that is not there is refused as one."""
+    read("add", "docs", "--embeddings", "fake:16")
+    for text in ("--no-verify", "-x", "-name of the apple", "- apple"):
+        said = " ".join(refuse("query", text).replace("│", " ").split())
+        quoted = text if " " not in text else f"'{text}'"
+        assert f"query -- {quoted}" in said, said
+        assert cli("query", "-k", "1", "--", text).stdout.count("(search)") == 1
+    assert " -- " not in refuse("query", "-k", "3", "--store=docs")
+    said = refuse("health", "--apple")
+    assert "No such option: --apple" in said
+    assert " -- " not in said
+
+
 @pytest.mark.usefixtures("_embedders", "docs")
 def test_refused_feedback_is_said_once(cli, read, monkeypatch):
     read("add", "docs", "--embeddings", "fake:16")

@@ -1,5 +1,6 @@
 """Files of all formats become documents with headings, links and pages; the rest is named."""
 
+import re
 import sys
 import zipfile
 
@@ -147,6 +148,52 @@ def test_a_missing_parser_is_named_with_its_install_line(docs, open_memory, monk
     assert said == f"not read: docs/bad.pdf, docs/manual.pdf: {install}"
     with pytest.raises(InvalidInputError, match=r"manual.pdf was not read: .*\[files\]"):
         memory.sync("docs/manual.pdf")
+
+
+def link(*names):
+    return "".join(f'<li><a href="{name.lower()}.html">{name}</a></li>' for name in names)
+
+
+MENU = f'<div class="top"><img src="x"><ul>{link("Home", "Prices", "Imprint")}</ul>Est.</div>'
+PROSE = (
+    "<p>Whoever wants a refund writes to the desk before the month ends, with its number.</p>" * 4
+)
+SEE = f"<ul>{link('Returns', 'Vouchers', 'Complaints')}</ul>"
+
+
+@pytest.mark.parametrize(
+    ("body", "left_out"),
+    [
+        (f"{MENU}<h1>Refunds</h1>{PROSE}", "Home Est"),
+        (f"<ul>{link('Home', 'Prices', 'Imprint')}</ul><h1>Refunds</h1>{PROSE}", "Prices"),
+        (
+            f"<h2><a href='.'>Shop</a></h2><ul>{link('Home', 'Terms', 'Imprint')}</ul>{PROSE}",
+            "Home",
+        ),
+        (f"<div>{PROSE}</div><div><table><tr><td>{SEE}</td></tr></table></div>", "Vouchers"),
+        (f"{PROSE}<hr>{SEE}", "Vouchers"),
+        (f"<div><h2>Contents</h2>{SEE}</div>{PROSE}".replace('href="', 'href="#'), "Contents"),
+        (f"<h2>See also</h2>{SEE}{PROSE}", ""),
+        (f"{PROSE}<p>Read these, too:</p><p><div>{SEE}</div></p>", ""),
+        (f"{PROSE}<div>Since 1990</div>{SEE}{PROSE}", ""),
+        (f"<section><h2>Guides</h2>{SEE}</section>{PROSE}", ""),
+        (f"{SEE.replace('</li>', ': what to do and when</li>')}{PROSE}", ""),
+        (f"<div><a href='returns.html'>Returns</a></div>{PROSE}", ""),
+        (f"<div><ul>{link(*(f'Guide{n}' for n in range(60)))}</ul></div><p>All guides.</p>", ""),
+        (f"<ul>{link(*(f'Guide{n}' for n in range(60)))}</ul>", ""),
+    ],
+)
+def test_blocks_of_links_that_belong_to_no_text(tmp_path, body, left_out):
+    """A menu, a footer or a page's own table of contents goes; what a text introduces stays."""
+    (tmp_path / "refunds.html").write_text(f"<title>Refunds</title>{body}")
+    ((page,), _) = read_documents([tmp_path])
+    words = set(re.findall(r"[A-Z]\w+", re.sub("<.*?>", " ", body)))
+    gone = {word for word in words if word not in page.page_content}
+    if left_out:
+        assert gone >= {*left_out.split()}
+        assert page.page_content.count("refund writes") == 4
+    else:
+        assert gone == set()
 
 
 ROWS = "".join(f"<tr><td>widget {n} of the catalogue</td><td>{n}|x</td></tr>" for n in range(99))

@@ -77,6 +77,8 @@ def test_pages_are_filtered_by_the_day_of_their_front_matter(tmp_path, embedder)
         for day in ("2024-01-01", date(2024, 1, 1)):
             with pytest.raises(InvalidInputError, match="for a date the one of its day, such as"):
                 memory.retrieve("Which?", filter={"date": {"$gt": day}})
+        with pytest.raises(InvalidInputError, match=r"'date' .* beside it as a number, {'day': 20"):
+            memory.retrieve("Which?", filter={"date": {"$gt": 20240101}})
 
 
 def all_pairs(memory, joined):

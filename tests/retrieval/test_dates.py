@@ -1,6 +1,6 @@
 """Documents that say when they were valid."""
 
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 
 import pytest
 from langchain_core.documents import Document
@@ -44,6 +44,8 @@ def read(documents):
         *("2024-05-01", "2024-05", "2024/5/1", "20240501", "01.05.2024", "1 May 2024"),
         *("May 1st, 2024", "May 1 2024", "1st May 2024", 20240501),
         *("May 1, 2024", "2024-05-01T00:00:00Z", "2024-05-01T02:00:00+02:00", 1714521600),
+        *("1. Mai 2024", "1er mai 2024", "1 de mayo de 2024", "1º de maio de 2024", "maggio 2024"),
+        *("1. maj 2024", "1 mei 2024", "1. května 2024", "1 мая 2024 г.", "1 Μαΐου 2024"),
         *("Wed, 01 May 2024 00:00:00 +0000", 1714521600000, date(2024, 5, 1), FIRST_OF_MAY),
     ],
 )
@@ -53,8 +55,39 @@ def test_a_date_is_read_in_any_usual_form(value):
 
 
 @pytest.mark.parametrize(
+    ("value", "day"),
+    [
+        *((text, date(2024, 5, 31)) for text in ("31-05-2024", "05-31-2024", "31. Mai 2024")),
+        *((text, date(2024, 5, 31)) for text in ("31 mai 2024", "31 de mayo de 2024")),
+        *(
+            (text, date(2024, 3, 9))
+            for text in ("9. März 2024", "9 mars 2024", "9. maaliskuuta 2024")
+        ),
+        *((text, date(2024, 6, 9)) for text in ("9 juin 2024", "9. června 2024", "9 czerwca 2024")),
+        *((text, date(2024, 7, 9)) for text in ("9 juillet 2024", "9. července 2024")),
+        *(
+            (text, date(2024, 8, 9))
+            for text in ("9 août 2024", "9 Ağustos 2024", "9. elokuuta 2024")
+        ),
+        *((text, date(2024, 11, 9)) for text in ("9. marraskuuta 2024", "9 Kasım 2024")),
+        *(
+            (text, date(2024, 12, 9))
+            for text in ("9. Dez. 2024", "9 décembre 2024", "9 декабря 2024")
+        ),
+    ],
+)
+def test_a_day_in_european_languages(retriever, value, day):
+    """In metadata and as the moment of a question, whose day counts whole."""
+    pages = retriever(make_page(OLD, value), k=1)
+    assert read(pages.invoke(QUESTION, as_of=value)) == [OLD]
+    assert read(pages.invoke(QUESTION, as_of=day)) == [OLD]
+    assert read(pages.invoke(QUESTION, as_of=day - timedelta(days=1))) == []
+
+
+@pytest.mark.parametrize(
     "value",
     [
+        *("05-06-2024", "31-05/2024", "31 de nada de 2024", "31. Feb. 2024", "45-13-2024"),
         *("05/06/2024", "soon", "", None, True, float("nan"), 1e30, "9999-99-99", "x" * 10_000),
         *("31/05/1445 AH", "令和6年5月1日", [2024], {"year": 2024}, -1e30),
     ],

@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from langchain_chroma import Chroma
+from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from benchmarks.soak.chroma_process import ChromaServer
-from crabpath_retrievers import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers import CrabPath, InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.core.filters import make_test, parse_filter
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.vectors import store_kinds
 from crabpath_retrievers.vectors.filters import to_chroma, to_milvus, to_postgres
 from crabpath_retrievers.vectors.langchain_store import VectorStoreIndex
+from crabpath_retrievers.vectors.pgvector import PgVectorIndex
 
 HOSTILE = ['a" or 1 == 1 or "', "a' OR '1'='1", "back\\", 'both\\" or "" == "', "line\nend", "ü€😀"]
 RECORDS = {
@@ -125,6 +127,39 @@ def test_the_largest_filters_are_answered(backend, operator):
     expected = {node for node, metadata in RECORDS.items() if holds(metadata)}
     assert set(backend.ids("1 0 0", 50, condition)) == expected
     assert backend.index.filter_ids(list(RECORDS), None, condition) == expected
+
+
+TEXTS = [
+    ({"on": {"$gt": 20220101}}, "'on' .* beside it as a number, {'day': 20240531}"),
+    ({"$or": [{"on": {"$lte": 2030}}, {"grade": {"$lt": 2}}]}, "'on' "),
+    ({"team": "a", "grade": {"$gte": 3, "$ne": "5"}}, "'grade' with a number, .*: keep numbers"),
+    ({"$and": [{"grade": {"$lt": 99}}, {"team": {"$in": ["a"]}}]}, "'grade' "),
+]
+NOTHING_FOUND = [
+    {"team": "b", "price": {"$gt": 5}},  # it has a number
+    {"team": "c", "on": {"$gt": 1}},  # nobody has it
+    {"unknown": {"$gt": 1}},
+    {"team": "d"},
+    {"$or": [], "on": {"$gt": 1}},
+]
+
+
+def test_numbers_compared_with_texts_are_no_empty_answer(tmp_path, backend, request):
+    """Whoever asks for dates after 20220101 hears that the dates are texts, in every store."""
+    place, vectors = tmp_path / "m", backend.index
+    if isinstance(vectors, PgVectorIndex):
+        place, vectors = request.getfixturevalue("pgvector_url"), "pgvector"
+    embedder = DeterministicFakeEmbedding(size=32)
+    with CrabPath.open(place, vectors=vectors, embeddings=embedder) as memory:
+        text = {"team": "a", "on": "2024-05-31", "grade": "four"}
+        for content, metadata in (("1 0 0", text), ("1 1 0", {"team": "b", "price": 4})):
+            memory.add_documents([Document(content, metadata=metadata)])
+        for condition, sign in TEXTS:
+            with pytest.raises(InvalidInputError, match=sign):
+                memory.retrieve("1 0 0", filter=condition)
+        for condition in NOTHING_FOUND:
+            assert memory.retrieve("1 0 0", filter=condition).documents == ()
+        assert len(memory.retrieve("1 0 0", filter={"price": {"$gt": 3}}).documents) == 1
 
 
 def _nest(depth):
