@@ -366,7 +366,8 @@ def check_shell_line(command, line):
         "--help",
         *(name for one in command.params for name in (*one.opts, *one.secondary_opts)),
     }
-    unknown = {w.split("=")[0] for w in words if re.fullmatch(r"--?[a-z].*", w)} - known
+    options = words[: words.index("--")] if "--" in words else words
+    unknown = {w.split("=")[0] for w in options if re.fullmatch(r"--?[a-z].*", w)} - known
     assert not unknown, f"{line} has {unknown}"
 
 
