@@ -305,8 +305,8 @@ def score_turns(
     A use says less where the current query asks for something else: for words that the past one
     lacks, that the document lacks too, and that texts like it have. Words of the past query that
     the document lacked in the same way, and was used all the same, excuse twice as many. Nothing
-    excuses another name: words of titles that the current query has in place of words of the
-    document's own title, which the past query had. A pass says less where the current query has
+    excuses another name: words of a title that the current query has whole, in place of words of
+    the document's own title, which the past query had. A pass says less where the current query has
     the document's title, and the past one had not.
 
     Args:
@@ -318,9 +318,10 @@ def score_turns(
     """
     used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
     rows = [row for row, head in enumerate(heads) if head.id in used]
-    lacking, names = _measure_lacking(heads, rows, information, stretch)
-    own_names = _find_names(heads, information) * information.nats
-    whole = np.array([_get_words(head.title) <= asked for head in heads])
+    titles = [_get_words(head.title) for head in heads]
+    own = np.array([[float(word in title) for word in information.words] for title in titles])
+    asked_for = own * np.array([[title <= asked] for title in titles])
+    lacking, names = _measure_lacking(heads, rows, asked_for, information, stretch)
     places = {heads[row].id: place for place, row in enumerate(rows)}
     sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
     for turns in recalled:
@@ -330,11 +331,10 @@ def score_turns(
         excuse = _EXCUSE if turns.stated else 0.0
         was_asked = [excuse * (word in turns.words) for word in information.words]
         more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
-        renamed = np.minimum(names @ is_new, own_names[rows] @ is_gone)
+        renamed = np.minimum(names @ is_new, own[rows] @ (is_gone * information.nats))
         shares = np.exp(-np.maximum(0.0, np.maximum(more, renamed)) / _NATS).tolist()
-        passed = dict(
-            zip(sums, np.exp(-(whole * (own_names @ is_new)) / _NATS).tolist(), strict=True)
-        )
+        new_names = asked_for @ (is_new * information.nats)
+        passed = dict(zip(sums, np.exp(-new_names / _NATS).tolist(), strict=True))
         for node, credit in turns.documents.items():
             if node not in sums:
                 continue
@@ -353,18 +353,23 @@ def score_turns(
 
 
 def _measure_lacking(
-    heads: Sequence[NodeHead], rows: Sequence[int], information: QueryInformation, stretch: float
+    heads: Sequence[NodeHead],
+    rows: Sequence[int],
+    names: Floats,
+    information: QueryInformation,
+    stretch: float,
 ) -> tuple[Floats, Floats]:
     """Information in nats of words that candidates lack and texts like them have.
 
     Args:
         heads: All candidates.
         rows: Those that are measured.
+        names: 1 for each word of the title of a candidate that the query names, else 0.
         information: The words.
         stretch: Of the embedder.
 
     Returns:
-        A row for each of them, a column for each word: that a text like it has, and that the title
+        A row for each of them, a column for each word: that a text like it has, and that the name
         of a text like it has; 0 for a word that the candidate has, or that only unlike texts have.
     """
     if not rows:
@@ -376,14 +381,7 @@ def _measure_lacking(
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacks = (1.0 - has[rows]) * information.nats
     lacking: Floats = lacks * np.minimum(1.0, alike @ has)
-    names: Floats = lacks * np.minimum(1.0, alike @ _find_names(heads, information))
-    return lacking, names
-
-
-def _find_names(heads: Sequence[NodeHead], information: QueryInformation) -> Floats:
-    """1 for each word that the title of a candidate has, shape ``[candidates, words]``."""
-    titles = [_get_words(head.title) for head in heads]
-    return np.array([[float(word in title) for word in information.words] for title in titles])
+    return lacking, lacks * np.minimum(1.0, alike @ names)
 
 
 def _word_information(question: EpisodeQuery) -> dict[str, float]:
