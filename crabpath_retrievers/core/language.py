@@ -73,6 +73,15 @@ for _language, _words in _FREQUENT.items():
     for _word in _words.split():
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 _ALL_FREQUENT = frozenset(_LANGUAGES_OF)
+# Besides those, which tell languages apart.
+_OF_QUESTIONS = frozenset(
+    (
+        *("a", "an", "am", "if", "me", "us", "our", "so", "or", "but", "here", "there", "whom"),
+        *("must", "may", "might", "should", "would", "could", "will", "shall", "need", "want"),
+        *("ask", "get", "please", "any", "some", "hier", "dort", "muss", "soll", "sollte", "bitte"),
+        *("wen", "wem"),
+    )
+)
 _SCRIPTS = {
     "el": re.compile("[\u0370-\u03ff]{3}"),
     "he": re.compile("[\u05d0-\u05ea]{2}"),
@@ -97,6 +106,11 @@ _ARABIC_AND = re.compile(
     "^[\u0648\u0641](?=(?:\u0627\u0644|\u0628\u0627\u0644|\u0644\u0644)\\w{3})"
 )
 _DIGRAPH = re.compile("ae|oe|(?<![aeq])ue")
+
+
+def is_frequent(token: str) -> bool:
+    """Whether a word is among the most frequent ones of a language that is known."""
+    return token in _ALL_FREQUENT or token in _OF_QUESTIONS
 
 
 def require_language(code: str | None) -> str | None:

@@ -203,7 +203,9 @@ class Ranker:
 
         Past uses and passes for like questions are trials of "this document is relevant", each
         weighted by how alike the questions are; the calibrated logistic model is the prior mean and
-        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Afterwards what a
+        counts as one trial (kernel regression: Nadaraya 1964; with a Beta prior). Beside uses it is
+        the mean if one candidate is relevant: where it expects less, as it does of short texts, a
+        hundredth of a trial would outweigh it. Afterwards what a
         document adds to those before it is added, by the model's share of the trials, and
         inhibition.
         """
@@ -211,9 +213,9 @@ class Ranker:
         uses = matrix[:, _USES] @ self.weights[_USES]
         passes = matrix[:, _PASSES] @ self.weights[_PASSES]
         if uses.any() or passes.any():
-            prior = 1.0 / (1.0 + np.exp(-odds))
+            prior = 1.0 / (1.0 + np.exp(-odds - _expect_one(odds)))
             complement = 1.0 / (1.0 + np.exp(odds))  # 1 - prior would round to 0
-            odds = np.log((prior + uses) / (complement + passes))
+            odds = odds + np.log1p(uses / prior) - np.log1p(passes / complement)
         added = self._coverage_weight * matrix[:, _COVERAGE] / (1.0 + uses + passes)
         total: Floats = odds + added - self.inhibition * matrix[:, _INHIBITION]
         return total
@@ -242,6 +244,18 @@ class Ranker:
         return probabilities
 
 
+def _expect_one(odds: Floats) -> float:
+    """What to add to log-odds, at least 0, so that one document is expected to be relevant."""
+    shift = 0.0
+    for _ in range(_ROUNDS):
+        expected = float((1.0 / (1.0 + np.exp(-odds - shift))).sum())
+        if expected >= _NEARLY_ONE:
+            break
+        shift -= math.log(expected)
+    return shift
+
+
+_ROUNDS, _NEARLY_ONE = 12, 0.99
 _SHOWN_OFTEN = 10.0  # turns after which a document counts as half as novel
 _TEMPERATURE = 0.1  # of the draw, in log-odds: nearly the most novel ones
 _UNIFORM = 0.1  # share of the draw that is uniform, so that no propensity is tiny

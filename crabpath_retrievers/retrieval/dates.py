@@ -24,6 +24,44 @@ _DIGITS = re.compile(r"\d+")
 _LONGEST_QUESTION = 2_000  # characters of a question that are read for a moment
 _BEFORE = frozenset({"before", "vor", "avant", "antes", "prima"})
 _SINCE = frozenset({"since", "after", "seit", "nach", "ab", "depuis", "desde"})
+_PREPOSITIONS = (
+    frozenset(
+        (
+            "in",
+            "by",
+            "until",
+            "till",
+            "during",
+            "year",
+            "im",
+            "jahr",
+            "bis",
+            "en",
+            "nel",
+            "w",
+            "v",
+            "i",
+        )
+    )
+    | _BEFORE
+    | _SINCE
+)
+_NOW = frozenset(
+    (
+        "now",
+        "currently",
+        "today",
+        "still",
+        "jetzt",
+        "heute",
+        "aktuell",
+        "noch",
+        "maintenant",
+        "ahora",
+        "hoy",
+    )
+)
+_YEAR = 4  # digits
 _SEPARATORS = re.compile(r"[\s()\[\],.:;_\u2013\u2014]+|(?<=\w)-(?=\w)")
 _NOT_SAID = [  # columns that say nothing about how well a text or feedback fits
     FEATURES.index(name)
@@ -159,35 +197,44 @@ def choose_versions(
     named = [] if as_of else find_moments(asked)
     if len(named) > 1:
         return {}
-    best: dict[int, tuple[datetime, int, bool]] = {}
+    best: dict[bool, dict[int, tuple[datetime, int, bool]]] = {True: {}, False: {}}
+    valid_then = set[int]()
     for one, other in pairs:
         first, second = nodes[one], nodes[other]
         if first is None or second is None or first.content == second.content:
             continue
         own, _ = _read_span(first.metadata, settings)
         begin, end = _read_span(second.metadata, settings)
-        if not (own and begin) or own == begin:
+        name = _shorten(first.title, own) if own and begin and own != begin else ""
+        if not (own and begin and name and name == _shorten(second.title, begin)):
             continue
-        then = named[0] if named and not _share_year(named[0], (first, second), own) else None
-        moment = as_of or min(then or now, now)
-        if begin > moment or (end and end < moment) or begin < own <= moment:
-            continue
-        name = _shorten(first.title, own)
-        if name and name == _shorten(second.title, begin):
-            found = (begin, other, begin > own)
-            best[one] = max(found, best.get(one, found))
-    return {one: Version(other, is_newer) for one, (_, other, is_newer) in best.items()}
+        is_then = bool(named) and not _share_year(named[0], (first, second), own)
+        for then in {is_then, False}:
+            moment = min(named[0], now) if then else as_of or now
+            if then and own <= moment:
+                valid_then.add(one)
+            if begin <= moment and not (end and end < moment) and not begin < own <= moment:
+                found = (begin, other, begin > own)
+                best[then][one] = max(found, best[then].get(one, found))
+    # Where no version was valid then, the moment is no matter of these texts.
+    chosen = {one: best[False][one] for one in best[False].keys() - valid_then} | best[True]
+    return {one: Version(other, is_newer) for one, (_, other, is_newer) in chosen.items()}
 
 
 def find_moments(asked: str) -> list[datetime]:
     """The last moments of the years, months and days that a question names, one a year.
 
-    "Before 2022" ends with 2021; "since 2022" names no moment.
+    "Before 2022" ends with 2021; "since 2022" names no moment. A year alone is one after a
+    preposition or at the end: "a trip of 2020 kilometres", "room 2020" and "Tokyo 2020: …" are not.
+    Nor is any in a question about now.
     """
     words = [
         word.strip("()[]?!,;:\"'\u201e\u201c\u201d") for word in asked[:_LONGEST_QUESTION].split()
     ]
     found: dict[int, datetime | None] = {}
+    bare = set[int]()
+    if not _NOW.isdisjoint(word.casefold() for word in words):
+        return []
     for place, word in enumerate(words):
         if _YEARS.search(word):
             spans = (range(max(0, place - before), place + 1) for before in (2, 1, 0))
@@ -195,11 +242,15 @@ def find_moments(asked: str) -> list[datetime]:
                 text = " ".join(words[i] for i in span).rstrip(".")
                 if moment := parse_date(text, last=True):
                     sign = words[span[0] - 1].casefold() if span[0] else ""
+                    is_last = place == len(words) - 1 and not sign[-1:].isdigit()
+                    if len(text) == _YEAR and not (is_last or sign in _PREPOSITIONS):
+                        bare.add(moment.year)
                     if sign in _BEFORE and (begin := parse_date(text)):
                         moment = begin - timedelta(microseconds=1)
                     found.setdefault(moment.year, None if sign in _SINCE else moment)
                     break
-    return [moment for moment in found.values() if moment]
+    several = len(found) > 1
+    return [moment for year, moment in found.items() if moment and (several or year not in bare)]
 
 
 def _share_year(moment: datetime, texts: Sequence[Node], own: datetime) -> bool:

@@ -26,6 +26,7 @@ from crabpath_retrievers.core.graph import (
     stack_vectors,
     stretch_cosine,
 )
+from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.text import (
     Floats,
     QueryInformation,
@@ -48,6 +49,7 @@ _INFERRED = 0.1  # of a trial: an outcome alone does not say which documents wer
 _ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and are
 _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
 _NATS = 0.2  # of words that a use was not about, and that divide it by e
+_FREQUENT = 0.5  # nats of a word that is frequent in its language, at most
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -385,11 +387,17 @@ def _measure_lacking(
 
 
 def _word_information(question: EpisodeQuery) -> dict[str, float]:
-    """Information of each word of a query in nats; an unknown word counts as the rarest one."""
+    """Information of each word of a query in nats; an unknown word counts as the rarest one.
+
+    Of "How do I …" some thousand texts tell how little it says, but few texts do not.
+    """
     words, nats = question.information
     known = dict(zip(words, nats.tolist(), strict=True))
     rarest = max(known.values(), default=1.0)
-    return {word: known.get(word, rarest) for word in tokenise(question.text)}
+    return {
+        word: min(known.get(word, rarest), _FREQUENT if is_frequent(word) else math.inf)
+        for word in tokenise(question.text)
+    }
 
 
 @lru_cache(maxsize=_CACHED)

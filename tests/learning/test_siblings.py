@@ -37,6 +37,36 @@ def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated)
     assert [find_first(filled, ASKED.format(other)) for other in others] == others
 
 
+NEEDS = {
+    "Parking": ("leave my car", "The car park lies behind the hall; the guard opens with a code."),
+    "Heating": (
+        "get warm radiators",
+        "The boiler starts at six; call the janitor if they stay cold.",
+    ),
+    "Waste": ("throw paper away", "Glass and paper go into the blue containers."),
+    "Wifi": ("get on the network", "Guests join the open network and ask for a voucher."),
+    "Keys": ("get a key", "Keys are handed out by the porter against a signature."),
+    "Lunch": ("eat lunch", "The canteen serves soup and salad from noon."),
+    "Printer": ("print in colour", "The colour printer stands on the second floor."),
+    "Post": ("send a parcel", "Parcels are collected at four from the mail room."),
+}
+FRAMES = ("How do I {}?", "Where can I {}?", "What must I do to {}?")
+
+
+def test_what_questions_of_all_kinds_begin_with_carries_no_use(tmp_path, embeddings):
+    """A small memory cannot tell from its texts how little "How do I" says."""
+    with CrabPath.open(tmp_path, embeddings=embeddings) as memory:
+        pages = [Document(t, id=name, metadata={"title": name}) for name, (_, t) in NEEDS.items()]
+        memory.add_documents(pages, split=False, progress=None)
+        asked = [(f.format(need), name) for name, (need, _) in NEEDS.items() for f in FRAMES]
+        assert all(find_first(memory, question) == name for question, name in asked)
+        for frame in FRAMES:
+            answer = memory.retrieve(frame.format("throw paper away"), k=4)
+            memory.record(Feedback(answer.turn.id, 1.0, used=["Waste"]))
+            wrong = [q for q, name in asked if find_first(memory, q) != name]
+            assert wrong == []
+
+
 SITES = ("alpha.com", "beta.com", "gamma.com", "delta.com", "omega.com", "sigma.com")
 SECTIONS = (
     "Our partners may receive data about purchases.",

@@ -313,6 +313,7 @@ def test_a_date_that_cannot_be_read_is_logged_and_counts_as_none(retriever, capl
         ("What will a parking permit cost in 2099?", 35),
         ("What did a parking permit cost in March 2024?", 35),
         ("What did a parking permit cost in 2019?", 15),
+        ("parking permit cost 2022", 20),
     ],
 )
 def test_a_question_that_names_a_moment_gets_what_was_valid_then(retriever, asked, cost):
@@ -327,6 +328,28 @@ def test_a_question_that_names_a_moment_gets_what_was_valid_then(retriever, aske
     assert f" {cost} euros" in found[0].page_content
     newer = [one for one in found if " 35 " in one.page_content]
     assert "superseded_by" not in newer[0].metadata["crabpath"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "What does a parking permit cost for a trip of 2022 kilometres?",
+        "I was born in 2001. What does a parking permit cost?",
+        "In room 2022 they asked: what does a parking permit cost?",
+        "What does a parking permit cost now? In 2022 it was 20 euros.",
+        "What did a parking permit cost in 1999?",
+    ],
+)
+def test_a_number_or_a_year_before_all_versions_is_no_moment(retriever, asked):
+    """The newest version stands first."""
+    pages = retriever(
+        make_page(OLD.replace("20", "15"), "2018-01-01"),
+        make_page(OLD.replace("20", "25"), "2021-01-01"),
+        make_page(NEW, "2024-01-01"),
+        k=3,
+    )
+    found = pages.invoke(asked)
+    assert read(found)[0] == NEW
 
 
 def test_a_year_in_the_text_is_no_moment(retriever):
