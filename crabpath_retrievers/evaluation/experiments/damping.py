@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.evaluation.experiments.corpora.office import office_pages
-from crabpath_retrievers.evaluation.experiments.corpora.services import Services
+from crabpath_retrievers.evaluation.experiments.corpora.services import CircleOfServices
 from crabpath_retrievers.evaluation.experiments.experiment import (
     BySeed,
     Experiment,
@@ -29,7 +29,7 @@ _VISITS = 3
 
 def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
-    scene = Services.draw(draws)
+    scene = CircleOfServices.draw(draws)
     pages = shuffle_pages(draws, scene.pages, sample_pages(draws, office_pages(), _FILLER_PAGES))
     figures, curves = dict[str, float](), dict[str, list[float]]()
     for name, settings in (
@@ -60,7 +60,7 @@ def _single_path_settings(damping: float) -> Settings:
     )
 
 
-def _summarize(turn: Turn, scene: Services) -> dict[str, float]:
+def _summarize(turn: Turn, scene: CircleOfServices) -> dict[str, float]:
     route = _followed_edges(turn)
     depths = {str(place["node_id"]): float(place["depth"]) for place in turn.trace}
     again = sum(edge in route[:place] for place, edge in enumerate(route))

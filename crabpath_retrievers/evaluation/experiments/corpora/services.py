@@ -14,7 +14,7 @@ _KINDS = ("Desk", "Depot", "Office", "House")
 _GOODS = ("bicycles", "lamps", "telescopes", "violins", "stoves", "carpets", "kayaks", "clocks")
 
 
-class Services(NamedTuple):
+class CircleOfServices(NamedTuple):
     """A scene of names.
 
     Attributes:
