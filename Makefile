@@ -75,7 +75,7 @@ soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and 
 		$(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS)) $(if $(REPORT),--report $(REPORT))
 
 experiments: $(STAMP)  ## reproduce what the papers claim, with ten seeds; writes docs/experiments
-	$(BIN)/python -m benchmarks experiments all --seeds $(or $(SEEDS),10) --report docs/experiments
+	$(BIN)/crabpath experiment all --seeds $(or $(SEEDS),10) --report docs/experiments
 
 prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI, MUSIQUE, SCIFACT and NFCORPUS are training files
 	$(BIN)/python -m benchmarks fit-prior --hotpotqa $(HOTPOTQA) --2wiki $(TWO_WIKI) --musique $(MUSIQUE) \

@@ -1,1 +1,1 @@
-"""Benchmarks, experiments and studies of CrabPath, run from a checkout; not part of the wheel."""
+"""Benchmarks and studies of CrabPath, run from a checkout; not part of the wheel."""

@@ -12,9 +12,13 @@ from typing import Annotated, Any, cast
 import typer
 
 from crabpath_retrievers import InvalidInputError, MissingExtraError
-from crabpath_retrievers.cli.evaluation import check_outputs, report_damaged_cache, write_json
 from crabpath_retrievers.cli.options import report_errors
 from crabpath_retrievers.core.extras import EXTRAS, list_missing
+from crabpath_retrievers.evaluation.output import (
+    check_outputs,
+    report_damaged_cache,
+    write_json,
+)
 
 Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
 JsonFile = Annotated[
@@ -55,7 +59,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.callback()
 @report_errors
 def check_packages() -> None:
-    """Benchmarks, experiments and studies of CrabPath. Run them from a checkout, after make env."""
+    """Benchmarks and studies of CrabPath. Run them from a checkout, after make env."""
     if missing := list_missing((*EXTRAS["eval"], "psutil", "scipy", "sklearn")):
         msg = f"measuring needs {', '.join(missing)}: make env"
         raise MissingExtraError(msg)
@@ -93,23 +97,6 @@ def draw_samples(
     same = found["checksum"] == wanted["checksum"]
     typer.echo("as measured" if same else f"differs from what was measured: {wanted['checksum']}")
     raise typer.Exit(0 if same else 1)
-
-
-@app.command("experiments")
-@report_errors
-def run_experiments(
-    names: Annotated[str, typer.Argument(help="One or several, with commas; all for all.")],
-    seeds: Annotated[int, typer.Option(help="How often each is run.")] = 10,
-    report: Annotated[
-        Path | None, typer.Option(help="Directory for a page, a plot and the figures of each.")
-    ] = None,
-    cache: Cache = None,
-) -> None:
-    """Reproduce phenomena that the papers claim; see docs/experiments."""
-    from benchmarks.experiments.registry import select_experiments
-    from benchmarks.experiments.report import run_and_write
-
-    typer.echo(run_and_write(select_experiments(names), seeds, folder=report, cache=cache))
 
 
 @app.command("learning")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
-from benchmarks.learning_rules import use_rules
 from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.evaluation.learning_rules import use_rules
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
 from crabpath_retrievers.evaluation.streams.prequential import StreamPass
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (

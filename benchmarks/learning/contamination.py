@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
-from benchmarks.learning_rules import use_rules
+from crabpath_retrievers.evaluation.learning_rules import use_rules
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,

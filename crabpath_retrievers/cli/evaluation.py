@@ -1,8 +1,5 @@
-"""``crabpath eval``: it needs the ``eval`` extra and a data set with labels."""
+"""``crabpath eval`` and ``crabpath experiment``, which need the ``eval`` extra."""
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,7 +7,7 @@ import typer
 
 from crabpath_retrievers.core.extras import require_extra
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.output import make_folder
+from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
 from crabpath_retrievers.vectors.embedder import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -79,6 +76,11 @@ Prices = Annotated[
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")]
 Report = Annotated[Path | None, typer.Option(help="Directory for a report with tables and plots.")]
+Experiments = Annotated[
+    str, typer.Argument(metavar="NAME", help="One or several, with commas; all for all.")
+]
+Seeds = Annotated[int, typer.Option(help="How often each is run; one decides nothing.")]
+Listed = Annotated[bool, typer.Option("--list", help="Print their names, and what each shows.")]
 
 
 def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
@@ -140,6 +142,27 @@ def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
 
 
+def run_experiments(
+    names: Experiments = "",
+    seeds: Seeds = 10,
+    embedding: Embedding = DEFAULT_MODEL,
+    cache: Cache = None,
+    report: Report = None,
+    listed: Listed = False,
+) -> None:
+    """Try what the papers claim, judged by intervals over seeds; see docs/experiments."""
+    require_extra("eval", "an experiment")
+    from crabpath_retrievers.evaluation.experiments.registry import EXPERIMENTS, select_experiments
+    from crabpath_retrievers.evaluation.experiments.report import run_and_write
+
+    if listed:
+        typer.echo("\n".join(f"{name}: {of.title}" for name, of in EXPERIMENTS.items()))
+        return
+    wanted = select_experiments(names)
+    with report_damaged_cache(cache):
+        typer.echo(run_and_write(wanted, seeds, embedding=embedding, folder=report, cache=cache))
+
+
 def split_names(text: str) -> tuple[str, ...]:
     """Split comma-separated names; repeated names count once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -186,42 +209,3 @@ def evaluate_and_write(
     if folder is not None:
         write_report(figures, folder)
     return render_summary(figures)
-
-
-def check_outputs(json_file: Path | None, folder: Path | None = None) -> None:
-    """Check that figures and report can be written; the directories are created.
-
-    A path of None is not written; what cannot be written raises InvalidInputError.
-    """
-    if json_file is not None:
-        make_folder(json_file.parent, "hold the figures")
-        if json_file.is_dir():
-            msg = f"{json_file} is a directory: give the name of a file for --json"
-            raise InvalidInputError(msg)
-    if folder is not None:
-        make_folder(folder, "hold the report")
-
-
-def write_json(figures: Mapping[str, Any], file: Path | None) -> None:
-    """Write figures as JSON; None writes nothing.
-
-    The file is moved into place, so a run that is killed leaves the previous file intact.
-    """
-    if file is not None:
-        part = file.with_name(f"{file.name}.part")
-        part.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        part.replace(file)
-
-
-@contextmanager
-def report_damaged_cache(cache: Path | None) -> Iterator[None]:
-    """Turn the error of a half-written cached vector into a sentence that says what to do.
-
-    Raises:
-        InvalidInputError: The cache holds such a vector.
-    """
-    try:
-        yield
-    except json.JSONDecodeError as error:  # data sets are validated; cached vectors are not
-        msg = f"{cache} holds a vector that was written in part: delete the directory"
-        raise InvalidInputError(msg) from error

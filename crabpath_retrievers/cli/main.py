@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from crabpath_retrievers import __version__
 from crabpath_retrievers.cli import ab, documents, feedback, maintenance, namespaces, queries
-from crabpath_retrievers.cli.evaluation import run_evaluation
+from crabpath_retrievers.cli.evaluation import run_evaluation, run_experiments
 from crabpath_retrievers.cli.options import Output, print_output, report_errors
 from crabpath_retrievers.cli.regions import show_regions
 from crabpath_retrievers.cli.serving import add_access_token, run_explore, run_mcp, run_serve
@@ -158,6 +158,7 @@ _SERVING: dict[str, Callable[..., None]] = {
 for name, serving in _SERVING.items():
     app.command(name, rich_help_panel="Operate")(report_errors(serving))
 app.command("eval", rich_help_panel="Research")(report_errors(run_evaluation))
+app.command("experiment", rich_help_panel="Research")(report_errors(run_experiments))
 for name, (panel, summary, members) in _GROUPS.items():
     group = typer.Typer(no_args_is_help=True, help=summary)
     for member, command in members.items():

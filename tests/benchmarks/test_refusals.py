@@ -31,10 +31,6 @@ REFUSED = {
         (("--hotpotqa", "x", "--json", "."), "is a directory"),
         (("--hotpotqa", "x", "--report", __file__), "cannot hold the report"),
     ],
-    "experiments": [
-        (("nothing",), "there is no experiment 'nothing'"),
-        (("noise", "--seeds", "0"), "at least one seed"),
-    ],
     "region-quality": [(("--store", "none"), "there is no memory")],
     "soak": [(("--only", "nothing"), "nothing")],
 }

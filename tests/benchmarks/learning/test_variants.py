@@ -20,8 +20,8 @@ from benchmarks.learning.region_ablation import (
     REGIONS_ON,
     run_region_ablation,
 )
-from benchmarks.learning_rules import RULES, use_rules
 from crabpath_retrievers import Feedback, InvalidInputError, Settings
+from crabpath_retrievers.evaluation.learning_rules import RULES, use_rules
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
