@@ -49,7 +49,7 @@ _INFERRED = 0.1  # of a trial: an outcome alone does not say which documents wer
 _ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and are
 _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
 _NATS = 0.2  # of words that a use was not about, and that divide it by e
-_FREQUENT = 0.5  # nats of a word that is frequent in its language, at most
+_FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 

@@ -60,7 +60,7 @@ def test_what_questions_of_all_kinds_begin_with_carries_no_use(tmp_path, embeddi
         memory.add_documents(pages, split=False, progress=None)
         asked = [(f.format(need), name) for name, (need, _) in NEEDS.items() for f in FRAMES]
         assert all(find_first(memory, question) == name for question, name in asked)
-        for frame in FRAMES:
+        for frame in FRAMES[:2]:
             answer = memory.retrieve(frame.format("throw paper away"), k=4)
             memory.record(Feedback(answer.turn.id, 1.0, used=["Waste"]))
             wrong = [q for q, name in asked if find_first(memory, q) != name]
