@@ -92,8 +92,8 @@ def measure_versions(embeddings: Embeddings | None = None, seed: int = 1) -> Ver
             share(pairs, lambda ids, old, new: _is_above(ids, new, old), as_of=_THEN),
             share(
                 [
-                    (f"{text[:-1]} in {_THEN[:4]}?".replace("is", "was"), *ids)
-                    for text, *ids in pairs
+                    (f"{text[:-1]} in {_THEN[:4]}?".replace("is", "was"), old, new)
+                    for text, old, new in pairs
                 ],
                 lambda ids, old, new: _is_above(ids, new, old),
             ),
