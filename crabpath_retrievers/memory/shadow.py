@@ -14,7 +14,7 @@ from crabpath_retrievers.core.driver import run
 from crabpath_retrievers.core.graph import Node, Vector
 from crabpath_retrievers.core.processes import register_owner
 from crabpath_retrievers.core.query import Query, QueryOptions
-from crabpath_retrievers.core.text import to_storable
+from crabpath_retrievers.core.text import to_storable, tokenise
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.core.turn import ReturnedDocument
 from crabpath_retrievers.learning.recorder import BackgroundWorker
@@ -23,6 +23,7 @@ from crabpath_retrievers.retrieval.pipeline import MAX_CHUNKS
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 64  # questions; more are left out
+_LEAST_SHARED = 0.3  # share of the words of the shorter of two texts of one document
 MOST_SHOWN = 100
 """Documents of an answer that count, the first ones."""
 
@@ -144,7 +145,7 @@ def _match(
 
     Named by id or source, as in feedback; else the only one that the question leads to and whose
     text or title is the same. Of several chunks of a document the one with the same text, else the
-    one that the question ranks best.
+    one that the question ranks best. Two stores may number different texts alike.
 
     Returns:
         The id of each, or None; and all that might be, as the question ranks them.
@@ -155,8 +156,8 @@ def _match(
     ids = {node for nodes in chunks.values() for node in nodes[:MAX_CHUNKS]}
     contents = catalog.documents(sorted(ids))
     candidates = [
-        next((known for name in names if (known := _select(chunks[name], contents))), [])
-        for names in named
+        next(filter(None, (_select(name, chunks[name], contents, text) for name in names)), [])
+        for names, text in zip(named, [one.page_content for one in documents], strict=True)
     ]
     if not all(candidates):
         options: QueryOptions = {"vector": vector, "namespace": query.namespace}
@@ -186,8 +187,13 @@ def _list_names(document: Document) -> list[str]:
     return [to_storable(str(name)) for name in given if isinstance(name, (str, int)) and name]
 
 
-def _select(ids: Iterable[str], contents: dict[str, Node]) -> list[str]:
-    return [node for node in ids if node in contents]
+def _select(name: str, ids: Iterable[str], contents: dict[str, Node], text: str) -> list[str]:
+    """The known nodes of a name; a number names none that has hardly a word of the text."""
+    known, words = [node for node in ids if node in contents], {*tokenise(text)}
+    if not (name.isdigit() and words):
+        return known
+    own = {word for node in known for word in tokenise(contents[node].content)}
+    return known if len(words & own) >= _LEAST_SHARED * min(len(words), len(own)) else []
 
 
 def _find_equal(document: Document, nodes: Iterable[Node]) -> list[str]:

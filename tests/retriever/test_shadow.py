@@ -333,3 +333,22 @@ def test_the_command(memory, present, location):
     assert (row["group"], row["turns"], row["equal"]) == ("default", 2, 2)
     refused = cli.invoke(app, [*command, "--by", "day"])
     assert (refused.exit_code, "by must be one of" in refused.stderr) == (2, True)
+
+
+def test_ids_of_another_store_teach_no_other_document(tmp_path):
+    """Row numbers of two stores are equal by chance: the text decides."""
+    texts = [
+        "Parking is behind the hall; the guard has the code.",
+        "The boiler starts at six in the morning.",
+        "Paper goes into blue bins on Fridays.",
+        "Keys are handed out by the porter.",
+    ]
+    with CrabPath.open(tmp_path, embeddings=minilm.shared()) as memory:
+        pages = [Document(text, id=str(n)) for n, text in enumerate(texts)]
+        memory.add_documents(pages, split=False, progress=None)
+        other = [Document(text, id=str(3 - n)) for n, text in enumerate(texts)]
+        shadow = memory.shadow(lambda _: other)
+        found = shadow.invoke("Who has them?")
+        memory.record(found, outcome=True, used=found[3:])
+        assert memory.retrieve("Who has them?").documents[0].node.content == texts[3]
+        assert memory.learning.usage(limit=1)[0].id == "3"
