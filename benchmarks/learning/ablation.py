@@ -19,7 +19,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
 METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 2
 _LEARNING = ("policy_gradient", "hebbian", "ranker", "usage", "episodes", "regions")
-_SWITCHES = (*_LEARNING, "decay")
+_SWITCHES = (*_LEARNING, "decay", "gate")
 _DEFAULT = LearningSettings()
 
 
@@ -45,7 +45,7 @@ ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
         **{f"only {name}": _with_only(name) for name in _LEARNING},
     }
 )
-"""Settings by variant, with the rules of that name; what only forgets never stands alone."""
+"""Settings by variant, with the rules of that name; forgetting and the gate never stand alone."""
 
 VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
     {

@@ -221,7 +221,7 @@ class SeedSearch:
             allowed = near | self._index.filter_ids(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
             if has_vector and not heads:
-                self._require_numbers(query.filter, vector, limit)
+                self._require_numbers(query.filter, vector, limit, only_dates=True)
         hints = set(query.seed_ids)
         hits: dict[int, Candidate] = {}
         vectors = [head.vector for head in heads]
@@ -252,16 +252,18 @@ class SeedSearch:
         except StoreUnavailableError:
             raise
         except StoreError:  # PGVectorStore fails where it compares a text with a number
-            self._require_numbers(condition, vector, limit)
+            self._require_numbers(condition, vector, limit, only_dates=False)
             raise
 
-    def _require_numbers(self, condition: Any, vector: Vector, limit: int) -> None:
+    def _require_numbers(
+        self, condition: Any, vector: Vector, limit: int, *, only_dates: bool
+    ) -> None:
         """Refuse to compare a key by size where the nearest documents have texts under it.
 
         Only a filter that found nothing or failed is looked at.
 
         Raises:
-            InvalidInputError: They have texts, and none a number.
+            InvalidInputError: They have texts, or dates as texts, and none has a number.
         """
         keys = list_ordered_keys(condition)
         near = self._index.search(vector, limit, drop_orders(condition)) if keys else ()
@@ -270,8 +272,8 @@ class SeedSearch:
         for key in keys:
             values = [node.metadata.get(key) for node in nodes]
             texts = [value for value in values if isinstance(value, str)]
-            if texts and not any(map(is_number, values)):
-                day = next(filter(None, map(parse_date, texts)), None)
+            day = next(filter(None, map(parse_date, texts)), None)
+            if (day or (texts and not only_dates)) and not any(map(is_number, values)):
                 number = (
                     f"its day beside it as a number, {{'day': {day:%Y%m%d}}}" if day else "numbers"
                 )
