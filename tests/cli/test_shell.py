@@ -66,7 +66,7 @@ def _list_commands(group, path=()):
 
 def test_every_command_takes_the_store_in_the_same_way():
     """As --store, and as its argument where no other one stands there."""
-    without = {"eval", "token", "transfer migrate"}  # many places, or none
+    without = {"eval", "experiment", "token", "transfer migrate"}  # many places, or none
     for name, command in _list_commands(typer.main.get_command(app)):
         names = {option for p in command.params for option in p.opts}
         assert ({"--store", "-s"} <= names) == (name not in without), name
