@@ -1,5 +1,6 @@
 """Explaining why each document of a turn was returned, as records, as a text and as HTML."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -12,7 +13,7 @@ import numpy as np
 from crabpath_retrievers.core.query import namespace_of, text_of
 from crabpath_retrievers.core.reliability import PASSES, USES
 from crabpath_retrievers.core.text import format_time, to_printable
-from crabpath_retrievers.core.turn import PathEdge, Turn
+from crabpath_retrievers.core.turn import PathEdge, ReturnedDocument, Turn
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.storage import GraphStore
@@ -21,6 +22,7 @@ from crabpath_retrievers.storage.read.history import EdgeName, StoredWeightChang
 MAX_CHANGES_PER_EDGE = 5
 """Changes of weight that an explanation lists for one edge."""
 
+_TINY = 1e-6  # of a probability, before its log-odds
 _SHOWN = 4  # features of a document
 
 
@@ -238,7 +240,7 @@ def build_explanation(
     """
     reasons = []
     for item in turn.returned:
-        shares = _list_contributions(item.features, ranker)
+        shares = _list_contributions(item, ranker)
         reasons.append(
             DocumentReason(
                 item.node,
@@ -254,16 +256,17 @@ def build_explanation(
     return Explanation(turn, tuple(reasons), dict(titles))
 
 
-def _list_contributions(features: Mapping[str, float], ranker: Ranker) -> dict[str, float]:
-    """Log-odds that each feature of a document adds; those of past turns add theirs together."""
+def _list_contributions(item: ReturnedDocument, ranker: Ranker) -> dict[str, float]:
+    """Log-odds that each feature of a document adds; past turns add the rest of its score."""
+    features = item.features
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
     weights["inhibition"] -= ranker.inhibition
     linear = {name: value for name, value in features.items() if name not in (*USES, *PASSES)}
     shares = {name: round(value * weights.get(name, 0.0), 3) for name, value in linear.items()}
     if len(linear) < len(features):
-        rows = np.array([[of.get(name, 0.0) for name in FEATURES] for of in (features, linear)])
-        with_turns, without = ranker.log_odds(rows).tolist()
-        shares["past_uses"] = round(with_turns - without, 3)
+        without = ranker.log_odds(np.array([[linear.get(name, 0.0) for name in FEATURES]]))
+        likely = min(max(item.probability, _TINY), 1.0 - _TINY)
+        shares["past_uses"] = round(math.log(likely / (1.0 - likely)) - float(without[0]), 3)
     return shares
 
 

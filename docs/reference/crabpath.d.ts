@@ -596,6 +596,9 @@ export interface components {
             success: number;
             share: number;
             trials: number;
+            /** @description Of the 95 % interval of success. */
+            low: number;
+            high: number;
         };
         /**
          * AuthorityBody

@@ -150,7 +150,7 @@ def of_similar(weight):
             "Which orchard has Zanzibar Xyzzy Quux",
             0.5,
             {"orchard": 5.0},
-            of_similar(0.0267),
+            of_similar(0.0218),
             id="words unknown to the corpus count as the rarest",
         ),
         # Three of 21 nats, and of seven words: ((.8 + √(3 / 21 · 3 / 7)) / 2)^8.
