@@ -318,6 +318,8 @@ def score_turns(
         information: Those words and the words of the past queries, with their information.
         stretch: Of the embedder.
     """
+    if not heads:
+        return {}
     used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
     rows = [row for row, head in enumerate(heads) if head.id in used]
     titles = [_get_words(head.title) for head in heads]

@@ -94,6 +94,13 @@ def test_what_was_used_of_one_site_does_not_stand_first_for_another(tmp_path, em
         assert [find_first(memory, asked[site]) for site in SITES] == [f"{s}:0" for s in SITES]
 
 
+def test_a_filter_that_finds_nothing_beside_past_turns_has_no_answer(filled):
+    name = PAGES[0][0]
+    answer = filled.retrieve(ASKED.format(name), k=5)
+    filled.record(Feedback(answer.turn.id, 1.0, used=[name]))
+    assert filled.retrieve(ASKED.format(name), filter={"shelf": 5}).documents == ()
+
+
 def test_the_product_of_the_report_gains_in_other_words(filled):
     name, other = PAGES[0][0], PAGES[1][0]
     reworded = "Which guarantee period applies, and how heavy is the thing?"
