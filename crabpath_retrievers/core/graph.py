@@ -287,6 +287,7 @@ class Candidate(NamedTuple):
         passed: Turns of the same query that did not use it, weighted alike, at least 0.
         episode: Uses of it by turns of similar queries, weighted by their similarity, at least 0.
         missed: Turns of similar queries that did not use it, weighted alike, at least 0.
+        counterpart: Uses of documents that it is the counterpart of, weighted alike, at least 0.
         recency: 1 for a new document, half of that after a half-life; 0 where age does not count.
         usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
         decayed: Share of its reward that failures have removed, in [0, 1).
@@ -305,6 +306,7 @@ class Candidate(NamedTuple):
     passed: float = 0.0
     episode: float = 0.0
     missed: float = 0.0
+    counterpart: float = 0.0
     recency: float = 0.0
     usage: float = 0.0
     decayed: float = 0.0

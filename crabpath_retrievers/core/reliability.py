@@ -24,13 +24,13 @@ from crabpath_retrievers.core.feedback import Credit
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.core.turn import ReturnedDocument, Turn
 
-MEMORY_FEATURES = ("episode", "usage")
+MEMORY_FEATURES = ("episode", "counterpart", "usage")
 """Ranker features that carry feedback on other questions."""
 
-SCALED_FEATURES = {"episode": "episode", "missed": "episode", "usage": "usage"}
+SCALED_FEATURES = {name: name for name in MEMORY_FEATURES} | {"missed": "episode"}
 """Ranker features whose weights the reliability of a memory scales, and that memory."""
 
-USES, PASSES = ("episode", "again"), ("missed", "passed")
+USES, PASSES = ("episode", "again", "counterpart"), ("missed", "passed")
 """Ranker features that count past uses of a document for like questions, and passes. They are no
 part of the weighted sum: the ranker counts them as trials, see :meth:`Ranker.log_odds`."""
 

@@ -82,6 +82,7 @@ FEATURES = (
     "inhibition",
     "episode",
     "missed",
+    "counterpart",
     "again",
     "passed",
     "usage",
@@ -113,7 +114,8 @@ together is times the likelihood of its source. trained: change of weight beyond
 made to the other edges to it, times the energy of their sources, summed. far: strongest edge two or
 more hops from a seed. hint: the caller suggested it. routed: a chat model chose an edge to it.
 inhibition: strongest inhibitory edge to it. episode, missed: turns of similar queries that used it,
-or returned it and did not use it, weighted by their similarity. again, passed: those of the same
+or returned it and did not use it, weighted by their similarity. counterpart: turns of similar
+queries that used a document of which it is the counterpart. again, passed: those of the same
 query. usage: share of its returns in which it was used, minus the usual share. decayed: share of
 its reward that failures have removed, at most 1. contrast: place of its cosine between the 20th
 highest and the highest, in [-1, 1], as far as one text is likely to answer: texts do not name each

@@ -50,6 +50,7 @@ _ALIKE, _EQUAL = 0.3, 0.6  # similarity from which texts begin to be alike, and 
 _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
 _NATS = 0.2  # of words that a use was not about, and that divide it by e
 _FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
+_COUNTERPART = 0.05  # difference in similarity by which one counterpart is e times another
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -67,12 +68,14 @@ class EpisodeScore(NamedTuple):
     Attributes:
         again, passed: Uses and passes by turns of the same query.
         episode, missed: Uses and passes by turns of similar but different queries.
+        counterpart: Uses of documents that it is the counterpart of, by turns of similar queries.
     """
 
     again: float = 0.0
     passed: float = 0.0
     episode: float = 0.0
     missed: float = 0.0
+    counterpart: float = 0.0
 
 
 class PastTurns(NamedTuple):
@@ -83,6 +86,7 @@ class PastTurns(NamedTuple):
         words: Words of the past query.
         stated: Whether the use of documents was stated.
         documents: Credit in [-1, 1] by node id.
+        vector: Unit vector of the past query, shape ``[d]``.
     """
 
     same: float
@@ -90,6 +94,7 @@ class PastTurns(NamedTuple):
     words: AbstractSet[str]
     stated: bool
     documents: Mapping[str, float]
+    vector: Vector
 
 
 class EpisodeMatch(NamedTuple):
@@ -148,7 +153,8 @@ class EpisodeMemory:
                 stated = near.episode.labelled_turns > 0
                 again = same * (1.0 if stated else _INFERRED)
                 words = _get_words(near.episode.query)
-                recalled.append(PastTurns(again, weight, words, stated, near.episode.documents))
+                past = near.episode.documents, near.episode.vector.astype(np.float32)
+                recalled.append(PastTurns(again, weight, words, stated, *past))
         return recalled
 
     def _weigh(
@@ -298,7 +304,7 @@ class EpisodeMemory:
 def score_turns(
     recalled: Sequence[PastTurns],
     heads: Sequence[NodeHead],
-    asked: AbstractSet[str],
+    question: EpisodeQuery,
     information: QueryInformation,
     stretch: float,
 ) -> dict[str, EpisodeScore]:
@@ -311,81 +317,84 @@ def score_turns(
     the document's own title, which the past query had. A pass says less where the current query has
     the document's title, and the past one had not.
 
+    What a use does not say about its document it says about the counterparts of it: the page of
+    this product that is to this question what the document was to the past one.
+
     Args:
         recalled: Turns of past queries.
         heads: The candidates; other documents get no score.
-        asked: Words of the current query.
-        information: Those words and the words of the past queries, with their information.
+        question: The current query.
+        information: Its words and the words of the past queries, with their information.
         stretch: Of the embedder.
     """
-    if not heads:
+    if not (heads and recalled):
         return {}
-    used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
-    rows = [row for row, head in enumerate(heads) if head.id in used]
+    rows = {head.id: row for row, head in enumerate(heads)}
+    vectors = stack_vectors([head.vector for head in heads])
+    asked = {*question.information.words}
     titles = [_get_words(head.title) for head in heads]
     own = np.array([[float(word in title) for word in information.words] for title in titles])
     asked_for = own * np.array([[title <= asked] for title in titles])
-    lacking, names = _measure_lacking(heads, rows, asked_for, information, stretch)
-    places = {heads[row].id: place for place, row in enumerate(rows)}
-    sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
+    has = information.find_words([head.terms for head in heads])
+    lacks = (1.0 - has) * information.nats
+    near = stretch_cosine(vectors @ vectors.T, stretch)
+    alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
+    lacking, names = (lacks * np.minimum(1.0, alike @ words) for words in (has, asked_for))
+    sums, counterparts = np.zeros((len(heads), 4)), np.zeros(len(heads))
     for turns in recalled:
         is_new = np.array([w in asked and w not in turns.words for w in information.words])
         is_gone = np.array([w in turns.words and w not in asked for w in information.words])
+        was_asked = np.array([word in turns.words for word in information.words])
         # An outcome alone does not show that the document was used without them.
-        excuse = _EXCUSE if turns.stated else 0.0
-        was_asked = [excuse * (word in turns.words) for word in information.words]
-        more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
-        renamed = np.minimum(names @ is_new, own[rows] @ (is_gone * information.nats))
-        shares = np.exp(-np.maximum(0.0, np.maximum(more, renamed)) / _NATS).tolist()
-        new_names = asked_for @ (is_new * information.nats)
-        passed = dict(zip(sums, np.exp(-new_names / _NATS).tolist(), strict=True))
+        excuses = lacking @ (was_asked * (_EXCUSE if turns.stated else 0.0))
+        more = lacking @ is_new
+        renamed = np.minimum(names @ is_new, own @ (is_gone * information.nats))
+        shares = np.exp(-np.maximum(0.0, np.maximum(more - excuses, renamed)) / _NATS)
+        passed = np.exp(-(asked_for @ (is_new * information.nats)) / _NATS)
         for node, credit in turns.documents.items():
-            if node not in sums:
+            if (row := rows.get(node)) is None:
                 continue
-            uses, passes = 0.0, -credit * passed[node]
+            uses, passes = 0.0, -credit * passed[row]
             if credit > 0:
-                share = shares[places[node]]
+                share = shares[row]
                 # Where use was only inferred, the rest of the trial speaks against the document.
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
-            score = sums[node]
-            score[0] += turns.same * uses
-            score[1] += turns.same * passes
-            score[2] += turns.weight * uses
-            score[3] += turns.weight * passes
-    return {node: EpisodeScore(*score) for node, score in sums.items() if any(score)}
+                fitting = np.exp(-np.maximum(0.0, more - excuses[row]) / _NATS)
+                found = _find_counterparts(vectors, row, question.vector - turns.vector, stretch)
+                counterparts += turns.weight * credit * (1.0 - share) * fitting * found
+            turn = (turns.same * uses, turns.same * passes)
+            sums[row] += (*turn, turns.weight * uses, turns.weight * passes)
+    # What was said about this very question needs no analogy.
+    counterparts *= 1.0 - max(turns.same for turns in recalled)
+    scores = np.column_stack([sums, counterparts])
+    return {
+        node: EpisodeScore(*scores[row].tolist()) for node, row in rows.items() if any(scores[row])
+    }
 
 
-def _measure_lacking(
-    heads: Sequence[NodeHead],
-    rows: Sequence[int],
-    names: Floats,
-    information: QueryInformation,
-    stretch: float,
-) -> tuple[Floats, Floats]:
-    """Information in nats of words that candidates lack and texts like them have.
+def _find_counterparts(vectors: Vector, row: int, shift: Vector, stretch: float) -> Floats:
+    """How far each text is to the current query what one of them was to a past query.
+
+    The difference of the queries is added to its vector, as words are found by analogy (Mikolov,
+    Yih & Zweig 2013); the nearest other texts share it.
 
     Args:
-        heads: All candidates.
-        rows: Those that are measured.
-        names: 1 for each word of the title of a candidate that the query names, else 0.
-        information: The words.
+        vectors: Of the texts, shape ``[n, d]``.
+        row: The text that was used for the past query.
+        shift: Vector of the current query less that of the past one, shape ``[d]``.
         stretch: Of the embedder.
 
     Returns:
-        A row for each of them, a column for each word: that a text like it has, and that the name
-        of a text like it has; 0 for a word that the candidate has, or that only unlike texts have.
+        Shares, shape ``[n]``, whose sum is at most 1: less where no text is near.
     """
-    if not rows:
-        nothing = np.zeros((0, len(information.words)))
-        return nothing, nothing
-    has = information.find_words([head.terms for head in heads])
-    vectors = stack_vectors([head.vector for head in heads])
-    near = stretch_cosine(vectors[rows] @ vectors.T, stretch)
-    alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
-    lacks = (1.0 - has[rows]) * information.nats
-    lacking: Floats = lacks * np.minimum(1.0, alike @ has)
-    return lacking, lacks * np.minimum(1.0, alike @ names)
+    sought = vectors[row] + shift
+    near = stretch_cosine(vectors @ (sought / (float(np.linalg.norm(sought)) or 1.0)), stretch)
+    near[row] = -1.0
+    nearest = float(near.max())
+    odds = np.exp((near - nearest).astype(np.float64) / _COUNTERPART)
+    shares: Floats = max(0.0, nearest) * odds / odds.sum()
+    return shares
 
 
 def _word_information(question: EpisodeQuery) -> dict[str, float]:

@@ -99,11 +99,13 @@ class NamespaceModel:
 
     def weigh_trials(self) -> dict[str, float]:
         """Trials that one unit of each feature of past uses counts, before they are scaled."""
-        weights = {
-            name: float(self.posterior.mean[FEATURES.index(name)]) for name in (*USES, *PASSES)
+        return {
+            name: self.trust.factor(SCALED_FEATURES[name]) * weight
+            if name in SCALED_FEATURES
+            else weight
+            for name in (*USES, *PASSES)
+            for weight in [float(self.posterior.mean[FEATURES.index(name)])]
         }
-        reliable = self.trust.factor("episode")
-        return weights | {name: reliable * weights[name] for name in ("episode", "missed")}
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.

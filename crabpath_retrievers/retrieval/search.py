@@ -199,9 +199,9 @@ class SeedSearch:
             named = self._match_names(owners, information)
             ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
             recalled: Sequence[PastTurns] = ()
+            asking = EpisodeQuery(text, vector, information)
             if clock.learned or clock.notes:
-                question = EpisodeQuery(text, vector, information)
-                recalled, notes = self._models.recall(question, clock)
+                recalled, notes = self._models.recall(asking, clock)
                 ids += [
                     n for turns in recalled for n, credit in turns.documents.items() if credit > 0
                 ]
@@ -226,7 +226,7 @@ class SeedSearch:
         hits: dict[int, Candidate] = {}
         vectors = [head.vector for head in heads]
         similarities = compare_vectors(vectors, vector, self._store.stretch)
-        past = self._score_past(query, recalled, heads, facts, information) if recalled else {}
+        past = self._score_past(query, recalled, heads, facts, asking) if recalled else {}
         if not self._store.informative:
             similarities = [
                 near if near > _SAME_TEXT else _WORDED * lexical.get(head.key, 0.0)
@@ -289,16 +289,16 @@ class SeedSearch:
         recalled: Sequence[PastTurns],
         heads: Sequence[NodeHead],
         facts: QueryFacts,
-        information: QueryInformation,
+        asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
         """What past turns say about the candidates, by node id."""
-        words = dict.fromkeys(information.words)
+        words = dict.fromkeys(asking.information.words)
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
         few = list(words)[:_MAX_WORDS]
         more = self._store.walk.read_more_facts(query.namespace, few, facts)
         both = QueryInformation.from_idf(compute_idf(more))
-        return score_turns(recalled, heads, {*information.words}, both, self._store.stretch)
+        return score_turns(recalled, heads, asking, both, self._store.stretch)
 
     def find_stand_in(self, query: Query, size: int) -> Vector:
         """A vector ``[d]`` for a question without one: the mean of what its words find.

@@ -169,11 +169,10 @@ def test_what_a_question_recalls_of_a_success(memory, used, text, cosine, idf, e
     memory.record(Feedback(memory.retrieve(ASKED, k=3).turn.id, 1.0, used=used))
     vector = turn_towards(to_unit_vector(memory.embedder.query(ASKED)), cosine)
     words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
-    recalled = memory._services.episodes.recall(
-        EpisodeQuery(text, vector, words), memory.store.walk.get_clock("default")
-    )
+    asking = EpisodeQuery(text, vector, words)
+    recalled = memory._services.episodes.recall(asking, memory.store.walk.get_clock("default"))
     heads = memory.store.walk.get_nodes(["a", "b", "c"])
-    scores = score_turns(recalled, heads, {*words.words}, words, stretch=1.0)
+    scores = score_turns(recalled, heads, asking, words, stretch=1.0)
     assert scores == {node: pytest.approx(said, abs=2e-4) for node, said in expected.items()}
 
 
