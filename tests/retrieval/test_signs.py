@@ -102,13 +102,17 @@ def test_stores_from_before_are_indexed_again(location, tmp_path, monkeypatch):
         with CrabPath.open(location, **options) as memory:
             store_pages(memory, PAGES.items())
             assert list_mentions(memory) != MENTIONS
+            archive = memory.transfer.export(tmp_path / "archive").path
             with memory.store._engine.begin() as connection:
                 older = meta.update().where(meta.c.name == "schema_version").values(value="4")
                 connection.execute(older)
-    with CrabPath.open(location, **options) as memory:
-        with memory.store.open_reader() as connection:
-            held = set(connection.scalars(sa.select(names.c.name)))
-        assert {"c＋＋", "c＃", "google＋", "google", "c guide", "c＋＋ guide"} <= held
+    with CrabPath.open(tmp_path / "copy") as copy, CrabPath.open(location, **options) as memory:
+        copy.transfer.import_archive(archive)
+        for each in (copy, memory):
+            with each.store.open_reader() as connection:
+                held = set(connection.scalars(sa.select(names.c.name)))
+            assert {"c＋＋", "c＃", "google＋", "google", "c guide", "c＋＋ guide"} <= held
+            assert find_wrong(each, {title: title for title in PAGES}) == []
         store_pages(memory, [("Zoe", "She came late.")])
         assert list_mentions(memory) == MENTIONS
         memory.forget([*PAGES, "Zoe"])
