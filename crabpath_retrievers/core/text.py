@@ -285,6 +285,71 @@ def _split_surface(surface: str) -> tuple[str, ...]:
 
 _tokenise_cached = lru_cache(maxsize=512)(_tokenise)
 
+# Signs that tell a word from another one: behind it, as in "C++", "F#", "Google+" and "A*"; before
+# it, as in ".NET", "-O2", "$HOME" and "@Bean"; and a comparison with a number, as in "> 5". None
+# are those of Markdown, HTML, prices, addresses and sums. The first sign finds the place fast.
+_NOT_BEFORE = r"\w\-.)\]}>+@$<&#:;\\~!%^"
+_AHEAD = rf"(?<![{_NOT_BEFORE}].)"
+_NAME = r"[A-Za-z][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*(?!\w)"
+_COMPARED = r"(?<![^\s(|].)=?(?:(?<!\n>) )?[0-9]+(?:[.,][0-9]+)*"
+_SIGNED = re.compile(
+    r"\+(?P<plus>(?<=[A-Za-z].)(?:\+(?![A-Za-z_+])|(?=[\"'`*_]*(?:[\s,.;:!?)\]/]|$))))"
+    r"|#(?P<hash>(?<=[A-Za-z].)(?:(?![A-Za-z0-9_#])|(?<=\b[A-Za-z].)(?=\d)))"
+    r"|\*(?<=\b[A-Za-z].)(?<!\*[A-Za-z].)(?![\w*])"
+    rf"|\.(?=[A-Za-z]{{2}}){_AHEAD}(?<![\"'].){_NAME}|-(?=[A-Za-z-]){_AHEAD}-?{_NAME}"
+    rf"|@{_AHEAD}{_NAME}|\${_AHEAD}\{{?[A-Z_][A-Z0-9_]+(?!\w)"
+    rf"|<{_COMPARED}|>{_COMPARED}|≤{_COMPARED}|≥{_COMPARED}"
+)
+# Full text and databases take these signs for letters, and no token has them: it is in NFKC.
+_WIDE = str.maketrans({sign: chr(ord(sign) + 0xFEE0) for sign in "-+#*.,$@<>="})
+_WIDE |= {ord(" "): "", ord("{"): "", ord("≤"): "＜＝", ord("≥"): "＞＝"}
+_NARROW = dict.fromkeys(map(ord, "－＋＃＊．，＄＠＜＞＝"), "")
+
+
+def _split_signed(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens of a text in order, with the signs behind them; and other words that signs make.
+
+    Of "C++ -O2" these are "c++" and "o2", and besides "c" and "-o2"; the signs are wide ones.
+    """
+    words: list[str] = []
+    more: list[str] = []
+    end = 0
+    for match in _SIGNED.finditer(text):
+        sign = match.group()
+        if match.lastgroup:
+            words += _tokenise(text[end : match.start()])
+            end = match.end()
+            more.append(words[-1])
+            words[-1] = words[-1][: LONGEST_WORD - 2] + sign.translate(_WIDE)
+        else:
+            letter = text[match.start() - 1] if sign == "*" else ""
+            more.append(f"{letter}{sign}".lower().translate(_WIDE)[:LONGEST_WORD])
+    return (*words, *_tokenise(text[end:])) if end else tuple(tokenise(text)), tuple(more)
+
+
+_split_signed_cached = lru_cache(maxsize=512)(_split_signed)
+
+
+def _mark_signs(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (_split_signed_cached if len(text) <= _MAX_CACHED else _split_signed)(text)
+
+
+def has_signs(text: str) -> bool:
+    """Whether a text has words that signs tell from others."""
+    return _SIGNED.search(text) is not None
+
+
+def list_distinct_words(text: str) -> list[str]:
+    """The tokens of a text, and its words that signs tell from others: "C#" is "c" and "c＃"."""
+    words, more = _mark_signs(text)
+    return [*words, *more]
+
+
+def list_name_words(text: str) -> list[str]:
+    """The tokens of a text in order; where signs behind a word make it another, it has them."""
+    return list(_mark_signs(text)[0])
+
+
 # Where an identifier goes on: "26.3.19", "1013-E60", "http.server.port", "read_timeout", "ReadMe".
 _SEAM = re.compile(r"[a-z][A-Z]|[.:/_-]\w")
 _JOINED = re.compile(r"\w{1,64}(?:(?:[.:/]{1,2}|-)\w{1,64})*")
@@ -302,6 +367,7 @@ _ANY_WORD = re.compile(r"\w+")
 def list_searched_words(text: str, language: str | None = None) -> list[str]:
     """Words by which a text is found: its tokens, then what else stands for its words.
 
+    "C#" is "c" and a word of its own, and so are "C++", "-O2", ".NET" and "> 5".
     Two neighbouring characters of a script without spaces, and two syllables of Korean, are a word.
     "26.3.19" is also "26_3_19"; "read_timeout" and "ReadTimeout" are also "read", "timeout",
     but not in code, where nearly every word has parts. Words of other languages than English
@@ -311,7 +377,7 @@ def list_searched_words(text: str, language: str | None = None) -> list[str]:
         text: Any text.
         language: Its code; None to detect it.
     """
-    tokens = tokenise(text)
+    tokens = list_distinct_words(text)
     if not text.isascii():
         tokens += [a + b for run in _find_runs(text) for a, b in pairwise(run)]
     detected = None if language else detect_language(text[:_SAMPLE], tokens)
@@ -325,7 +391,7 @@ def list_query_words(text: str, language: str | None = None) -> list[str]:
     A character is one only where none stands beside it. Where a few words do not tell the language,
     they have the forms of German.
     """
-    words = tokenise(text)
+    words = list_distinct_words(text)
     detected = None if language else detect_language(text[:_SAMPLE], words) or _DEFAULT
     words += _list_identifiers(text, len(words))
     if not text.isascii():
@@ -493,8 +559,8 @@ def drop_repeated_title(title: str, content: str) -> str:
 
 
 def normalise_name(name: str) -> str:
-    """The stored form of a name: its tokens, joined by single spaces."""
-    return " ".join(tokenise(name))
+    """The stored form of a name: its tokens with signs behind them, joined by single spaces."""
+    return " ".join(list_name_words(name))
 
 
 def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
@@ -510,8 +576,10 @@ def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ..
 
 
 def is_specific_name(key: str) -> bool:
-    """Whether a name can identify a document: 3 to 200 characters, not a number."""
-    return len(key) > 2 and not key.replace(" ", "").isdigit() and len(key) <= 200  # noqa: PLR2004
+    """Whether a name can identify a document: "C#", or 3 to 200 characters, not a number."""
+    if key.replace(" ", "").isdigit() or len(key) > 200:  # noqa: PLR2004
+        return False
+    return len(key) > 2 or is_signed(key)  # noqa: PLR2004
 
 
 # What follows a Korean noun in one word: particles, and endings of "to be".
@@ -538,8 +606,20 @@ def count_words(text: str) -> float:
     return len(tokens) - sum(map(is_character, tokens)) / 2
 
 
+def drop_signs(name: str) -> str:
+    """A word or name without the signs that tell it from others, see :func:`list_name_words`."""
+    return name if name.isascii() else name.translate(_NARROW)
+
+
+def is_signed(name: str) -> bool:
+    """Whether a word or name has signs that tell it from others."""
+    return drop_signs(name) != name
+
+
 def contains_name(text: str, name: str) -> bool:
     """Whether a name stands in a text by itself, which spaces do not tell in every script.
+
+    "Google" does not in "Google+".
 
     Args:
         text: A text that contains the tokens of the name.
@@ -547,7 +627,8 @@ def contains_name(text: str, name: str) -> bool:
     """
     tokens = name.split(" ")
     if not is_character(tokens[0]):
-        return True
+        known, more = _mark_signs(text)
+        return name not in more or name in known
     words = list(split_words(text))
     found = [word.token for word in words]
     return any(
@@ -577,9 +658,9 @@ def _stands_alone(text: str, start: int, end: int, size: int) -> bool:
 
 def consists_of_name(words: Iterable[str], name: str) -> bool:
     """Whether the words of a query are all those of a stored name; their forms do not count."""
-    tokens = name.split(" ")
+    tokens = drop_signs(name).split(" ")
     known = {*tokens, *map("".join, pairwise(tokens))}
-    return all(word in known for word in words if _FORM not in word)
+    return all(drop_signs(word) in known for word in words if _FORM not in word)
 
 
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
@@ -649,7 +730,7 @@ class QueryInformation(NamedTuple):
     @property
     def length(self) -> float:
         """Number of the words; forms are none, and pairs of characters overlap by one half."""
-        own = [word for word in self.words if _FORM not in word]
+        own = [word for word in self.words if _FORM not in word and not is_signed(word)]
         return len(own) - sum(map(is_character, own)) / 2
 
     @property

@@ -6,7 +6,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from crabpath_retrievers.core.text import normalise_name
+from crabpath_retrievers.core.text import tokenise
 
 # URLs may contain one pair of parentheses, as those of Wikipedia do.
 _MARKDOWN_LINK = re.compile(
@@ -26,7 +26,7 @@ def find_references(text: str, source: str) -> tuple[str, ...]:
         text: Text of a chunk.
         source: Path or URL of its document; relative links are resolved against it.
     """
-    found = {f"wiki:{normalise_name(name)}": None for name in _WIKI_LINK.findall(text)}
+    found = {_name_page(name): None for name in _WIKI_LINK.findall(text)}
     for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
         for target in pattern.findall(text):
             address = _normalise_target(target, source)
@@ -40,8 +40,12 @@ def collect_addresses(source: str, title: str, metadata: Mapping[str, Any]) -> t
     places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
     found = {_normalise_target(place, ""): None for place in places}
     if title:
-        found[f"wiki:{normalise_name(title)}"] = None
+        found[_name_page(title)] = None
     return tuple(address for address in found if address and len(address) <= MAX_TARGET_CHARS)
+
+
+def _name_page(title: str) -> str:
+    return f"wiki:{' '.join(tokenise(title))}"
 
 
 def _normalise_target(target: str, source: str) -> str:

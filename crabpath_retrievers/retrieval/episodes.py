@@ -32,7 +32,7 @@ from crabpath_retrievers.core.text import (
     QueryInformation,
     find_signs,
     hash_question,
-    tokenise,
+    list_distinct_words,
 )
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
@@ -407,14 +407,14 @@ def _word_information(question: EpisodeQuery) -> dict[str, float]:
     rarest = max(known.values(), default=1.0)
     return {
         word: min(known.get(word, rarest), _FREQUENT if is_frequent(word) else math.inf)
-        for word in tokenise(question.text)
+        for word in list_distinct_words(question.text)
     }
 
 
 @lru_cache(maxsize=_CACHED)
 def _get_words(text: str) -> frozenset[str]:
     """The distinct words of a query or a title."""
-    return frozenset(tokenise(text))
+    return frozenset(list_distinct_words(text))
 
 
 def _compare_words(

@@ -21,8 +21,8 @@ from crabpath_retrievers.core.text import (
     drop_foreign_forms,
     is_character,
     is_number,
+    list_name_words,
     list_query_words,
-    tokenise,
 )
 from crabpath_retrievers.errors import InvalidInputError, StoreError, StoreUnavailableError
 from crabpath_retrievers.retrieval.episodes import (
@@ -184,7 +184,7 @@ class SeedSearch:
         has_vector = bool(vector.any())
         dense = self._search_dense(query.filter, vector, limit) if has_vector else ()
         text = query.text[:_LONGEST_QUERY]
-        words = tokenise(text)
+        words = list_name_words(text)
         longest = self._settings.links.max_name_words
         with self._store.open_reader():
             facts = self._store.walk.read_facts(

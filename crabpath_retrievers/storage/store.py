@@ -77,7 +77,7 @@ from crabpath_retrievers.storage.write.nodes import renew_corpus_version
 from crabpath_retrievers.storage.write.transaction import Transaction
 from crabpath_retrievers.storage.write.turn_queue import TurnWriter
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the tables in ``storage.schema``: the latest revision in ``storage.migrations``."""
 
 UNRELEASED = 0

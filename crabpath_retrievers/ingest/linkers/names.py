@@ -21,6 +21,7 @@ from crabpath_retrievers.core.language import detect_language, follows_article
 from crabpath_retrievers.core.text import (
     contains_name,
     is_character,
+    is_signed,
     list_searched_words,
     split_words,
 )
@@ -193,7 +194,7 @@ def _keep_names(text: str, names: Iterable[str], language: str | None) -> list[s
     unless the text uses them as common nouns; and in scripts without spaces what stands alone.
     """
     given = list(names)
-    single = {name for name in given if " " not in name and not is_character(name)}
+    single = {n for n in given if not (" " in n or is_character(n) or is_signed(n))}
     if single:
         marked = split_words(text, marked=True)
         found = {

@@ -223,7 +223,7 @@ def _attribute_words(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> Sequence[float]:
     """Compute support from the words of an answer that has no citations."""
-    key, query_words = normalise_name(answer), tokenise(query)
+    key, query_words = " ".join(tokenise(answer)), tokenise(query)
     if not key or not documents or not idf:
         return ()
     names = _find_named_documents(query, documents)

@@ -20,13 +20,18 @@ from crabpath_retrievers.core.changes.archive import (
 from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS
 from crabpath_retrievers.core.graph import compute_hub_level
 from crabpath_retrievers.core.terms import list_terms
-from crabpath_retrievers.core.text import hash_question, list_searched_words, prepend_title
+from crabpath_retrievers.core.text import (
+    has_signs,
+    hash_question,
+    list_searched_words,
+    prepend_title,
+)
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.registry import NODE_COLUMNS, TABLES
 from crabpath_retrievers.storage.retired import replace_node_ids
 from crabpath_retrievers.storage.write.journal import write_journal
-from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex
+from crabpath_retrievers.storage.write.nodes import put_meta, queue_reindex, renew_words
 from crabpath_retrievers.storage.write.rows import insert_rows, translate_row
 from crabpath_retrievers.storage.write.transaction import Transaction
 
@@ -51,6 +56,7 @@ def import_store(tx: Transaction, change: FillStore) -> ImportResult:
         _set_last_key(tx, TABLES[name], last)
     _index_all_texts(tx)
     queue_reindex(tx, QueueReindex())
+    renew_words(tx, has_signs)  # archives of older schemas have none of these words
     put_meta(tx, PutMeta((("origin", change.origin),)))
     write_journal(tx, "import", {"origin": change.origin})
     return ImportResult(None, dict(written))

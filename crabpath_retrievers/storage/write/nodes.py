@@ -25,6 +25,8 @@ from crabpath_retrievers.core.graph import (
 )
 from crabpath_retrievers.core.text import (
     IndexedWords,
+    drop_signs,
+    is_signed,
     list_mention_names,
     list_searched_words,
     prepend_title,
@@ -214,16 +216,23 @@ def _unindex(tx: Transaction, keys: Sequence[int]) -> None:
         _count_terms(tx, [words for _, words in texts], length, sign=-1)
 
 
-def renew_words(tx: Transaction) -> None:
-    """Index visible texts again whose words are no longer cut as they were; reads all texts."""
+def renew_words(tx: Transaction, is_affected: Callable[[str], bool] = bool) -> None:
+    """Index visible texts again whose words are no longer cut as they were; reads all texts.
+
+    Args:
+        tx: An open transaction.
+        is_affected: Whether the words of a title and a text may be others; else they are kept.
+    """
     columns = (s.nodes.c.key, s.nodes.c.id, s.nodes.c.title, s.nodes.c.terms)
-    query = sa.select(*columns, s.contents.c.content, s.contents.c.metadata)
+    texts = (s.contents.c.content, s.contents.c.metadata, s.contents.c.position)
+    query = sa.select(*columns, *texts)
     query = query.join(s.contents, s.contents.c.node == s.nodes.c.key).where(s.nodes.c.owner == 0)
     last, language = 0, tx.language
-    while rows := tx.run(
+    while found := tx.run(
         query.where(s.nodes.c.key > last).order_by(s.nodes.c.key).limit(512)
     ).all():
-        last = rows[-1].key
+        last = found[-1].key
+        rows = [row for row in found if is_affected(f"{row.title}\n{row.content}")]
         words = [IndexedWords.from_text(row.title, row.content, language) for row in rows]
         pairs = zip(rows, words, strict=True)
         changed = [(row, new) for row, new in pairs if new.terms != bytes(row.terms)]
@@ -238,16 +247,22 @@ def renew_words(tx: Transaction) -> None:
 
 
 def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
-    """Cut the names of nodes anew, which are stored as tokens, from their titles and aliases."""
-    held: dict[int, set[str]] = {}
+    """Cut the names of nodes anew, which are stored as tokens, from their titles and aliases.
+
+    Names that only signs make long enough are added: "C++", of a page or of a heading.
+    """
+    held: dict[int, set[str]] = {key: set() for key in rows}
     for name, key in tx.select_in(sa.select(s.names.c.name, s.names.c.node), s.names.c.node, rows):
-        held.setdefault(key, set()).add(name)
+        held[key].add(name)
     for key, former in held.items():
         given = json.loads(rows[key].metadata).get("aliases") or ()
         aliases = [given] if isinstance(given, str) else [str(alias) for alias in given]
-        titles = (rows[key].title, *rows[key].title.split(" › "), *aliases)
+        title, parts = rows[key].title, rows[key].title.split(" › ")
+        titles = (title, *parts, *aliases)
         letters = {_strip_marks(name) for name in former}
         new = {n for n in list_mention_names("", titles) if _strip_marks(n) in letters}
+        own = parts[1:][-1:] if rows[key].position else [title, *aliases]
+        new |= {name for name in list_mention_names("", own) if is_signed(name)}
         new |= {name for name in former if _strip_marks(name) not in map(_strip_marks, new)}
         if new != former:
             tx.delete_in(s.names.c.node, [key])
@@ -256,7 +271,7 @@ def _renew_names(tx: Transaction, rows: Mapping[int, Any]) -> None:
 
 def _strip_marks(name: str) -> str:
     """The letters of a name, by which it is known whatever its tokens are."""
-    decomposed = unicodedata.normalize("NFD", name.replace(" ", ""))
+    decomposed = unicodedata.normalize("NFD", drop_signs(name.replace(" ", "")))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
