@@ -216,6 +216,8 @@ def study_corrections(
     k: Annotated[int, typer.Option(help="Documents per answer.")] = 4,
     embedder: Annotated[str, typer.Option(help="minilm, squeezed or e5.")] = "minilm",
     cache: Cache = None,
+    *,
+    held_out: Annotated[bool, typer.Option(help="The pages on which nothing was chosen.")] = False,
 ) -> None:
     """Measure whether corrections come to rewordings of their question, and to no other one."""
     from benchmarks.corrections import measure_corrections
@@ -223,7 +225,8 @@ def study_corrections(
     from crabpath_retrievers.evaluation.embedding import cached_embedder
 
     model = cached_embedder(EMBEDDERS[embedder], cache)
-    typer.echo(json.dumps(measure_corrections(model, k)._asdict(), indent=2))
+    counts = measure_corrections(model, k, held_out=held_out)
+    typer.echo(json.dumps(counts._asdict(), indent=2))
 
 
 @app.command("poisoning")

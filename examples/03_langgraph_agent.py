@@ -51,7 +51,8 @@ def main() -> None:
             said["crabpath_feedback"] = {"correction": feedback}
         result = agent.invoke(said, {"configurable": {"thread_id": thread, "user_id": user}})
         print(f"{user}: {question}" + (f"  [correction: {feedback}]" if feedback else ""))
-        print(f"  read: {' | '.join(d.page_content for d in result['crabpath_documents'])}")
+        read = (" ".join(d.page_content.split()) for d in result["crabpath_documents"])
+        print(f"  read: {' | '.join(read)}")
         for receipt in result["crabpath_receipts"]:
             print(f"  learned: {receipt['status']}")
         print(f"  agent: {result['messages'][-1].text}")

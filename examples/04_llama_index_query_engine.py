@@ -53,7 +53,7 @@ def main() -> None:
         shown(engine.query(QUESTION))
 
     chain = LangChainRetriever(memory=retriever.memory, k=1)
-    print("LangChain finds:", chain.invoke(QUESTION)[0].page_content)
+    print("LangChain finds:", chain.invoke(QUESTION)[0].page_content.splitlines()[-1])
     retriever.memory.close()
 
 

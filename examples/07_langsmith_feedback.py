@@ -39,7 +39,7 @@ def answer(prompt: object) -> str:
 
 def text_of(documents: list[Document]) -> str:
     """The passages, one a line."""
-    return "\n".join(document.page_content for document in documents)
+    return "\n".join(" ".join(document.page_content.split()) for document in documents)
 
 
 def pulled(client: Client, retriever: CrabPathRetriever) -> PullReport:

@@ -112,10 +112,11 @@ def _describe_hit(item: RetrievedDocument, question: str) -> Text:
     node = item.node
     route = " → ".join(edge.kind for edge in item.returned.path) or "search"
     lines = _find_excerpt(node.content, question)
-    name = node.title or next(iter(lines), find_first_line(node.content))
+    title = node.title or ("" if node.document else str(node.metadata["title"]))
+    name = title or next(iter(lines), find_first_line(node.content))
     hit = Text(no_wrap=True, overflow="ignore")
     hit.append(f"{item.score:.2f}  {to_printable(name)} ({route})\n", "bold")
-    for line in lines if node.title else lines[1:]:
+    for line in lines if title else lines[1:]:
         hit.append(f"      {to_printable(line)}\n")
     return hit.append(f"      {to_printable(node.source)}\n      {to_printable(node.id)}", "dim")
 

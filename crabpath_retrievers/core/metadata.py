@@ -10,6 +10,7 @@ METADATA_KEY = "crabpath"
 """Key of the block that describes how a document was found; documents have none of their own."""
 
 _ADDED = "added"
+_MAX_ASKED = 200  # characters of a question that is shown
 _SHORTCUTS = ("id", "score")
 _TURN = {"turn_id", "namespace", "id"}
 _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earlier answer"}
@@ -53,6 +54,20 @@ def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     added = [name for name in _SHORTCUTS if name in (block.get(_ADDED) or ())]
     ours = {METADATA_KEY, *(name for name in added if metadata.get(name) == block.get(name))}
     return {key: value for key, value in metadata.items() if key not in ours}
+
+
+def mark_correction(text: str, question: str | None) -> str:
+    """The text of a correction under a line that says what it corrects: hosts drop metadata.
+
+    Args:
+        text: What it says.
+        question: The question that it answers; None if unknown.
+    """
+    if question is None:
+        return f"Correction:\n{text}"
+    asked = " ".join(question.split())
+    shown = asked if len(asked) <= _MAX_ASKED else f"{asked[:_MAX_ASKED]}…"
+    return f'Correction of the answer to "{shown}":\n{text}'
 
 
 def complete_note_metadata(

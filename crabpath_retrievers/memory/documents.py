@@ -37,6 +37,7 @@ from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.retrieval.notes import mark_corrections
 from crabpath_retrievers.retrieval.search import (
     compute_idf,
     find_nearest,
@@ -71,6 +72,7 @@ def get_documents(services: Services, ids: Sequence[str] | str, namespace: str) 
     for chunk in sorted(store.catalog.find_chunks(documents=missing), key=lambda row: row.position):
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
+    nodes |= mark_corrections(store, nodes, namespace_of(namespace))
     wanted = chain.from_iterable(chunks.get(name, [name]) for name in names)
     return [_to_document(nodes[name]) for name in dict.fromkeys(wanted) if name in nodes]
 

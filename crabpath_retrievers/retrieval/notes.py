@@ -6,9 +6,11 @@ A correction belongs to its question. It comes where its own fit to the query is
 other documents, and then stands before the document that it corrects.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +18,14 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.core.changes import MarkIndexed
-from crabpath_retrievers.core.graph import Vector, compare_vectors
+from crabpath_retrievers.core.graph import (
+    Node,
+    Vector,
+    compare_vectors,
+    stack_vectors,
+    stretch_cosine,
+)
+from crabpath_retrievers.core.metadata import mark_correction
 from crabpath_retrievers.core.text import Floats
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.notes import Correction, NoteVector
@@ -27,16 +36,19 @@ AUTO_NOTE_PREFIX = "auto:"
 """Prefix of the ids of automatic notes, which are on probation."""
 
 
-_AHEAD = 0.14  # similarity by which a correction must be nearer than documents are
-_EXPECTED = 0.2  # of the similarity of a document to the question that was corrected
+_AHEAD = 0.17  # similarity by which a correction must be nearer than documents are
+_EXPECTED = 0.4  # of the similarity of a document to the question that was corrected
 _TWINS = 0.8  # similarity of texts that differ in what identifies them
+_WORDS = 0.2  # similarity that a like document gains by having all words that are asked for
 
 
 class CorrectionEvidence(NamedTuple):
     """What decides whether a correction belongs to a query, with ``n`` documents of the pool.
 
     Attributes:
-        near: The best similarity of the query to the corrected question and the note's text.
+        best: The best similarity of the query to the corrected question, to the note's text and to
+            what it corrects.
+        mean: Its similarity to the mean of the three.
         similar: Similarity of the query to each document, shape ``[n]``.
         expected: Similarity of the corrected question to each, or of what stands for it; ``[n]``.
         wrong: Which of them it corrects, shape ``[n]``.
@@ -45,7 +57,8 @@ class CorrectionEvidence(NamedTuple):
             corrects, shape ``[Q]``.
     """
 
-    near: float
+    best: float
+    mean: float
     similar: Floats
     expected: Floats
     wrong: NDArray[np.bool_]
@@ -57,22 +70,38 @@ def measure_fit(evidence: CorrectionEvidence, has: Floats, nats: Floats) -> floa
     """Fit of a correction to a query, in [-1, 1]; None where it belongs to another question.
 
     It is the best similarity of the query to the question that was corrected, to what was wrong and
-    to the text of the note. Other documents must be less near to the query, by a margin that grows
-    with how near they were to the question that was corrected: those were no better answers then.
-    A query that names a twin of the corrected document is about that one, however near it is.
+    to the text of the note. Other documents must be less near to the query than the mean of these
+    is, by a margin that grows with how near they were to the question that was corrected: those
+    were no better answers then. A document like the corrected one counts as nearer for words of the
+    query that only it has, and a twin with such words is what is asked for, however near it is.
 
     Args:
         evidence: Of the correction.
         has: 1 for each word of the query that a document has, else 0; shape ``[n, Q]``.
         nats: Information of those words, shape ``[Q]``.
     """
-    wrong, other = evidence.wrong, ~evidence.wrong
-    fit = max(evidence.near, evidence.similar[wrong].max(initial=-1.0))
+    other = ~evidence.wrong
+    more = (has - evidence.known) @ nats
+    share = more / max(1.0, float(nats.sum()))
     rivals = evidence.similar - _EXPECTED * np.maximum(0.0, evidence.expected)
-    if fit - rivals[other].max(initial=0.0) < _AHEAD:
+    rivals += _WORDS * np.maximum(0.0, evidence.alike) * share
+    if evidence.mean - rivals[other].max(initial=0.0) < _AHEAD:
         return None
-    more = (has[other & (evidence.alike >= _TWINS)] - evidence.known) @ nats
-    return None if more.max(initial=0.0) > 0.0 else float(fit)
+    twins = other & (evidence.alike >= _TWINS)
+    return None if more[twins].max(initial=0.0) > 0.0 else evidence.best
+
+
+def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
+    """Similarity of a query to the mean of some texts.
+
+    Args:
+        vectors: Unit vectors of the texts, each of shape ``[d]``.
+        similar: Similarity of the query to each.
+        stretch: Of the embedder.
+    """
+    rows = stack_vectors(vectors)
+    length = float(stretch_cosine(rows @ rows.T, stretch).sum())
+    return sum(similar) / math.sqrt(max(1.0, length))
 
 
 def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
@@ -157,6 +186,19 @@ def insert_corrections(
                 chosen[corrections[index]] = None
         chosen[index] = None
     return list(chosen)
+
+
+def mark_corrections(
+    store: GraphStore, nodes: Mapping[str, Node], namespace: str
+) -> dict[str, Node]:
+    """The notes among some nodes of a namespace; the text of those that correct says so."""
+    notes = {key: node for key, node in nodes.items() if not node.document}
+    if any(node.metadata.get("note") == "correction" for node in notes.values()):
+        for fact in store.notes.get_facts(notes, namespace):
+            if fact.kind == "correction":
+                text = mark_correction(notes[fact.id].content, fact.query)
+                notes[fact.id] = replace(notes[fact.id], content=text)
+    return notes
 
 
 class NoteMemory:

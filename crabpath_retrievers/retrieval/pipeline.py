@@ -54,8 +54,10 @@ from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import (
     CorrectionEvidence,
     choose_corrections,
+    compare_with_mean,
     find_current_corrections,
     insert_corrections,
+    mark_corrections,
     measure_fit,
 )
 from crabpath_retrievers.retrieval.repeats import find_repeats
@@ -606,14 +608,20 @@ class RetrievalPipeline:
                 corrected.setdefault(item.note, []).append(rows[item.document])
         fits: dict[int, float | None] = {}
         for hit in pool:
-            key, near = hit.head.key, hit.similarity
+            key = hit.head.key
             if key not in said:
                 continue
             question, about = questions.get(ids[key]), corrected.get(key, [])
+            near = [(hit.head.vector, hit.similarity)]
             if question is not None:
-                near = max(near, *compare_vectors([question], vector, stretch))
+                near += [(question, compare_vectors([question], vector, stretch)[0])]
+            if about:
+                nearest = max(about, key=similar.__getitem__)
+                near += [(vectors[nearest], float(similar[nearest]))]
+            values = [value for _, value in near]
+            best, mean = max(values), compare_with_mean([row for row, _ in near], values, stretch)
             if hit.again > _SAME_QUESTION:  # it may answer several questions
-                near = 1.0
+                best = mean = 1.0
             asked = question if question is not None else hit.head.vector
             if question is None and about:
                 asked = vectors[about[0]]
@@ -626,9 +634,8 @@ class RetrievalPipeline:
             known = information.find_words([hit.head.terms])[0] > 0
             known |= np.array([word in words for word in information.words], dtype=bool)
             known |= has[meant].any(axis=0)
-            evidence = CorrectionEvidence(
-                near, similar, expected, wrong, np.max(alike, axis=0, initial=-1.0), known
-            )
+            nearness = np.max(alike, axis=0, initial=-1.0)
+            evidence = CorrectionEvidence(best, mean, similar, expected, wrong, nearness, known)
             fits[key] = measure_fit(evidence, has, information.nats)
         return fits
 
@@ -644,7 +651,7 @@ class RetrievalPipeline:
             ranked = self._rank(replace(found, order=(*rankings.teams,), is_draft=True)).documents
             documents = self._read_documents(ranked, clock)
         if clock.notes:
-            documents |= self._complete_notes(documents)
+            documents |= self._complete_notes(documents, query.namespace)
         # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranked if item.node in documents]
         latency["rank"] = round((time.perf_counter() - begin) * 1000, 3)
@@ -925,15 +932,19 @@ class RetrievalPipeline:
             )
         return remaining
 
-    def _complete_notes(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
-        """The notes among the nodes, with the metadata keys that document templates expect."""
+    def _complete_notes(self, nodes: Mapping[str, Node], namespace: str) -> dict[str, Node]:
+        """The notes among the nodes, with the metadata keys that document templates expect.
+
+        The text of a correction says that it is one.
+        """
         notes = {key: node for key, node in nodes.items() if not node.document}
         if not notes:
             return notes
         samples = self.store.catalog.sample()
+        marked = mark_corrections(self.store, notes, namespace)
         return {
             key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
-            for key, note in notes.items()
+            for key, note in marked.items()
         }
 
     def _spare_notes(
@@ -991,6 +1002,7 @@ class RetrievalPipeline:
         heads = [found.evidence.pool[i].head for i in together]
         ids = [head.id for head in heads]
         documents = self.store.walk.get_documents(ids, found.seeds.clock)
+        documents |= mark_corrections(self.store, documents, query.namespace)
         k = query.k + len(others.union(corrections.values()))
         characters = self.settings.rank.characters_per_token
         bounds = SelectionLimits(k, max_tokens, characters, self.store.stretch)

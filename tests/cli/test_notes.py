@@ -31,6 +31,7 @@ def test_teach_ask_correct_and_forget(cli, read):
     again = read("query", question, "-k", "3")["documents"]
     assert again[0]["id"] == fixed  # what was told last of this question
     assert note not in {item["id"] for item in again[:2]}
+    assert ")\n      Correction of the answer to" in cli("query", question, "-k", "3").output
     assert read("info")["notes"] == 2
     assert read("forget", note)["removed"] == 1
 

@@ -112,7 +112,7 @@ def test_corrections_that_search_does_not_find_go_as_well(open_memory, host_of):
 def test_a_correction_and_its_document_fit_a_budget_together_or_not_at_all(memory, host):
     """A document without its correction is worse than none."""
     note = memory.correct("Not so. " + RIGHT, wrong=["a"], query="Apples?")
-    for budget in range(5, 30):
+    for budget in range(5, 40):
         answer = host.answer("Apples?", max_tokens=budget).documents
         found = [item.node.id for item in answer]
         assert "a" not in found or found.index(note) < found.index("a")
@@ -361,7 +361,7 @@ def test_a_correction_of_one_product_does_not_come_to_its_twins():
             for question in ("How is a XR{} reset?", "How do I reset device model XR{}?"):
                 found = retriever.invoke(question.format(number))
                 notes = [item for item in found if item.metadata.get("note") == "correction"]
-                assert [one.page_content[len("Hold ") :][:7] for one in notes] == text
+                assert [one.page_content.split("Hold ")[1][:7] for one in notes] == text
 
 
 PAGES = (
@@ -379,7 +379,7 @@ def test_an_answer_that_search_missed_does_not_stand_before_the_page_that_it_fou
         asked = "How do I find rows whose text is similar despite typing errors, with an index?"
         retriever.record(retriever.invoke(asked), "down", correction="Use the pg_trgm extension.")
         for question in (asked, "fuzzy matching of misspelled names with an index"):
-            assert retriever.invoke(question)[0].page_content.startswith("Use")
+            assert "\nUse" in retriever.invoke(question)[0].page_content
         for question in ("How do I configure full text search?", "When does the backup run?"):
             assert not any("pg_trgm" in one.page_content for one in retriever.invoke(question))
 
@@ -392,7 +392,8 @@ def test_a_correction_in_the_words_of_a_page_belongs_to_it():
         right = "Guests park in front of the building."
         retriever.record(found, "down", correction=right)
         texts = [one.page_content for one in retriever.invoke("Parking places for guests")]
-        assert texts.index(right) < texts.index(PAGES[3])
+        (note,) = (text for text in texts if right in text)
+        assert texts.index(note) < texts.index(PAGES[3])
 
 
 def test_an_irrelevant_document_was_wrong(memory, host):

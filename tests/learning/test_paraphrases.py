@@ -14,5 +14,5 @@ def test_a_correction_stands_before_the_text_that_it_corrects():
     assert counts.note_first >= 46
     assert counts.note_kept == counts.places_kept == 50
     assert counts.others >= 200
-    assert counts.others_with_note <= 30
+    assert counts.others_with_note <= 25
     assert counts.foreign <= 1

@@ -34,8 +34,8 @@ def test_the_correction_that_was_said_last_counts(memory, host, first, other, ag
     for correct, text in ((first, FIRST), (other, SECOND), (again, FIRST), (other, SECOND)):
         correct(memory, text, "bob")
         found = [item.node.content for item in host.answer(k=3).documents]
-        assert found[0] == text
-        assert {FIRST, SECOND}.intersection(found) == {text}
+        assert found[0].endswith(text)
+        assert [said for said in (FIRST, SECOND) if said in "".join(found)] == [text]
     assert {note.text for note in memory.notes()} == {FIRST, SECOND}
 
 
@@ -44,9 +44,9 @@ def test_corrections_of_turns_that_were_asked_before_count_in_the_order_they_are
     turns = [memory.retrieve(QUESTION, k=3).turn.id for _ in range(3)]
     for turn, text in zip(turns, (FIRST, SECOND, FIRST), strict=True):
         memory.record(turn, outcome=False, correction=text, feedback_id=turn)
-    assert host.answer(k=3).documents[0].node.content == FIRST
+    assert host.answer(k=3).documents[0].node.content.endswith(FIRST)
     memory.undo(turns[2])
-    assert host.answer(k=3).documents[0].node.content == SECOND
+    assert host.answer(k=3).documents[0].node.content.endswith(SECOND)
 
 
 @pytest.mark.both_databases

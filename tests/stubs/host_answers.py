@@ -17,8 +17,9 @@ def ids(found: Sequence[Any]) -> list[str | None]:
 
 
 def texts(found: Sequence[Any]) -> list[str]:
-    """Texts of LangChain documents or LlamaIndex nodes, in order."""
-    return [item.page_content if isinstance(item, Document) else item.text for item in found]
+    """Texts of LangChain documents or LlamaIndex nodes, in order; of corrections what they say."""
+    shown = [item.page_content if isinstance(item, Document) else item.text for item in found]
+    return [text.split(":\n")[-1] if text.startswith("Correction") else text for text in shown]
 
 
 def block_of(found: Sequence[Any]) -> dict[str, Any]:
