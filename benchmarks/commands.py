@@ -530,6 +530,27 @@ def study_siblings(
     raise typer.Exit(1 if below else 0)
 
 
+@app.command("kinds")
+@report_errors
+def study_kinds(
+    embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm",
+    cache: Cache = None,
+) -> None:
+    """Count right first answers about products never judged, after reports on others."""
+    from benchmarks.kinds import measure_kinds
+    from benchmarks.no_harm import EMBEDDERS
+    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    typer.echo("| embedder | titles | products taught | questions | same words | other words |")
+    typer.echo("|---|---|---|---|---|---|")
+    for name in split_names(embedders):
+        model = cached_embedder(EMBEDDERS[name], cache)
+        for titled in (False, True):
+            for row in measure_kinds(model, titled=titled):
+                typer.echo(f"| {' | '.join(map(str, (name, titled, *row)))} |")
+
+
 @app.command("routes")
 @report_errors
 def study_routes(

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -327,7 +327,7 @@ def score_turns(
         information: Its words and the words of the past queries, with their information.
         stretch: Of the embedder.
     """
-    if not (heads and recalled):
+    if not heads:
         return {}
     rows = {head.id: row for row, head in enumerate(heads)}
     vectors = stack_vectors([head.vector for head in heads])
@@ -337,7 +337,8 @@ def score_turns(
     asked_for = own * np.array([[title <= asked] for title in titles])
     has = information.find_words([head.terms for head in heads])
     lacks = (1.0 - has) * information.nats
-    near = stretch_cosine(vectors @ vectors.T, stretch)
+    compare = partial(stretch_cosine, stretch=stretch)
+    near, to_query = compare(vectors @ vectors.T), compare(vectors @ question.vector)
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacking, names = (lacks * np.minimum(1.0, alike @ words) for words in (has, asked_for))
     sums, counterparts = np.zeros((len(heads), 4)), np.zeros(len(heads))
@@ -350,6 +351,7 @@ def score_turns(
         more = lacking @ is_new
         renamed = np.minimum(names @ is_new, own @ (is_gone * information.nats))
         shares = np.exp(-np.maximum(0.0, np.maximum(more - excuses, renamed)) / _NATS)
+        to_past, shift = compare(vectors @ turns.vector), compare(turns.vector @ question.vector)
         passed = np.exp(-(asked_for @ (is_new * information.nats)) / _NATS)
         for node, credit in turns.documents.items():
             if (row := rows.get(node)) is None:
@@ -361,39 +363,37 @@ def score_turns(
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
                 fitting = np.exp(-np.maximum(0.0, more - excuses[row]) / _NATS)
-                found = _find_counterparts(vectors, row, question.vector - turns.vector, stretch)
+                found = _find_counterparts(near[row], to_query, to_past, row, shift)
                 counterparts += turns.weight * credit * (1.0 - share) * fitting * found
             turn = (turns.same * uses, turns.same * passes)
             sums[row] += (*turn, turns.weight * uses, turns.weight * passes)
     # What was said about this very question needs no analogy.
-    counterparts *= 1.0 - max(turns.same for turns in recalled)
+    counterparts *= 1.0 - max((turns.same for turns in recalled), default=0.0)
     scores = np.column_stack([sums, counterparts])
     return {
         node: EpisodeScore(*scores[row].tolist()) for node, row in rows.items() if any(scores[row])
     }
 
 
-def _find_counterparts(vectors: Vector, row: int, shift: Vector, stretch: float) -> Floats:
+def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
     """How far each text is to the current query what one of them was to a past query.
 
-    The difference of the queries is added to its vector, as words are found by analogy (Mikolov,
-    Yih & Zweig 2013); the nearest other texts share it.
+    The sought vector is that of the text, plus that of the query, less that of the past one, as
+    words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts share it.
 
     Args:
-        vectors: Of the texts, shape ``[n, d]``.
+        text, query, past: Similarity of each text to that text and to both queries, shape ``[n]``.
         row: The text that was used for the past query.
-        shift: Vector of the current query less that of the past one, shape ``[d]``.
-        stretch: Of the embedder.
+        shift: Similarity of both queries.
 
     Returns:
         Shares, shape ``[n]``, whose sum is at most 1: less where no text is near.
     """
-    sought = vectors[row] + shift
-    near = stretch_cosine(vectors @ (sought / (float(np.linalg.norm(sought)) or 1.0)), stretch)
+    squared = 3.0 + 2.0 * (query[row] - past[row] - shift)  # length of the sought vector
+    near = (text + query - past) / math.sqrt(max(_EQUAL, squared))
     near[row] = -1.0
-    nearest = float(near.max())
-    odds = np.exp((near - nearest).astype(np.float64) / _COUNTERPART)
-    shares: Floats = max(0.0, nearest) * odds / odds.sum()
+    odds = np.exp((near - near.max()) / _COUNTERPART)
+    shares: Floats = max(0.0, float(near.max())) * odds / odds.sum()
     return shares
 
 
