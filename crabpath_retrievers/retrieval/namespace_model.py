@@ -3,8 +3,9 @@
 import json
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +63,12 @@ class NamespaceModel:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        return cls(posterior, Baseline(**data["baseline"]), cls.read_trust(text))
+        return cls(posterior, Baseline(**data["baseline"]), _parse_trust(data))
 
     @staticmethod
     def read_trust(text: str | None) -> Reliability:
         """The reliability of a namespace's memories, from the stored form of its model."""
-        pairs = {} if text is None else json.loads(text)["trust"]
-        return Reliability({memory: (a, b) for memory, (a, b) in pairs.items()})
+        return Reliability() if text is None else _parse_trust(json.loads(text))
 
     def weights(self, drawn: Floats | None = None) -> Floats:
         """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
@@ -119,6 +119,10 @@ class NamespaceModel:
         if effects.ranker is None:
             return NamespaceModel(self.posterior, baseline, trust)
         return NamespaceModel(remove_gain(self.posterior, effects.ranker), baseline, trust)
+
+
+def _parse_trust(data: Mapping[str, Any]) -> Reliability:
+    return Reliability({memory: (a, b) for memory, (a, b) in data["trust"].items()})
 
 
 class NamespaceModels:

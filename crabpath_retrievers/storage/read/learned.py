@@ -232,6 +232,11 @@ _EPISODES = CompiledSelect(
         _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
     )
 )
+_EPISODE_VECTORS = CompiledSelect(
+    sa.select(episodes.c.id, episodes.c.embedding).where(
+        _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+    )
+)
 _QUEUED_EPISODES = CompiledSelect(
     sa.select(*_EPISODE_COLUMNS).where(_IN_NAMESPACE, episodes.c.indexed == 0)
 )
@@ -393,8 +398,7 @@ class LearnedQueries(Queries):
 
     def episode_vectors(self, namespace: int, ids: Iterable[str]) -> dict[str, Vector]:
         """Unit query vectors ``[d]``, half precision, of the episodes with these ids."""
-        query = sa.select(episodes.c.id, episodes.c.embedding).where(_IN_NAMESPACE)
-        rows = self._rows_in(query.params(namespace=namespace), episodes.c.id, ids)
+        rows = self._run(_EPISODE_VECTORS, namespace=namespace, ids=list(ids))
         return {name: decode_vector(data) for name, data in rows}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[StoredEpisode]:
