@@ -104,16 +104,17 @@ class _CachedVectors(NamedTuple):
 
     Attributes:
         version: Version of the namespace that they belong to.
-        rows: Row in ``matrix`` by episode id.
-        matrix: Unit query vectors, shape ``[n, d]``; None for a namespace with too many.
+        rows: Row in the blocks, taken together, by episode id.
+        blocks: Unit query vectors, shapes ``[n, d]``, larger ones first; None for a namespace with
+            too many. What is added to one matrix copies all of it.
     """
 
     version: tuple[int, int]
     rows: dict[str, int]
-    matrix: Vector | None
+    blocks: tuple[Vector, ...] | None
 
 
-_NO_VECTORS = _CachedVectors((-1, -1), {}, np.zeros((0, 0), dtype=np.float32))
+_NO_VECTORS = _CachedVectors((-1, -1), {}, ())
 
 
 class EpisodeMemory:
@@ -177,11 +178,12 @@ class EpisodeMemory:
             return []
         namespace, neighbours = clock.key, self._settings.neighbours
         cached = self._read_vectors(clock)
-        if cached.matrix is not None:
+        if cached.blocks is not None:
             if not cached.rows:
                 return []
             # Not by BLAS, whose threads wait for each other where all cores are busy.
-            similar = np.einsum("ij,j->i", cached.matrix, vector)
+            parts = [np.einsum("ij,j->i", block, vector) for block in cached.blocks]
+            similar = np.concatenate(parts)
             first = max(0, len(similar) - neighbours)
             best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
@@ -201,9 +203,9 @@ class EpisodeMemory:
         version = (clock.learned, clock.notes)
         cached = self._vectors.get(clock.key, _NO_VECTORS)
         # Once there are too many, their ids are not read again at every lesson.
-        if cached.version != version and cached.matrix is not None:
+        if cached.version != version and cached.blocks is not None:
             ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
-            new = [episode for episode in ids if episode not in cached.rows]
+            new = sorted(set(ids) - cached.rows.keys())
             if len(ids) > _MAX_SMALL:
                 cached = _CachedVectors(version, {}, None)
             elif not new and len(ids) == len(cached.rows):
@@ -228,15 +230,18 @@ class EpisodeMemory:
     ) -> _CachedVectors:
         """The vectors of these episodes; those of the ``new`` ones are read."""
         added = self._store.learned.episode_vectors(namespace, new)
-        kept = [episode for episode in ids if episode in cached.rows]
-        found = [episode for episode in new if episode in added]
-        if not kept and not found:
-            return _NO_VECTORS._replace(version=version)
-        parts = [added[episode].astype(np.float32)[None, :] for episode in found]
-        if kept and cached.matrix is not None:
-            parts.insert(0, cached.matrix[[cached.rows[episode] for episode in kept]])
-        rows = {episode: row for row, episode in enumerate([*kept, *found])}
-        return _CachedVectors(version, rows, np.concatenate(parts))
+        blocks, rows = list(cached.blocks or ()), cached.rows.copy()
+        if len(ids) < len(rows) + len(new):  # some were deleted
+            kept = [episode for episode in ids if episode in rows]
+            places = [rows[episode] for episode in kept]
+            blocks = [np.concatenate(blocks)[places]] if kept else []
+            rows = {episode: row for row, episode in enumerate(kept)}
+        if added:
+            rows |= {episode: len(rows) + row for row, episode in enumerate(added)}
+            blocks.append(stack_vectors([*added.values()]))
+        while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]):
+            blocks[-2:] = [np.concatenate(blocks[-2:])]
+        return _CachedVectors(version, rows, tuple(blocks))
 
     def _read_near(self, vector: Vector, clock: Clock, ids: Sequence[str]) -> list[EpisodeMatch]:
         def fetch(new: list[str]) -> dict[str, StoredEpisode]:
@@ -323,28 +328,28 @@ def score_turns(
     used = {node for turns in recalled for node, credit in turns.documents.items() if credit > 0}
     rows = [row for row, head in enumerate(heads) if head.id in used]
     titles = [_get_words(head.title) for head in heads]
-    own = np.array([[float(word in title) for word in information.words] for title in titles])
-    asked_for = own * np.array([[title <= asked] for title in titles])
+    places = {word: place for place, word in enumerate(information.words)}
+    own = _mark(titles, places)
+    asked_for = own * np.array([title <= asked for title in titles])[:, None]
     lacking, names = _measure_lacking(heads, rows, asked_for, information, stretch)
-    places = {heads[row].id: place for place, row in enumerate(rows)}
+    now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
+    new, gone = now * (1.0 - past), past * (1.0 - now)
+    # An outcome alone does not show that the document was used without them.
+    excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
+    more = (new - excused) @ lacking.T
+    renamed = np.minimum(new @ names.T, (gone * information.nats) @ own[rows].T)
+    shares = np.exp(-np.maximum(0.0, np.maximum(more, renamed)) / _NATS).tolist()
+    passed = np.exp((new * information.nats) @ asked_for.T / -_NATS).tolist()
     sums = {head.id: [0.0, 0.0, 0.0, 0.0] for head in heads}
-    for turns in recalled:
-        is_new = np.array([w in asked and w not in turns.words for w in information.words])
-        is_gone = np.array([w in turns.words and w not in asked for w in information.words])
-        # An outcome alone does not show that the document was used without them.
-        excuse = _EXCUSE if turns.stated else 0.0
-        was_asked = [excuse * (word in turns.words) for word in information.words]
-        more = lacking @ np.subtract(is_new, was_asked, dtype=np.float64)
-        renamed = np.minimum(names @ is_new, own[rows] @ (is_gone * information.nats))
-        shares = np.exp(-np.maximum(0.0, np.maximum(more, renamed)) / _NATS).tolist()
-        new_names = asked_for @ (is_new * information.nats)
-        passed = dict(zip(sums, np.exp(-new_names / _NATS).tolist(), strict=True))
+    order, ranks = {node: i for i, node in enumerate(sums)}, {row: i for i, row in enumerate(rows)}
+    for turns, share_by_rank, passed_by_row in zip(recalled, shares, passed, strict=True):
         for node, credit in turns.documents.items():
             if node not in sums:
                 continue
-            uses, passes = 0.0, -credit * passed[node]
+            row = order[node]
+            uses, passes = 0.0, -credit * passed_by_row[row]
             if credit > 0:
-                share = shares[places[node]]
+                share = share_by_rank[ranks[row]]
                 # Where use was only inferred, the rest of the trial speaks against the document.
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
@@ -354,6 +359,14 @@ def score_turns(
             score[2] += turns.weight * uses
             score[3] += turns.weight * passes
     return {node: EpisodeScore(*score) for node, score in sums.items() if any(score)}
+
+
+def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
+    """Which texts have which words, 1 or 0, shape ``[n, W]``; words by their columns."""
+    marked = np.zeros((len(texts), len(places)))
+    for row, text in zip(marked, texts, strict=True):
+        row[[places[word] for word in places.keys() & text]] = 1.0
+    return marked
 
 
 def _measure_lacking(
