@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -197,6 +198,15 @@ class EpisodeMemory:
             # Maintenance has no index, and this reader may be older than what is indexed.
             self._gone.setdefault(namespace, set()).update(gone)
         return self._rank(vector, episodes)
+
+    def search_ahead(
+        self, clock: Clock, vectors: Sequence[Vector]
+    ) -> AbstractContextManager[object]:
+        """Search for the nearest indexed episodes of several queries, which are asked inside."""
+        if not self._collections.available or self._read_vectors(clock).blocks is not None:
+            return nullcontext()
+        own = self._collections.of(clock.key)
+        return own.search_ahead(vectors, self._settings.neighbours)
 
     def _read_vectors(self, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -199,6 +200,12 @@ class NamespaceModels:
             raise_interruption(error)
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return NamespaceModel(self.prior)
+
+    def search_ahead(
+        self, namespace: str, vectors: Sequence[Vector]
+    ) -> AbstractContextManager[object]:
+        """Search for the past turns of several questions, which are asked inside."""
+        return self._episodes.search_ahead(self._store.walk.get_clock(namespace), vectors)
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> tuple[list[PastTurns], list[str]]:
         """Turns of past queries with the documents that they used, and ids of the nearest notes."""
