@@ -19,7 +19,7 @@ from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
 
 Vector = NDArray[np.float32]
-Number = TypeVar("Number", float, NDArray[np.float32])
+Number = TypeVar("Number", float, NDArray[np.float32], NDArray[np.float64])
 
 
 # numpy converts half to single precision number by number; a look-up table takes a third of that.

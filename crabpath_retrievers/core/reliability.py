@@ -347,6 +347,7 @@ def _is_real(pair: tuple[float, float]) -> bool:
     return max(map(abs, pair)) >= _GHOST
 
 
+@lru_cache(maxsize=1024)
 def _parse_bin(name: str) -> tuple[int, int] | None:
     """Block and log-odds of a bin; None for other counts."""
     found = _BIN.fullmatch(name)

@@ -265,8 +265,12 @@ class Replay:
                     self._count([row], self._add_rows([row]))
                 continue
             add = partial(self._add_rows, given)
+            vectors = [row.vector for row in given if row.vector is not None]
             try:
-                with limit_waiting(services.settings.time_limit):
+                with (
+                    limit_waiting(services.settings.time_limit),
+                    retrieval.search_ahead(self._namespace, vectors, self._k),
+                ):
                     results = services.store.apply_together(add)
             except BaseException:
                 retrieval.models.reopen()  # it knows what was not committed

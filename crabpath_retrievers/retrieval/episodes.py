@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -109,16 +110,17 @@ class _CachedVectors(NamedTuple):
 
     Attributes:
         version: Version of the namespace that they belong to.
-        rows: Row in ``matrix`` by episode id.
-        matrix: Unit query vectors, shape ``[n, d]``; None for a namespace with too many.
+        rows: Row in the blocks, taken together, by episode id.
+        blocks: Unit query vectors, shapes ``[n, d]``, larger ones first; None for a namespace with
+            too many. What is added to one matrix copies all of it.
     """
 
     version: tuple[int, int]
     rows: dict[str, int]
-    matrix: Vector | None
+    blocks: tuple[Vector, ...] | None
 
 
-_NO_VECTORS = _CachedVectors((-1, -1), {}, np.zeros((0, 0), dtype=np.float32))
+_NO_VECTORS = _CachedVectors((-1, -1), {}, ())
 
 
 class EpisodeMemory:
@@ -183,11 +185,12 @@ class EpisodeMemory:
             return []
         namespace, neighbours = clock.key, self._settings.neighbours
         cached = self._read_vectors(clock)
-        if cached.matrix is not None:
+        if cached.blocks is not None:
             if not cached.rows:
                 return []
             # Not by BLAS, whose threads wait for each other where all cores are busy.
-            similar = np.einsum("ij,j->i", cached.matrix, vector)
+            parts = [np.einsum("ij,j->i", block, vector) for block in cached.blocks]
+            similar = np.concatenate(parts)
             first = max(0, len(similar) - neighbours)
             best = np.argpartition(similar, first)[first:]
             ids = list(cached.rows)
@@ -202,14 +205,23 @@ class EpisodeMemory:
             self._gone.setdefault(namespace, set()).update(gone)
         return self._rank(vector, episodes)
 
+    def search_ahead(
+        self, clock: Clock, vectors: Sequence[Vector]
+    ) -> AbstractContextManager[object]:
+        """Search for the nearest indexed episodes of several queries, which are asked inside."""
+        if not self._collections.available or self._read_vectors(clock).blocks is not None:
+            return nullcontext()
+        own = self._collections.of(clock.key)
+        return own.search_ahead(vectors, self._settings.neighbours)
+
     def _read_vectors(self, clock: Clock) -> _CachedVectors:
         """The vectors of a small namespace, read again as far as its version is new."""
         version = (clock.learned, clock.notes)
         cached = self._vectors.get(clock.key, _NO_VECTORS)
         # Once there are too many, their ids are not read again at every lesson.
-        if cached.version != version and cached.matrix is not None:
+        if cached.version != version and cached.blocks is not None:
             ids = self._store.learned.episode_ids(clock.key, _MAX_SMALL + 1)
-            new = [episode for episode in ids if episode not in cached.rows]
+            new = sorted(set(ids) - cached.rows.keys())
             if len(ids) > _MAX_SMALL:
                 cached = _CachedVectors(version, {}, None)
             elif not new and len(ids) == len(cached.rows):
@@ -234,15 +246,18 @@ class EpisodeMemory:
     ) -> _CachedVectors:
         """The vectors of these episodes; those of the ``new`` ones are read."""
         added = self._store.learned.episode_vectors(namespace, new)
-        kept = [episode for episode in ids if episode in cached.rows]
-        found = [episode for episode in new if episode in added]
-        if not kept and not found:
-            return _NO_VECTORS._replace(version=version)
-        parts = [added[episode].astype(np.float32)[None, :] for episode in found]
-        if kept and cached.matrix is not None:
-            parts.insert(0, cached.matrix[[cached.rows[episode] for episode in kept]])
-        rows = {episode: row for row, episode in enumerate([*kept, *found])}
-        return _CachedVectors(version, rows, np.concatenate(parts))
+        blocks, rows = list(cached.blocks or ()), cached.rows.copy()
+        if len(ids) < len(rows) + len(new):  # some were deleted
+            kept = [episode for episode in ids if episode in rows]
+            places = [rows[episode] for episode in kept]
+            blocks = [np.concatenate(blocks)[places]] if kept else []
+            rows = {episode: row for row, episode in enumerate(kept)}
+        if added:
+            rows |= {episode: len(rows) + row for row, episode in enumerate(added)}
+            blocks.append(stack_vectors([*added.values()]))
+        while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]):
+            blocks[-2:] = [np.concatenate(blocks[-2:])]
+        return _CachedVectors(version, rows, tuple(blocks))
 
     def _read_near(self, vector: Vector, clock: Clock, ids: Sequence[str]) -> list[EpisodeMatch]:
         def fetch(new: list[str]) -> dict[str, StoredEpisode]:
@@ -327,52 +342,62 @@ def score_turns(
         information: Its words and the words of the past queries, with their information.
         stretch: Of the embedder.
     """
-    if not heads:
+    if not (heads and recalled):
         return {}
+    compare = partial(stretch_cosine, stretch=stretch)
     rows = {head.id: row for row, head in enumerate(heads)}
-    vectors = stack_vectors([head.vector for head in heads])
+    places = {word: place for place, word in enumerate(information.words)}
+    vectors = stack_vectors([head.vector for head in heads]).astype(np.float64)
     asked = {*question.information.words}
     titles = [_get_words(head.title) for head in heads]
-    own = np.array([[float(word in title) for word in information.words] for title in titles])
-    asked_for = own * np.array([[title <= asked] for title in titles])
+    own = _mark(titles, places)
+    asked_for = own * np.array([title <= asked for title in titles])[:, None]
     has = information.find_words([head.terms for head in heads])
     lacks = (1.0 - has) * information.nats
-    compare = partial(stretch_cosine, stretch=stretch)
-    near, to_query = compare(vectors @ vectors.T), compare(vectors @ question.vector)
+    near = compare(vectors @ vectors.T)
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacking, names = (lacks * np.minimum(1.0, alike @ words) for words in (has, asked_for))
+    now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
+    new, gone = now * (1.0 - past), past * (1.0 - now)
+    # An outcome alone does not show that the document was used without them.
+    excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
+    missing, excuses = new @ lacking.T, excused @ lacking.T
+    renamed = np.minimum(new @ names.T, (gone * information.nats) @ own.T)
+    shares = np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS)
+    passed = np.exp((new * information.nats) @ asked_for.T / -_NATS)
+    queries = np.array([turns.vector for turns in recalled])
+    to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
+    shifts = compare(queries @ question.vector)
     sums, counterparts = np.zeros((len(heads), 4)), np.zeros(len(heads))
-    for turns in recalled:
-        is_new = np.array([w in asked and w not in turns.words for w in information.words])
-        is_gone = np.array([w in turns.words and w not in asked for w in information.words])
-        was_asked = np.array([word in turns.words for word in information.words])
-        # An outcome alone does not show that the document was used without them.
-        excuses = lacking @ (was_asked * (_EXCUSE if turns.stated else 0.0))
-        more = lacking @ is_new
-        renamed = np.minimum(names @ is_new, own @ (is_gone * information.nats))
-        shares = np.exp(-np.maximum(0.0, np.maximum(more - excuses, renamed)) / _NATS)
-        to_past, shift = compare(vectors @ turns.vector), compare(turns.vector @ question.vector)
-        passed = np.exp(-(asked_for @ (is_new * information.nats)) / _NATS)
+    for turn, turns in enumerate(recalled):
         for node, credit in turns.documents.items():
             if (row := rows.get(node)) is None:
                 continue
-            uses, passes = 0.0, -credit * passed[row]
+            uses, passes = 0.0, -credit * passed[turn, row]
             if credit > 0:
-                share = shares[row]
+                share = shares[turn, row]
                 # Where use was only inferred, the rest of the trial speaks against the document.
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
-                fitting = np.exp(-np.maximum(0.0, more - excuses[row]) / _NATS)
-                found = _find_counterparts(near[row], to_query, to_past, row, shift)
+                fitting = np.exp(-np.maximum(0.0, missing[turn] - excuses[turn, row]) / _NATS)
+                found = _find_counterparts(near[row], to_query, to_past[turn], row, shifts[turn])
                 counterparts += turns.weight * credit * (1.0 - share) * fitting * found
-            turn = (turns.same * uses, turns.same * passes)
-            sums[row] += (*turn, turns.weight * uses, turns.weight * passes)
+            same = (turns.same * uses, turns.same * passes)
+            sums[row] += (*same, turns.weight * uses, turns.weight * passes)
     # What was said about this very question needs no analogy.
-    counterparts *= 1.0 - max((turns.same for turns in recalled), default=0.0)
+    counterparts *= 1.0 - max(turns.same for turns in recalled)
     scores = np.column_stack([sums, counterparts])
     return {
         node: EpisodeScore(*scores[row].tolist()) for node, row in rows.items() if any(scores[row])
     }
+
+
+def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
+    """Which texts have which words, 1 or 0, shape ``[n, W]``; words by their columns."""
+    marked = np.zeros((len(texts), len(places)))
+    for row, text in zip(marked, texts, strict=True):
+        row[[places[word] for word in places.keys() & text]] = 1.0
+    return marked
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
@@ -382,7 +407,9 @@ def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shif
     words are found by analogy (Mikolov, Yih & Zweig 2013); the nearest other texts share it.
 
     Args:
-        text, query, past: Similarity of each text to that text and to both queries, shape ``[n]``.
+        text: Similarity of each text to that text, shape ``[n]``.
+        query: Similarity of each text to the current query, shape ``[n]``.
+        past: Similarity of each text to the past query, shape ``[n]``.
         row: The text that was used for the past query.
         shift: Similarity of both queries.
 

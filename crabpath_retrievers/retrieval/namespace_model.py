@@ -3,8 +3,10 @@
 import json
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +64,12 @@ class NamespaceModel:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        return cls(posterior, Baseline(**data["baseline"]), cls.read_trust(text))
+        return cls(posterior, Baseline(**data["baseline"]), _parse_trust(data))
 
     @staticmethod
     def read_trust(text: str | None) -> Reliability:
         """The reliability of a namespace's memories, from the stored form of its model."""
-        pairs = {} if text is None else json.loads(text)["trust"]
-        return Reliability({memory: (a, b) for memory, (a, b) in pairs.items()})
+        return Reliability() if text is None else _parse_trust(json.loads(text))
 
     def weights(self, drawn: Floats | None = None) -> Floats:
         """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
@@ -121,6 +122,10 @@ class NamespaceModel:
         if effects.ranker is None:
             return NamespaceModel(self.posterior, baseline, trust)
         return NamespaceModel(remove_gain(self.posterior, effects.ranker), baseline, trust)
+
+
+def _parse_trust(data: Mapping[str, Any]) -> Reliability:
+    return Reliability({memory: (a, b) for memory, (a, b) in data["trust"].items()})
 
 
 class NamespaceModels:
@@ -197,6 +202,12 @@ class NamespaceModels:
             raise_interruption(error)
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return NamespaceModel(self.prior)
+
+    def search_ahead(
+        self, namespace: str, vectors: Sequence[Vector]
+    ) -> AbstractContextManager[object]:
+        """Search for the past turns of several questions, which are asked inside."""
+        return self._episodes.search_ahead(self._store.walk.get_clock(namespace), vectors)
 
     def recall(self, question: EpisodeQuery, clock: Clock) -> tuple[list[PastTurns], list[str]]:
         """Turns of past queries with the documents that they used, and ids of the nearest notes."""

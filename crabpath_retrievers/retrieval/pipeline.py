@@ -7,8 +7,9 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
@@ -257,6 +258,17 @@ class RetrievalPipeline:
         else:  # nothing more is awaited
             answer = yield from perform(self._run_at_once, rest)
         return answer
+
+    @contextmanager
+    def search_ahead(self, namespace: str, vectors: Sequence[Vector], k: int) -> Iterator[None]:
+        """Search for several questions at once, which are asked inside, for ``k`` documents each.
+
+        What others index meanwhile is found by the next ones.
+        """
+        own = [to_unit_vector(vector) for vector in vectors]
+        limit = max(self.settings.seeds.hits_per_engine, k)
+        with self.index.search_ahead(own, limit), self.models.search_ahead(namespace, own):
+            yield
 
     def rank_stated(self, feedback: Feedback) -> tuple[Feedback, tuple[ReturnedDocument, ...]]:
         """Rank the documents that a feedback calls relevant or irrelevant as its turn would have.

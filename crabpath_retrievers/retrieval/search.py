@@ -93,11 +93,12 @@ def list_word_sequences(words: Sequence[str], longest: int) -> list[str]:
             there are not many more sequences.
     """
     tokens = max(longest, _MAX_WORDS * longest // max(1, len(words)))
+    counts = [not is_character(word) for word in words]
     found: dict[str, None] = {}
     for start in range(len(words)):
         several = 0
         for end in range(start, min(start + tokens, len(words))):
-            several += not is_character(words[end])
+            several += counts[end]
             if several > longest:
                 break
             found[" ".join(words[start : end + 1])] = None

@@ -9,6 +9,7 @@ One collection of vectors per namespace, in the vector store of the documents.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,6 +118,17 @@ class VectorIndex(ABC):
             k: Number of hits, at least 1.
             filter: Condition on metadata, in the index's own syntax.
         """
+
+    def search_ahead(
+        self,
+        vectors: Sequence[Vector],  # noqa: ARG002
+        k: int,  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
+        """Search for several vectors at once, if that takes less time.
+
+        Searches inside for ``k`` hits of one of them, without a filter, are answered from that.
+        """
+        return nullcontext()
 
     @abstractmethod
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002

@@ -100,6 +100,7 @@ class ChromaIndex(VectorIndex):
         self._generation = 0
         self._ready = -1  # generation in which an operation succeeded: the first one may write
         self._main, self._process = self, os.getpid()
+        self._ahead: dict[tuple[bytes, int], list[str]] = {}  # ids by vector and number of hits
 
     @classmethod
     def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
@@ -375,7 +376,23 @@ class ChromaIndex(VectorIndex):
         if condition == NOTHING:
             return []
         where = None if condition == EVERYTHING else to_chroma(condition)
-        return self._run(partial(_search, vector=vector, k=k, where=where))
+        known = self._ahead.get((vector.tobytes(), k)) if where is None else None
+        return known or self._run(partial(_search, vector=vector, k=k, where=where))
+
+    @contextmanager
+    def search_ahead(self, vectors: Sequence[Vector], k: int) -> Iterator[None]:
+        """One call of Chroma for several vectors: most of the time of a call is its own."""
+
+        def search(records: "Collection") -> list[list[str]]:
+            return records.query(query_embeddings=np.stack(vectors), n_results=k, include=[])["ids"]
+
+        with suppress(StoreError):  # each search inside fails as well, and says so
+            asked = [(vector.tobytes(), k) for vector in vectors]
+            self._ahead = dict(zip(asked, self._run(search), strict=True)) if vectors else {}
+        try:
+            yield
+        finally:
+            self._ahead = {}
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
         """Those of the ids whose metadata satisfies a filter."""

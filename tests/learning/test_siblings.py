@@ -3,6 +3,8 @@
 import pytest
 from langchain_core.documents import Document
 
+from benchmarks.embedders import Squeezed
+from benchmarks.kinds import measure_kinds
 from benchmarks.paraphrases import measure_paraphrases
 from benchmarks.siblings import generate_products, measure_siblings
 from crabpath_retrievers import CrabPath, Feedback
@@ -35,6 +37,15 @@ def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated)
     answer = filled.retrieve(ASKED.format(name), k=5)
     filled.record(Feedback(answer.turn.id, 1.0, used=[name] if stated else None))
     assert [find_first(filled, ASKED.format(other)) for other in others] == others
+
+
+@pytest.mark.parametrize("titled", [False, True], ids=["plain", "titled"])
+def test_which_kind_of_page_answers_carries_over_to_products_never_judged(titled):
+    untaught, one, two = measure_kinds(Squeezed(), titled=titled, taught=2, asked=4)
+    assert untaught.same < untaught.questions / 2
+    assert one.same > untaught.questions / 2
+    assert two.same == untaught.questions
+    assert two.other >= untaught.other
 
 
 NEEDS = {

@@ -21,6 +21,20 @@ def test_search_orders_by_cosine(backend):
     assert backend.index.description.startswith(("Chroma", "LangChain ", "pgvector"))
 
 
+def test_a_search_ahead_finds_what_each_search_would(backend):
+    """It ends with its block: what is added later is found."""
+    backend.put(FOUR)
+    several = [*np.eye(32, dtype=np.float32)[:3]]
+    alone = [backend.index.search(vector, 2) for vector in several]
+    with backend.index.search_ahead(several, 2):
+        assert [backend.index.search(vector, 2) for vector in several] == alone
+        assert len(backend.index.search(X, 3)) == 3
+    with backend.index.search_ahead([], 2):
+        assert backend.index.search(X, 2) == alone[0]
+    backend.put({"nearest": "1 0.01 0"})
+    assert backend.ids("1 0 0", 2) == ["same", "nearest"]
+
+
 def test_a_known_id_replaces_its_vector_and_metadata(backend):
     """Metadata that a record has no longer does not match a filter any more."""
     backend.put(FOUR, lang="en", year="2024")

@@ -24,6 +24,12 @@ _MANY = 64  # rows
 # first: no row comes in between. SQLite has one writer at a time.
 _NAMESPACE = CompiledSelect(_SELECT_NAMESPACE.with_for_update(read=True, key_share=True))
 _NAMESPACE_LOCKED = CompiledSelect(_SELECT_NAMESPACE.with_for_update(key_share=True))
+_HELD_NODES = CompiledSelect(
+    sa.select(s.nodes.c.key)
+    .where(s.nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(s.nodes.c.key)
+    .with_for_update(read=True, key_share=True)
+)
 
 
 class Transaction:
@@ -225,10 +231,9 @@ class Transaction:
         """Those of the keys that belong to nodes, which nobody deletes before the end; and 0."""
         wanted = {*keys, 0}
         if new := sorted(wanted - self._held.keys()):
-            query = sa.select(s.nodes.c.key).order_by(s.nodes.c.key)
-            locked = query.with_for_update(read=True, key_share=True)
             self._held |= dict.fromkeys(new, False)
-            self._held |= {key: True for (key,) in self.select_in(locked, s.nodes.c.key, new)}
+            found = _HELD_NODES.rows(self.connection, {"keys": new})
+            self._held |= {key: True for (key,) in found}
         return {key for key in wanted if self._held[key]}
 
     def get_node_keys(self, ids: Iterable[str], namespace: int | None = None) -> dict[str, int]:
