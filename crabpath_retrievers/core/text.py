@@ -304,6 +304,7 @@ _SIGNED = re.compile(
 _WIDE = str.maketrans({sign: chr(ord(sign) + 0xFEE0) for sign in "-+#*.,$@<>="})
 _WIDE |= {ord(" "): "", ord("{"): "", ord("≤"): "＜＝", ord("≥"): "＞＝"}
 _NARROW = dict.fromkeys(map(ord, "－＋＃＊．，＄＠＜＞＝"), "")
+_USUAL = {sign: sign - 0xFEE0 for sign in _NARROW}
 
 
 def _split_signed(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -331,6 +332,8 @@ _split_signed_cached = lru_cache(maxsize=512)(_split_signed)
 
 
 def _mark_signs(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if not text.isascii():
+        text = text.translate(_USUAL)  # of Japanese keyboards, and of a stored name
     return (_split_signed_cached if len(text) <= _MAX_CACHED else _split_signed)(text)
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from crabpath_retrievers.core.baseline import Baseline, advantage
 from crabpath_retrievers.core.feedback import Credit, Feedback
 from crabpath_retrievers.core.reliability import (
+    PASSES,
+    USES,
     Calibration,
     Reliability,
     count_log_odds,
@@ -222,7 +224,7 @@ def test_calibration_forgets_and_undo_takes_back_what_was_counted(returned):
     assert make_counts(returned, [(None, 1.0)]) == {}
 
 
-WEIGHTS = dict.fromkeys(("episode", "missed", "again", "passed"), 20.0)
+WEIGHTS = dict.fromkeys((*USES, *PASSES), 20.0)
 
 
 def make_trials(returned, cases):

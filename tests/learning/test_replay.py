@@ -284,7 +284,7 @@ def test_runs_that_langsmith_exported_are_lines(memory, sessions):
         "Sea?": (0.5, None),
     }
     assert memory.retrieve("Grass?", namespace="past").documents[0].node.content == (
-        "Yellow in summer."
+        'Correction of the answer to "Grass?":\nYellow in summer.'
     )
 
 

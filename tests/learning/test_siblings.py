@@ -44,7 +44,7 @@ def test_which_kind_of_page_answers_carries_over_to_products_never_judged(titled
     untaught, one, two = measure_kinds(Squeezed(), titled=titled, taught=2, asked=4)
     assert untaught.same < untaught.questions / 2
     assert one.same > untaught.questions / 2
-    assert two.same == untaught.questions
+    assert two.same > untaught.questions * 0.8
     assert two.other >= untaught.other
 
 
