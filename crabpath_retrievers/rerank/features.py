@@ -98,14 +98,14 @@ FEATURES = (
 
 bias: 1. similarity: cosine of query and node. information: idf of the query's words that the node
 contains, in units of 10 nats. coverage: the same without the words that documents ranked before it
-contain, as far as several texts are likely to answer; the ranker fills it in. document: the same
-for all candidates of the node's document together, when each document is returned once. name:
-rarity of the node's name if the query contains it. exact: 1 if the query consists of the node's
-name. mention … similar: strongest edge of that kind, one hop from an entry; mention is times the
-rarity of the mentioned name. likely_mention: likelihood, without the graph, of the most likely node
-that mentions it. shared_term: the same for nodes that share a term with it. A node with more than
-three edges to candidates by mentions, or by shared terms, divides three among them, as a random
-walk divides one; a term that is shared with a long text counts less. bridge: share of the query's
+contain, as far as several texts are likely to answer, and as far as words do not mislead; the
+ranker fills it in. document: the same for all candidates of the node's document together, when each
+document is returned once. name: rarity of the node's name if the query contains it. exact: 1 if the
+query consists of the node's name. mention … similar: strongest edge of that kind, one hop from an
+entry; mention is times the rarity of the mentioned name. likely_mention: likelihood, without the
+graph, of the most likely node that mentions it. shared_term: the same for nodes that share a term
+with it. A node with more than three edges to candidates by mentions, or by shared terms, divides
+three among them, as a random walk divides one; a term that is shared with a long text counts less. bridge: share of the query's
 information that the node adds to a node with an edge to it, times the likelihood of that node;
 words that many candidates have count less. pagerank: personalised PageRank from likely nodes,
 relative to the highest value. Neither follows edges between documents that were used together.
@@ -163,6 +163,7 @@ _CHANCE = 0.1  # change of weight that one outcome without attribution can cause
 _CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _CO_USED = EdgeKind.CO_USED.value
+_AGREEING = 0.5  # correlation of similarity and words from which words count whole
 _TYPICAL = 50.0  # information of a query of one sentence, in nats
 _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little information
 _NEAREST = 20  # cosines that are compared with each other
@@ -251,6 +252,22 @@ class Evidence:
         usual = max(1.0, float(np.median(self.lengths)))
         length = math.log(usual / _PARAGRAPH) / math.log(_PAGE / _PARAGRAPH)
         return min(1.0, max(0.0, asked)) * min(1.0, max(0.0, length))
+
+    def weigh_words(self) -> Floats:
+        """``term_weights``, as far as words tell what the vectors tell; shape ``[n, Q]``.
+
+        Where one text is likely to answer and the candidates that have more of the query's words
+        are not nearer to it, words mislead, as those of program code do.
+        """
+        if len(self.pool) <= 1:
+            return self.term_weights
+        alone = max(self.measure_focus(), self.measure_plainness())
+        near = np.array([hit.similarity for hit in self.pool])
+        words = self.term_weights.sum(axis=1)
+        near, words = near - near.mean(), words - words.mean()
+        spread = math.sqrt(float((near @ near) * (words @ words)))
+        agreement = float(near @ words) / spread / _AGREEING if spread else 1.0
+        return self.term_weights * (1.0 - alone * (1.0 - min(1.0, max(0.0, agreement))))
 
 
 def compute_features(evidence: Evidence, sources: Floats) -> Matrix:

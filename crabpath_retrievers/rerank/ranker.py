@@ -150,18 +150,18 @@ class Ranker:
         chosen = np.asarray(among, dtype=np.intp)
         weights = self._coverage_weight / (1.0 + self.count_trials(matrix[chosen]))
         odds = self.log_odds(matrix)[chosen]
-        terms, again = evidence.term_weights[chosen], evidence.measure_focus()
+        terms, again = evidence.weigh_words()[chosen], evidence.measure_focus()
         order, added = greedy_coverage(odds, terms, weights, k, again)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 
     def cover(self, matrix: Matrix, evidence: Evidence, order: Sequence[int]) -> None:
         """Fill in the column ``coverage`` of candidates that are returned in this order."""
-        uncovered = np.ones(evidence.term_weights.shape[1])
-        again = evidence.measure_focus()
+        terms, again = evidence.weigh_words(), evidence.measure_focus()
+        uncovered = np.ones(terms.shape[1])
         for index in order:
-            matrix[index, _COVERAGE] = evidence.term_weights[index] @ uncovered
-            uncovered = uncovered * np.where(evidence.term_weights[index] > 0, again, 1.0)
+            matrix[index, _COVERAGE] = terms[index] @ uncovered
+            uncovered = uncovered * np.where(terms[index] > 0, again, 1.0)
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
         """Share of the draws in which a candidate is among the best k, in [0, 1].
