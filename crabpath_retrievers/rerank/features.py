@@ -105,26 +105,26 @@ query consists of the node's name. mention … similar: strongest edge of that k
 entry; mention is times the rarity of the mentioned name. likely_mention: likelihood, without the
 graph, of the most likely node that mentions it. shared_term: the same for nodes that share a term
 with it. A node with more than three edges to candidates by mentions, or by shared terms, divides
-three among them, as a random walk divides one; a term that is shared with a long text counts less. bridge: share of the query's
-information that the node adds to a node with an edge to it, times the likelihood of that node;
-words that many candidates have count less. pagerank: personalised PageRank from likely nodes,
-relative to the highest value. Neither follows edges between documents that were used together.
-learned: strongest edge that only feedback created; an edge between documents that were used
-together is times the likelihood of its source. trained: change of weight beyond 0.1 that feedback
-made to the other edges to it, times the energy of their sources, summed. far: strongest edge two or
-more hops from a seed. hint: the caller suggested it. routed: a chat model chose an edge to it.
-inhibition: strongest inhibitory edge to it. episode, missed: turns of similar queries that used it,
-or returned it and did not use it, weighted by their similarity. counterpart: turns of similar
-queries that used a document of which it is the counterpart. again, passed: those of the same
-query. usage: share of its returns in which it was used, minus the usual share. decayed: share of
-its reward that failures have removed, at most 1. contrast: place of its cosine between the 20th
+three among them, as a random walk divides one; a term that is shared with a long text counts less.
+bridge: share of the query's information that the node adds to a node with an edge to it, times the
+likelihood of that node; words that many candidates have count less. pagerank: personalised PageRank
+from likely nodes, relative to the highest value. Neither follows edges between documents that were
+used together. learned: strongest edge that only feedback created; an edge between documents that
+were used together is times the likelihood of its source. trained: change of weight beyond 0.1 that
+feedback made to the other edges to it, times the energy of their sources, summed. far: strongest
+edge two or more hops from a seed. hint: the caller suggested it. routed: a chat model chose an edge
+to it. inhibition: strongest inhibitory edge to it. episode, missed: turns of similar queries that
+used it, or returned it and did not use it, weighted by their similarity. counterpart: turns of
+similar queries that used a document of which it is the counterpart. again, passed: those of the
+same query. usage: share of its returns in which it was used, minus the usual share. decayed: share
+of its reward that failures have removed, at most 1. contrast: place of its cosine between the 20th
 highest and the highest, in [-1, 1], as far as one text is likely to answer: texts do not name each
 other, and the query is neither a few keywords nor long. recency: 1 for a new document, halved by
 each half-life, if the query has one. distinction: information of the query that the node has and
 the candidates nearly equal to it lack, less what they have and it lacks, as far as there are ten of
 them; 2 for what alone, or with two others, has the codes, long numbers or addresses of the query.
-agreement: 1 for what both the vector and the words of the query find first, less for what is
-close behind. authority: 1 for a constitutional node, 0.5 for a canonical one. lexical: BM25 score
+agreement: 1 for what both the vector and the words of the query find first, less for what is close
+behind. authority: 1 for a constitutional node, 0.5 for a canonical one. lexical: BM25 score
 relative to the best, as far as the query asks long texts for little: a page has the words of many
 queries, and how often it has them tells what it is about.
 
