@@ -40,8 +40,7 @@ FIXED_WEIGHTS = {
     "linked_by": 1.0,
 }
 FIXED_WEIGHTS |= {"sibling": 0.0, "similar": 0.0, "document": 0.0, "contrast": 0.0}
-FIXED_WEIGHTS |= dict.fromkeys((*USES, *PASSES), 20.0)
-FIXED_WEIGHTS |= {"counterpart": 10.0, "usage": 2.0, "trained": 5.0}
+FIXED_WEIGHTS |= dict.fromkeys((*USES, *PASSES), 20.0) | {"usage": 2.0, "trained": 5.0}
 FIXED_WEIGHTS |= {
     "recency": 1.0,
     "distinction": 2.0,

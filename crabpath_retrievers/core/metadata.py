@@ -1,5 +1,6 @@
 """Metadata of returned documents: the block added by an answer, and its removal."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ METADATA_KEY = "crabpath"
 
 _ADDED = "added"
 _MAX_ASKED = 200  # characters of a question that is shown
+_MARKS = re.compile(r'\A(?:Correction(?: of the answer to "[^"\n]*")?:\n)+')
 _SHORTCUTS = ("id", "score")
 _TURN = {"turn_id", "namespace", "id"}
 _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earlier answer"}
@@ -59,13 +61,16 @@ def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def mark_correction(text: str, question: str | None) -> str:
     """The text of a correction under a line that says what it corrects: hosts drop metadata.
 
+    Such a line that the text begins with, as what was shown and then edited does, is replaced.
+
     Args:
         text: What it says.
         question: The question that it answers; None if unknown.
     """
+    text = _MARKS.sub("", text)
     if question is None:
         return f"Correction:\n{text}"
-    asked = " ".join(question.split())
+    asked = " ".join(question.replace('"', "'").split())
     shown = asked if len(asked) <= _MAX_ASKED else f"{asked[:_MAX_ASKED]}…"
     return f'Correction of the answer to "{shown}":\n{text}'
 

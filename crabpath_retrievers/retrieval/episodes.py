@@ -368,7 +368,7 @@ def score_turns(
     queries = np.array([turns.vector for turns in recalled])
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
-    sums, counterparts = np.zeros((len(heads), 4)), np.zeros(len(heads))
+    sums, counterparts = np.zeros((len(heads), 4)), np.zeros((len(recalled), len(heads)))
     for turn, turns in enumerate(recalled):
         for node, credit in turns.documents.items():
             if (row := rows.get(node)) is None:
@@ -381,12 +381,13 @@ def score_turns(
                 uses, passes = share * credit, share * rest
                 fitting = np.exp(-np.maximum(0.0, missing[turn] - excuses[turn, row]) / _NATS)
                 found = _find_counterparts(near[row], to_query, to_past[turn], row, shifts[turn])
-                counterparts += turns.weight * credit * (1.0 - share) * fitting * found
+                counterparts[turn] += turns.weight * credit * (1.0 - share) * fitting * found
             same = (turns.same * uses, turns.same * passes)
             sums[row] += (*same, turns.weight * uses, turns.weight * passes)
-    # What was said about this very question needs no analogy.
-    counterparts *= 1.0 - max(turns.same for turns in recalled)
-    scores = np.column_stack([sums, counterparts])
+    # One report may be wrong: what no second one says is left out. And what was said about this
+    # very question needs no analogy.
+    agreed = counterparts.sum(axis=0) - counterparts.max(axis=0)
+    scores = np.column_stack([sums, agreed * (1.0 - max(turns.same for turns in recalled))])
     return {
         node: EpisodeScore(*scores[row].tolist()) for node, row in rows.items() if any(scores[row])
     }

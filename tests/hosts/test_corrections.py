@@ -9,7 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.tools import create_retriever_tool
 from mcp import Client
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
 from crabpath_retrievers.server import create_app
 from crabpath_retrievers.server.mcp import create_local_server
 from langgraph_crabpath import crabpath_retrieve, create_crabpath_tool
@@ -83,3 +83,12 @@ def test_the_line_counts_in_a_budget_and_not_in_the_note(memory):
 def test_without_a_question_it_says_no_more(memory):
     memory.correct(RIGHT, id="bare", namespace="ann")
     assert memory.get_by_ids("bare", namespace="ann")[0].page_content == f"Correction:\n{RIGHT}"
+
+
+def test_what_was_shown_and_edited_has_the_line_once(memory):
+    shown = memory.retrieve(QUESTION)
+    edited = shown.documents[0].node.content.replace(RIGHT, "Billing listens on port 7000.")
+    note = shown.documents[0].node.id
+    memory.record(Feedback(shown.turn.id, -1.0, irrelevant=[note], correction=edited))
+    first = memory.retrieve(QUESTION).documents[0].node.content
+    assert first == MARKED.replace(RIGHT, "Billing listens on port 7000.")

