@@ -10,7 +10,7 @@ not therefore right for its siblings: see :func:`score_turns`.
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
@@ -34,6 +34,7 @@ from crabpath_retrievers.core.text import (
     find_signs,
     hash_question,
     list_distinct_words,
+    split_words,
 )
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.learned import StoredEpisode
@@ -52,6 +53,7 @@ _EXCUSE = 2.0  # nats of new words that a nat of old ones excuses
 _NATS = 0.2  # of words that a use was not about, and that divide it by e
 _FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
 _COUNTERPART = 0.05  # difference in similarity by which one counterpart is e times another
+_NAME = 2.0  # nats of another name
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -329,8 +331,9 @@ def score_turns(
     lacks, that the document lacks too, and that texts like it have. Words of the past query that
     the document lacked in the same way, and was used all the same, excuse twice as many. Nothing
     excuses another name: words of a title that the current query has whole, in place of words of
-    the document's own title, which the past query had. A pass says less where the current query has
-    the document's title, and the past one had not.
+    the document's own title, which the past query had; or a number or capitalised word in place of
+    a word of the document. A pass says less where the current query has the document's title, or
+    such a name that the document has, and the past one had not.
 
     What a use does not say about its document it says about the counterparts of it: the page of
     this product that is to this question what the document was to the past one.
@@ -363,8 +366,13 @@ def score_turns(
     excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
     missing, excuses = new @ lacking.T, excused @ lacking.T
     renamed = np.minimum(new @ names.T, (gone * information.nats) @ own.T)
+    # In a small store no word is rare, and pages without titles do not say what they are about.
+    named = new * _mark([_find_names(question.text, asked)], places)
+    known = has * np.array([not is_frequent(word) for word in places])
+    other = np.minimum(named @ ((1.0 - has) * np.minimum(1.0, alike @ has)).T, gone @ known.T)
+    renamed = np.maximum(renamed, _NAME * other)
     shares = np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS)
-    passed = np.exp((new * information.nats) @ asked_for.T / -_NATS)
+    passed = np.exp(-((new * information.nats) @ asked_for.T + _NAME * named @ has.T) / _NATS)
     queries = np.array([turns.vector for turns in recalled])
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
@@ -399,6 +407,17 @@ def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Float
     for row, text in zip(marked, texts, strict=True):
         row[[places[word] for word in places.keys() & text]] = 1.0
     return marked
+
+
+def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
+    """Words of a question that name something: with digits, or capitalised after the first.
+
+    Args:
+        text: The question.
+        words: Its words, identifiers among them.
+    """
+    capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
+    return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:

@@ -48,6 +48,37 @@ def test_which_kind_of_page_answers_carries_over_to_products_never_judged(titled
     assert three.other >= untaught.other
 
 
+YEARBOOK = {
+    "profile": "{} at a glance. Known to many readers. A group of engineers did the work.",
+    "timeline": "{}, a chronicle. In spring the first plans. It all started in a small hall.",
+    "press": "{} in the press. The bill came to some thousand, paid by the state.",
+}
+ABOUT = {
+    "Who stood behind {}?": "profile",
+    "Where could I read how {} began?": "timeline",
+    "What did {} cost in the end?": "press",
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("1990", "1991"), ("Peru", "Chile"), ("3 March 2019", "3 May 2019"), ("E4711", "E4712")],
+)
+def test_neither_do_reports_in_a_store_of_six_pages_without_titles(one, other):
+    with CrabPath.open(embeddings=Squeezed()) as memory:
+        pages = {f"{n}: {kind}": t.format(n) for n in (one, other) for kind, t in YEARBOOK.items()}
+        documents = [Document(text, id=name) for name, text in pages.items()]
+        memory.add_documents(documents, split=False, progress=None)
+        before = [find_first(memory, question.format(other)) for question in ABOUT]
+        for question, kind in ABOUT.items():
+            turn = memory.retrieve(question.format(one), k=4).turn
+            memory.record(Feedback(turn.id, 1.0, relevant=[f"{one}: {kind}"]))
+        after = [find_first(memory, question.format(other)) for question in ABOUT]
+    right = [f"{other}: {kind}" for kind in ABOUT.values()]
+    for page, was, now in zip(right, before, after, strict=True):
+        assert now == page or was != page
+
+
 NEEDS = {
     "Parking": ("leave my car", "The car park lies behind the hall; the guard opens with a code."),
     "Heating": (
