@@ -367,8 +367,10 @@ def score_turns(
     missing, excuses = new @ lacking.T, excused @ lacking.T
     renamed = np.minimum(new @ names.T, (gone * information.nats) @ own.T)
     # In a small store no word is rare, and pages without titles do not say what they are about.
+    telling = np.array([float(not is_frequent(word)) for word in places])
     named = new * _mark([_find_names(question.text, asked)], places)
-    known = has * np.array([not is_frequent(word) for word in places])
+    named *= ((new - named) @ telling == 0.0)[:, None]  # else it is not the same question of both
+    known = has * telling
     other = np.minimum(named @ ((1.0 - has) * np.minimum(1.0, alike @ has)).T, gone @ known.T)
     renamed = np.maximum(renamed, _NAME * other)
     shares = np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS)
