@@ -331,15 +331,19 @@ def _split_signed(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _split_signed_cached = lru_cache(maxsize=512)(_split_signed)
 
 
+def _narrow_signs(text: str) -> str:
+    """The text with usual signs for the wide ones of Japanese keyboards and of stored names."""
+    return text if text.isascii() else text.translate(_USUAL)
+
+
 def _mark_signs(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if not text.isascii():
-        text = text.translate(_USUAL)  # of Japanese keyboards, and of a stored name
+    text = _narrow_signs(text)
     return (_split_signed_cached if len(text) <= _MAX_CACHED else _split_signed)(text)
 
 
 def has_signs(text: str) -> bool:
     """Whether a text has words that signs tell from others."""
-    return _SIGNED.search(text) is not None
+    return _SIGNED.search(_narrow_signs(text)) is not None
 
 
 def list_distinct_words(text: str) -> list[str]:
