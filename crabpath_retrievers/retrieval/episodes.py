@@ -356,10 +356,10 @@ def score_turns(
     own = _mark(titles, places)
     asked_for = own * np.array([title <= asked for title in titles])[:, None]
     has = information.find_words([head.terms for head in heads])
-    lacks = (1.0 - has) * information.nats
     near = compare(vectors @ vectors.T)
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
-    lacking, names = (lacks * np.minimum(1.0, alike @ words) for words in (has, asked_for))
+    lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
+    lacking, names = lacks * information.nats, unnamed * information.nats
     now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
     new, gone = now * (1.0 - past), past * (1.0 - now)
     # An outcome alone does not show that the document was used without them.
@@ -370,8 +370,7 @@ def score_turns(
     telling = np.array([float(not is_frequent(word)) for word in places])
     named = new * _mark([_find_names(question.text, asked)], places)
     named *= ((new - named) @ telling == 0.0)[:, None]  # else it is not the same question of both
-    known = has * telling
-    other = np.minimum(named @ ((1.0 - has) * np.minimum(1.0, alike @ has)).T, gone @ known.T)
+    other = np.minimum(named @ lacks.T, (gone * telling) @ has.T)
     renamed = np.maximum(renamed, _NAME * other)
     shares = np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS)
     passed = np.exp(-((new * information.nats) @ asked_for.T + _NAME * named @ has.T) / _NATS)
@@ -379,19 +378,19 @@ def score_turns(
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
     sums, counterparts = np.zeros((len(heads), 4)), np.zeros((len(recalled), len(heads)))
-    for turn, turns in enumerate(recalled):
+    for at, turns in enumerate(recalled):
         for node, credit in turns.documents.items():
             if (row := rows.get(node)) is None:
                 continue
-            uses, passes = 0.0, -credit * passed[turn, row]
+            uses, passes = 0.0, -credit * passed[at, row]
             if credit > 0:
-                share = shares[turn, row]
+                share = shares[at, row]
                 # Where use was only inferred, the rest of the trial speaks against the document.
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
-                fitting = np.exp(-np.maximum(0.0, missing[turn] - excuses[turn, row]) / _NATS)
-                found = _find_counterparts(near[row], to_query, to_past[turn], row, shifts[turn])
-                counterparts[turn] += turns.weight * credit * (1.0 - share) * fitting * found
+                fitting = np.exp(-np.maximum(0.0, missing[at] - excuses[at, row]) / _NATS)
+                found = _find_counterparts(near[row], to_query, to_past[at], row, shifts[at])
+                counterparts[at] += turns.weight * credit * (1.0 - share) * fitting * found
             same = (turns.same * uses, turns.same * passes)
             sums[row] += (*same, turns.weight * uses, turns.weight * passes)
     # One report may be wrong: what no second one says is left out. And what was said about this

@@ -91,22 +91,22 @@ class NamespaceModel:
         return replace(self, posterior=posterior)
 
     def _scale_memories(self, columns: Floats) -> Floats:
-        """Weights or features, shape ``[..., F]``, with memories scaled by their reliability."""
+        """Weights or features, shape ``[..., F]``, with memories and trials scaled by evidence."""
+        scaled = self._weigh_by_reliability(columns)
+        scaled[..., _TRIALS] *= self.trust.scale_trials()
+        return scaled
+
+    def _weigh_by_reliability(self, columns: Floats) -> Floats:
+        """A copy, shape ``[..., F]``, with each memory scaled by its reliability."""
         scaled = columns.copy()
         for name, memory in SCALED_FEATURES.items():
             scaled[..., FEATURES.index(name)] *= self.trust.factor(memory)
-        scaled[..., _TRIALS] *= self.trust.scale_trials()
         return scaled
 
     def weigh_trials(self) -> dict[str, float]:
         """Trials that one unit of each feature of past uses counts, before they are scaled."""
-        return {
-            name: self.trust.factor(SCALED_FEATURES[name]) * weight
-            if name in SCALED_FEATURES
-            else weight
-            for name in (*USES, *PASSES)
-            for weight in [float(self.posterior.mean[FEATURES.index(name)])]
-        }
+        weights = self._weigh_by_reliability(self.posterior.mean)
+        return {name: float(weights[FEATURES.index(name)]) for name in (*USES, *PASSES)}
 
     def without(self, effects: ModelEffects, later: Sequence[float]) -> "NamespaceModel":
         """The model without the effect of one feedback.
