@@ -11,6 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+# gRPC reads this once, when Chroma imports it: its threads abort a forked process whose files
+# are closed before another program takes its place, as the commands of PostgreSQL's server are.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# The workers of a run share the cores: more threads in each would spin while others compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import chromadb
 import hypothesis
 import minilm
@@ -38,8 +44,6 @@ _HANGS = 360.0  # seconds; other tests that take too long have been ended before
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
-# The workers of a run share the cores: more threads in each would spin while others compute.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile("shared", deadline=None)  # cores may be busy elsewhere
 hypothesis.settings.load_profile("shared")
 
