@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.episodes.tau_bench import Trajectory
@@ -53,10 +52,9 @@ def predict_episodes(
         test: Attempts to predict.
         embeddings: The embedder.
     """
-    # Regions need no pointers.
-    with open_scratch(embeddings=embeddings, linkers=()) as memory:
+    with open_scratch(embeddings=embeddings) as memory:
         _learn(memory, train)
-        mdp = memory.regions.mdp()
+        mdp = memory.regions.mdp("states")
         most = Counter(action for one in train for action in one.actions).most_common(1)[0][0]
         rewards: dict[str, list[float]] = {}
         for one in train:
@@ -64,7 +62,7 @@ def predict_episodes(
         everywhere = float(np.mean([one.reward for one in train]))
         predictions = []
         for one in test:
-            regions = [memory.regions.assign(text) for text in one.states]
+            regions = [mdp.assign(text) for text in one.states]
             begun = list(zip(regions, one.actions, strict=True))[: one.first_half]
             known = [step for step in begun if step[1] in mdp.actions]
             predictions.append(
@@ -82,8 +80,6 @@ def predict_episodes(
 
 
 def _learn(memory: CrabPath, train: Sequence[Trajectory]) -> None:
-    texts = dict.fromkeys(text for one in train for text in one.states)
-    memory.add_documents([Document(page_content=text) for text in texts], split=False, progress=bar)
     with bar(len(train), description="episodes") as advance:
         for one in train:
             memory.regions.learn_episode(

@@ -9,15 +9,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from crabpath_retrievers.core.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.core.changes.history import AddTransitions, TransitionCount
-from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Feedback, Receipt, validate_outcome
+from crabpath_retrievers.core.changes.history import (
+    STATES,
+    AddTransitions,
+    RegionKey,
+    TransitionCount,
+)
+from crabpath_retrievers.core.changes.notes import KeepNote
+from crabpath_retrievers.core.feedback import (
+    DEFAULT_NAMESPACE,
+    MAX_NOTE_CHARS,
+    Feedback,
+    Receipt,
+    validate_outcome,
+)
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
+from crabpath_retrievers.learning.rules.notes import NoteContent, build_note
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
-from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions.hubs import Regions, find_whole
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
@@ -32,11 +47,13 @@ class EpisodeState(NamedTuple):
 
     Attributes:
         vector: Unit vector, shape ``[d]``.
-        node: Id of the node that the state is; None if it is no node.
+        node: Id of the document that the state is; None if it is none.
+        text: What the agent saw, where it said so in words.
     """
 
     vector: Vector
     node: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +61,7 @@ class AgentEpisode:
     """A sequence of states and actions with its reward.
 
     Attributes:
-        states: The states in order, at least one.
+        states: The states in order, at least one; all of them in words, or none.
         actions: The type of the action taken in each state, in order: as many as states, or one
             fewer if the last state ended the episode.
         reward: From -1 (failure) to 1 (success).
@@ -117,41 +134,70 @@ class EpisodeLearner:
     def learn(self, episode: AgentEpisode) -> Receipt:
         """Count the transitions of an episode and learn its typed edges, in one transaction.
 
-        The episode can be undone by its id.
+        States in words are an agent's own: they are stored, as notes that no query finds, and are
+        regions of their own. Other states lie in the regions of the documents. The episode can be
+        undone by its id.
 
         Returns:
             A receipt: ``applied``, or ``refused`` if the namespace is frozen.
-
-        Raises:
-            NotFoundError: The memory is too small for regions.
         """
-        self.require_regions()
-        feedback = Feedback(
-            None, episode.reward, feedback_id=episode.id, namespace=episode.namespace
-        )
+        notes = build_states(episode)
+        name = episode.namespace
+        feedback = Feedback(None, episode.reward, feedback_id=episode.id, namespace=name)
 
         def compute_changes() -> list[Change]:
-            steps = tuple(self.count_transitions(episode))
-            edges = AdjustWeights(episode.namespace, tuple(self.edges(episode)), episode.id)
-            return [AddTransitions(episode.namespace, steps), edges]
+            if notes:
+                places = self._place_states(episode.namespace, [note.node.id for note in notes])
+                return [AddTransitions(name, count_transitions(episode, places))]
+            version = self.store.regions.version()  # read once for all states
+            places = [self.regions.places(state.vector, version) for state in episode.states]
+            edges = AdjustWeights(name, tuple(self.edges(episode)), episode.id)
+            return [AddTransitions(name, count_transitions(episode, places)), edges]
 
-        return learn_without_turn(self.store, self.prior, feedback, compute_changes)
+        first = tuple({note.node.id: note for note in notes}.values())
+        return learn_without_turn(self.store, self.prior, feedback, compute_changes, first)
 
-    def count_transitions(self, episode: AgentEpisode) -> list[TransitionCount]:
-        """Compute the transitions that an episode adds to the counts.
+    def _place_states(self, namespace: str, states: Sequence[str]) -> list[tuple[RegionKey, ...]]:
+        """Return the regions of states with these ids: all states together, and each by itself."""
+        clock = self.store.walk.get_clock(namespace)
+        keys = self.store.learned.keys(states, clock.key)
+        return [(find_whole(STATES), (STATES, keys[state])) for state in states]
 
-        Every action gets the success of the whole episode, the last one too.
-        """
-        task, success = episode.task_type, to_success(episode.reward)
-        version = self.store.regions.version()  # read once for all states
-        places = [self.regions.places(state.vector, version) for state in episode.states]
-        visited = sorted({place for state_places in places for place in state_places})
-        steps = count_step(visited, task, success, 1.0)
-        last = len(episode.actions) - 1
-        for number, action in enumerate(episode.actions):
-            following = places[number + 1] if number + 1 < len(places) else ()
-            led = {level: region for level, region in following if level}
-            steps += count_step(
-                places[number], task, success, 1.0, action, led, is_last=number == last
-            )
-        return sum_steps(steps)
+
+def build_states(episode: AgentEpisode) -> list[KeepNote]:
+    """Build the notes of states in words, in order; the same text is the same state."""
+    return [
+        build_note(
+            episode.namespace,
+            "state",
+            NoteContent(state.text[:MAX_NOTE_CHARS]),
+            np.asarray(state.vector, dtype=np.float32),
+            feedback=episode.id,
+        )
+        for state in episode.states
+        if state.text is not None
+    ]
+
+
+def count_transitions(
+    episode: AgentEpisode, places: Sequence[Sequence[RegionKey]]
+) -> tuple[TransitionCount, ...]:
+    """Compute the transitions that an episode adds to the counts.
+
+    Every action gets the success of the whole episode, the last one too.
+
+    Args:
+        episode: The episode.
+        places: The regions of each of its states, all regions together first.
+    """
+    task, success = episode.task_type, to_success(episode.reward)
+    visited = sorted({place for state_places in places for place in state_places})
+    steps = count_step(visited, task, success, 1.0)
+    if episode.reward > 0 and episode.states[0].text is not None:
+        steps = [step._replace(ends=1.0) for step in steps]
+    last = len(episode.actions) - 1
+    for number, action in enumerate(episode.actions):
+        following = places[number + 1] if number + 1 < len(places) else ()
+        led = {level: region for level, region in following if level}
+        steps += count_step(places[number], task, success, 1.0, action, led, is_last=number == last)
+    return tuple(sum_steps(steps))

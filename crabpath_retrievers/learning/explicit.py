@@ -27,6 +27,7 @@ def learn_without_turn(
     prior: Posterior,
     feedback: Feedback,
     compute: Callable[[], Sequence[Change]],
+    first: Sequence[Change] = (),
 ) -> Receipt:
     """Store feedback about no turn and the changes that follow from it, in one transaction.
 
@@ -35,6 +36,7 @@ def learn_without_turn(
         prior: Posterior of the ranker before any feedback.
         feedback: The feedback; recording the same id again changes nothing.
         compute: Computes the changes; called again if the namespace learned in the meantime.
+        first: Changes that must be applied before the others can be computed.
 
     Returns:
         A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
@@ -48,17 +50,16 @@ def learn_without_turn(
     if known.frozen:
         why = make_frozen(namespace)
         return Receipt(name, "refused", why.note, why.reason)
-    changes = compute()
-    model = NamespaceModel.from_json(known.model, prior)
-    consume = ConsumeFeedback(
-        namespace,
-        name,
-        (),
-        known.version,
-        model.to_json(),
-        changes=tuple(changes),
-    )
-    store.apply([KeepFeedback(feedback), consume, *changes])
+
+    def learn() -> None:
+        store.apply(first)
+        changes = compute()
+        model = NamespaceModel.from_json(known.model, prior).to_json()
+        done = (*first, *changes)
+        consume = ConsumeFeedback(namespace, name, (), known.version, model, changes=done)
+        store.apply([KeepFeedback(feedback), consume, *changes])
+
+    store.apply_together(learn)
     return Receipt(name, "applied")
 
 

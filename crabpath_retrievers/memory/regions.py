@@ -10,7 +10,7 @@ from typing_extensions import TypedDict, Unpack
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.query import namespace_of, require_list, texts_of
+from crabpath_retrievers.core.query import namespace_of, require_count, require_list, texts_of
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -21,8 +21,9 @@ from crabpath_retrievers.learning.agent_episodes import (
     EpisodeState,
 )
 from crabpath_retrievers.memory.services import Component
-from crabpath_retrievers.regions.mdp import RegionModel
-from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.regions.hubs import Hubs
+from crabpath_retrievers.regions.mdp import PastState, RegionModel
+from crabpath_retrievers.regions.models import RegionLevel, RegionModels
 from crabpath_retrievers.regions.overview import RegionMap, draw_map
 from crabpath_retrievers.vectors.embedder import to_unit_vector
 
@@ -59,9 +60,15 @@ class MemoryRegions(Component):
             InvalidInputError: There is no such level, or the vector cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        hubs = self.models().hubs(level)
+        return self.find_region(vector, self.models().hubs(level))
+
+    def find_region(self, vector: str | Sequence[float], hubs: Hubs) -> str:
+        """The id of the hub that is nearest to a text or a vector."""
         if isinstance(vector, str):
             _checked_texts(vector, "a text")
+        if not hubs.keys:
+            msg = "no agent has seen anything in this namespace yet: see learn_episode(texts=…)"
+            raise NotFoundError(msg)
         (key,) = hubs.nearest(self._services.query_vector(vector)[None])
         return hubs.names[key]
 
@@ -96,11 +103,12 @@ class MemoryRegions(Component):
         with limit_waiting(self._services.settings.time_limit):
             return draw_map(self.models(), namespace_of(namespace), level)
 
-    def mdp(self, level: int | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
+    def mdp(self, level: RegionLevel = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
         """What a namespace has learned about steps in regions, as a Markov decision process.
 
         Args:
-            level: One of :meth:`levels`; None for the finest.
+            level: One of :meth:`levels`; None for the finest. ``"states"`` are no regions of
+                documents, but what agents saw in their episodes.
             namespace: The namespace whose experience counts.
 
         Raises:
@@ -108,6 +116,34 @@ class MemoryRegions(Component):
             InvalidInputError: There is no such level.
         """
         return RegionMDP(self, level, namespace=namespace)
+
+    def find_states(
+        self,
+        text: str,
+        k: int = 4,
+        *,
+        task_type: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[PastState]:
+        """The states of won episodes that are most like what an agent sees, and what to do next.
+
+        Args:
+            text: What it sees.
+            k: Most states.
+            task_type: Type of its task.
+            namespace: The namespace that learned.
+
+        Returns:
+            States, most similar first; none before an episode in words was won.
+
+        Raises:
+            InvalidInputError: An empty text, or a k below 1.
+        """
+        _checked_texts(text, "a text")
+        most, services = require_count("k", k), self._services
+        mdp = self.mdp("states", namespace=namespace)
+        with limit_waiting(services.settings.time_limit):
+            return mdp.find_states(services.query_vector(text), most, task_type)
 
     def learn_episode(
         self,
@@ -122,6 +158,10 @@ class MemoryRegions(Component):
         episode_id: str | None = None,
     ) -> Receipt:
         """Learn from an episode of an agent which actions succeed in which regions.
+
+        What an agent saw in words is not compared with documents: each text is a region of its own,
+        ``mdp("states")`` reads what was learned there, and :meth:`find_states` finds it again.
+        Vectors and documents lie in the regions of the documents, see :meth:`mdp`.
 
         Args:
             states: The observations, in order: vectors of the memory's embedder, or ids of
@@ -142,7 +182,7 @@ class MemoryRegions(Component):
         Raises:
             InvalidInputError: An empty episode, a reward out of range, or a state or action that
                 cannot be used.
-            NotFoundError: An id of no document, or a memory that is too small for regions.
+            NotFoundError: An id of no document, or documents too few for regions.
             EmbeddingMismatchError: A vector has another dimension.
         """
         name = namespace_of(namespace)
@@ -156,7 +196,8 @@ class MemoryRegions(Component):
             services.history.prior,
             services.typed_graphs.compute_episode_changes,
         )
-        learner.require_regions()
+        if texts is None:
+            learner.require_regions()
         checked_states = self._checked_states(states, texts, name)
         if actions is None:
             actions = self._default_actions([state.node for state in checked_states], name)
@@ -186,7 +227,8 @@ class MemoryRegions(Component):
         if texts is not None:
             observed = _checked_texts(texts, "texts")
             services.identity.verify()
-            return [EpisodeState(vector) for vector in services.embedder.documents(observed)]
+            seen = zip(services.embedder.documents(observed), observed, strict=True)
+            return [EpisodeState(vector, text=text) for vector, text in seen]
         values = [to_storable(s) if isinstance(s, str) else s for s in _as_list(states, "states")]
         vectors = self._vectors([s for s in values if isinstance(s, str)], namespace)
         checked = [
@@ -236,6 +278,7 @@ class AsyncMemoryRegions(AsyncView[MemoryRegions]):
     assignments = off_loop(MemoryRegions.assignments)
     map = off_loop(MemoryRegions.map)
     mdp = off_loop(MemoryRegions.mdp)
+    find_states = off_loop(MemoryRegions.find_states)
     learn_episode = off_loop(MemoryRegions.learn_episode)
 
 
@@ -249,7 +292,7 @@ class RegionMDP(RegionModel):
     def __init__(
         self,
         memory: Any,
-        level: int | None = None,
+        level: RegionLevel = None,
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
@@ -257,7 +300,8 @@ class RegionMDP(RegionModel):
 
         Args:
             memory: A ``CrabPath``, or its ``regions``.
-            level: One of :meth:`MemoryRegions.levels`; None for the finest.
+            level: One of :meth:`MemoryRegions.levels`; None for the finest; ``"states"`` for what
+                agents saw in their episodes.
             namespace: The namespace whose experience counts.
 
         Raises:
@@ -269,17 +313,19 @@ class RegionMDP(RegionModel):
             msg = f"RegionMDP needs an open CrabPath memory, not {format_value(memory)}"
             raise InvalidInputError(msg)
         self._memory_regions, models = regions, regions.models()
-        own = namespace_of(namespace), models.counted_level(level)
-        super().__init__(models.store, models.regions, models.settings, *own)
+        name, counted = namespace_of(namespace), models.counted_level(level)
+        hubs = models.reader(name, counted)
+        super().__init__(models.store, hubs, models.settings, name, counted)
 
     def assign(self, state: str | Sequence[float]) -> str:
         """The region of a text, or of a vector of shape ``[d]``: id of its hub.
 
         Raises:
+            NotFoundError: No agent has seen anything in this namespace, on level ``"states"``.
             InvalidInputError: It cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        return self._memory_regions.assign(state, self.level)
+        return self._memory_regions.find_region(state, self._hubs())
 
     def learn_episode(
         self,

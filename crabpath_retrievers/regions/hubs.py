@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import RegionSettings
-from crabpath_retrievers.core.changes.history import RegionKey
+from crabpath_retrievers.core.changes.history import STATES, RegionKey
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import require_count
 from crabpath_retrievers.errors import EmbeddingMismatchError, NotFoundError
@@ -24,6 +24,7 @@ from crabpath_retrievers.storage import GraphStore
 
 WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
+_MAX_STATES = 10_000  # states that are compared: 30 MiB with 384 dimensions
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Hubs:
     """The hubs of one level.
 
     Attributes:
-        level: The level, at least 1.
+        level: The level: at least 1, or -1 for the states of agents.
         keys, ids, titles: Of the hubs, in the order of their keys.
         vectors: Shape ``[hubs, d]``, unit length, as stored.
     """
@@ -50,6 +51,14 @@ class Hubs:
     def nearest(self, vectors: NDArray[np.floating[Any]]) -> list[int]:
         """Return the keys of the hubs nearest to unit vectors, shape ``[n, d]``; ties: the oldest.
 
+        Raises as :meth:`compare`.
+        """
+        best = self.compare(vectors).argmax(axis=1)
+        return [self.keys[index] for index in best.tolist()]
+
+    def compare(self, vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Return the cosines of unit vectors, shape ``[n, d]``, with the hubs, ``[n, hubs]``.
+
         Raises:
             EmbeddingMismatchError: The vectors have another dimension.
         """
@@ -59,9 +68,8 @@ class Hubs:
                 "embed it with the embedder of the memory"
             )
             raise EmbeddingMismatchError(msg)
-        stored = vectors.astype(np.float16).astype(np.float64)
-        best = (stored @ self.vectors.T).argmax(axis=1)
-        return [self.keys[index] for index in best.tolist()]
+        stored: NDArray[np.float64] = vectors.astype(np.float16).astype(np.float64)
+        return stored @ self.vectors.T
 
 
 @dataclass(slots=True)
@@ -204,3 +212,32 @@ class Regions:
             stored = np.stack(vectors).astype(np.float64)
             cache.hubs[level] = Hubs(level, keys, ids, titles, stored)
         return cache.hubs.get(level)
+
+
+class StateHubs:
+    """Reads the states of the episodes of agents in a namespace, as hubs."""
+
+    def __init__(self, store: GraphStore, namespace: str) -> None:
+        """Read ``store``."""
+        self._store, self._namespace = store, namespace
+        self._known: tuple[tuple[int, int], Hubs] | None = None
+
+    def __call__(self) -> Hubs:
+        """The newest 10,000 states; none before an episode in words."""
+        clock = self._store.walk.get_clock(self._namespace)
+        version = (clock.key, clock.learned)
+        if self._known is None or self._known[0] != version:
+            self._known = (version, self._read_states(clock.key))
+        return self._known[1]
+
+    def _read_states(self, namespace: int) -> Hubs:
+        rows = self._store.regions.get_states(namespace, _MAX_STATES)
+        if not rows:
+            return Hubs(STATES, (), (), (), np.zeros((0, 0)))
+        keys, ids, titles, vectors = zip(*rows, strict=True)
+        return Hubs(STATES, keys, ids, titles, np.stack(vectors).astype(np.float64))
+
+
+def find_whole(level: int) -> RegionKey:
+    """All regions of a level together: those of documents, or the states of agents."""
+    return (min(level, 0), 0)

@@ -7,7 +7,7 @@ Transition counts of one namespace on one level, grouped for the region MDP.
 Value iteration: the value of each region under the best actions from there on.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -16,9 +16,10 @@ import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.core.changes.history import TransitionCount
+from crabpath_retrievers.core.graph import Vector, stretch_cosine
 from crabpath_retrievers.core.query import require_number
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs, Regions
+from crabpath_retrievers.regions.hubs import Hubs, find_whole
 from crabpath_retrievers.regions.success import (
     ANY_TASK,
     ActionScore,
@@ -28,6 +29,8 @@ from crabpath_retrievers.regions.success import (
     shift_log_odds,
 )
 from crabpath_retrievers.storage import GraphStore
+
+_HALF = 0.5  # of an episode: counts that were undone are not exactly 0
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,20 @@ class RegionCounts:
         """Counts of the level by key of the region."""
         steps_by_region: dict[int, list[TransitionCount]] = {}
         for step in self.steps:
-            if step.level:
+            if step.region:
                 steps_by_region.setdefault(step.region, []).append(step)
         return steps_by_region
 
     @cached_property
+    def won_regions(self) -> frozenset[int]:
+        """Keys of the regions in which an episode was that was won."""
+        arrivals = (step for step in self.steps if step.region and not step.action)
+        return frozenset(step.region for step in arrivals if step.ends > _HALF)
+
+    @cached_property
     def everywhere(self) -> Sequence[TransitionCount]:
         """Counts of all regions together."""
-        return [step for step in self.steps if not step.level]
+        return [step for step in self.steps if not step.region]
 
     @cached_property
     def actions(self) -> frozenset[str]:
@@ -62,7 +71,7 @@ class RegionCounts:
     def chances(self, region: int) -> SuccessModel:
         """Return the success estimates of one region."""
         if region not in self._chances:
-            places = (WHOLE_CORPUS, (self.level, region))
+            places = (find_whole(self.level), (self.level, region))
             steps = (*self.everywhere, *self.by_region.get(region, ()))
             self._chances[region] = SuccessModel(places, steps, self.strength)
         return self._chances[region]
@@ -153,6 +162,22 @@ class StrategyStep(NamedTuple):
     probability: float
 
 
+class PastState(NamedTuple):
+    """A state of an episode that an agent won.
+
+    Attributes:
+        region: Its id, the region of ``mdp("states")`` that it is.
+        text: What the agent saw.
+        similarity: To what was asked for: 1 for equal texts, about 0 for unrelated ones.
+        steps: What to do from there on, as :meth:`RegionModel.strategy_for` says.
+    """
+
+    region: str
+    text: str
+    similarity: float
+    steps: Sequence[StrategyStep]
+
+
 class RegionValues(NamedTuple):
     """Value and best action of every region with a counted action, by id of its hub."""
 
@@ -171,7 +196,7 @@ class RegionModel:
     def __init__(
         self,
         store: GraphStore,
-        regions: Regions,
+        hubs: Callable[[], Hubs],
         settings: RegionSettings,
         namespace: str,
         level: int,
@@ -180,17 +205,14 @@ class RegionModel:
 
         Args:
             store: The graph store.
-            regions: Regions of the corpus.
+            hubs: Reads the present hubs of the level.
             settings: Strength of the prior, discount.
             namespace: The namespace whose counts are read.
             level: Level of the regions, on which transitions are counted.
         """
-        self._store, self._regions, self._settings = store, regions, settings
+        self._store, self._hubs, self._settings = store, hubs, settings
         self.namespace, self.level = namespace, level
         self._cached: RegionCounts | None = None
-
-    def _hubs(self) -> Hubs:
-        return self._regions.hubs(self.level)
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -355,6 +377,37 @@ class RegionModel:
             key = next_region
         return stages
 
+    def find_states(
+        self, vector: Vector, most: int, task_type: str | None = None
+    ) -> list[PastState]:
+        """Return the states of won episodes most similar to a unit vector, ``[d]``, nearest first.
+
+        Args:
+            vector: What an agent sees now.
+            most: Number of states.
+            task_type: Type of its task.
+        """
+        hubs, won = self._hubs(), self._region_counts.won_regions
+        if not any(key in won for key in hubs.keys):
+            return []
+        near = stretch_cosine(hubs.compare(vector[None])[0], self._store.stretch)
+        order = np.argsort(-near, kind="stable").tolist()
+        best = [index for index in order if hubs.keys[index] in won][:most]
+        documents = self._store.catalog.documents(
+            [hubs.ids[index] for index in best],
+            namespace=self._store.walk.get_clock(self.namespace).key,
+        )
+        return [
+            PastState(
+                name,
+                documents[name].content,
+                float(near[index]),
+                tuple(self.strategy_for(name, task_type)),
+            )
+            for index in best
+            if (name := hubs.ids[index]) in documents
+        ]
+
     def _count_next(
         self, region: int, action: str, task_type: str | None
     ) -> dict[int | None, float]:
@@ -378,7 +431,7 @@ class RegionModel:
         steps = [
             step if step.next in current_keys else step._replace(next=0)
             for step in counts.steps
-            if step.level and step.task == task and step.action and step.region in current_keys
+            if step.task == task and step.action and step.region in current_keys
         ]
         chances = {region: counts.chances(region) for region in {step.region for step in steps}}
         success = {

@@ -3,19 +3,26 @@
 Advice of the region MDP for one query.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from crabpath_retrievers.config import RegionSettings
+from crabpath_retrievers.core.changes.history import STATES
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.regions.hubs import Hubs, Regions
+from crabpath_retrievers.regions.hubs import Hubs, Regions, StateHubs
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.regions.success import ANY_TASK, SuccessModel
 from crabpath_retrievers.routing.policy import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.read.walk import Clock
+
+RegionLevel = int | Literal["states"] | None
+"""A level of regions of documents; ``"states"``: what agents saw in their episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +62,27 @@ class RegionModels:
         """
         return self.regions.hubs(self.level(level))
 
-    def transitions(self, namespace: str, level: int | None) -> RegionModel:
+    def transitions(self, namespace: str, level: RegionLevel) -> RegionModel:
         """Return the region model of a namespace; raises as :meth:`counted_level`."""
         counted = self.counted_level(level)
-        return RegionModel(self.store, self.regions, self.settings, namespace, counted)
+        hubs = self.reader(namespace, counted)
+        return RegionModel(self.store, hubs, self.settings, namespace, counted)
 
-    def counted_level(self, level: int | None) -> int:
+    def reader(self, namespace: str, level: int) -> Callable[[], Hubs]:
+        """Return what reads the present hubs of a level; the states of agents are a namespace's."""
+        if level == STATES:
+            return StateHubs(self.store, namespace)
+        return partial(self.regions.hubs, level)
+
+    def counted_level(self, level: RegionLevel) -> int:
         """Return a level on which transitions are counted, as given; for None the finest.
 
         Raises:
             NotFoundError: The level has no hub, or transitions are not counted on it.
             InvalidInputError: The level is no whole number of at least 1.
         """
+        if level == "states":
+            return STATES
         levels, chosen = self.regions.levels(), self.hubs(level).level
         if chosen not in levels:
             available = ", ".join(map(str, levels)) or "none"

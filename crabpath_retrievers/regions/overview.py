@@ -154,7 +154,7 @@ def _count_arrivals(steps: Sequence[TransitionCount], task: str) -> dict[int, fl
     return {
         step.region: step.trials
         for step in steps
-        if step.level and not step.action and step.task == task
+        if step.region and not step.action and step.task == task
     }
 
 
@@ -166,7 +166,7 @@ def _list_next_regions(
     totals: defaultdict[int, float] = defaultdict(float)
     next_counts: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     for step in steps:
-        if step.level and step.action and step.task == task:
+        if step.region and step.action and step.task == task:
             totals[step.region] += step.trials
             if step.next in names:
                 next_counts[step.region][step.next] += step.trials

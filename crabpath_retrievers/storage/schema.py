@@ -434,7 +434,7 @@ notes = Table(
     metadata,
     Column("node", Key, primary_key=True, autoincrement=False),
     Column("namespace", Key, nullable=False),
-    # "teaching", "correction", "directive" or "auto".
+    # "teaching", "correction", "directive", "auto" or "state".
     Column("kind", String(16), nullable=False),
     # Turn numbers of its namespace: when it was made, and when it was last used.
     Column("created_turn", BigInteger, nullable=False),
@@ -457,7 +457,8 @@ Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.created_turn)
 Index("ix_crabpath_notes_indexed", notes.c.indexed)
 
 # Transition counts of the region MDP: an action in a region, and the region that it led to.
-# Level 0 with region 0 sums over all regions of the namespace; task "" sums over all task types.
+# Region 0 sums over all regions of the namespace, on level 0 for all levels of the documents and on
+# level -1 for the states of agents; task "" sums over all task types.
 transitions = Table(
     "crabpath_transitions",
     metadata,

@@ -19,6 +19,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json, t
 
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.config.settings import load_knobs
+from crabpath_retrievers.core.changes.history import STATES
 from crabpath_retrievers.core.changes.notes import NoteKind
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.graph import Authority, EdgeKind
@@ -39,6 +40,7 @@ _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 # Columns of weights, and of other numbers that may be below 0; all others are at least 0.
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
 _SIGNED_COLUMNS = frozenset({"count", "delta", "owner"})
+_LEAST = {(s.transitions.name, "level"): STATES}
 # Allowed values of columns of integers, and of texts.
 _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],
@@ -149,7 +151,7 @@ def _make_schema(column: sa.Column[Any]) -> CoreSchema:
         schema = core_schema.bytes_schema(strict=True)
     elif isinstance(kind, sa.Integer):
         most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
-        least = -most if column.name in _SIGNED_COLUMNS else 0
+        least = -most if column.name in _SIGNED_COLUMNS else _LEAST.get(place, 0)
         schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
     elif isinstance(kind, sa.Float):
         low, high = _get_bounds(column.name)

@@ -11,7 +11,6 @@ from crabpath_retrievers import EmbeddingMismatchError, Feedback, InvalidInputEr
 from crabpath_retrievers.core.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.graph import EdgeKind
-from crabpath_retrievers.core.text import prepend_title
 
 
 def read_counts(memory, namespace):
@@ -68,17 +67,15 @@ def test_an_episode_by_hand(atlas, namespace, hubs):
     }
 
 
-def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
+def test_ids_and_vectors_are_the_same_states(atlas, namespace):
     """A lone text is one value, not its characters; the type of an action is what classify says."""
     ids = ["d3", "d77"]
     stored = atlas.store.catalog.vectors(ids)
-    texts = [prepend_title(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
     forms = [
         {"states": ids},
         {"states": [stored[node].tolist() for node in ids]},
         {"states": np.stack([stored[node] for node in ids])},
         {"states": ["d3", stored["d77"] * 5]},
-        {"texts": texts},
     ]
     learn, found = atlas.regions.learn_episode, []
     calls = [{"name": "find"}, {"name": "take"}]

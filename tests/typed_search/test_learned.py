@@ -125,10 +125,13 @@ def test_an_episode_of_documents_makes_edges_that_its_id_takes_back(open_memory)
         assert memory.graph.traverse("d1", ["temporal", "caused_success"]) == []
 
 
-def test_an_episode_of_texts_makes_edges_between_regions_alone(memory, namespace):
+def test_an_episode_of_vectors_makes_edges_between_regions_alone(memory, namespace):
+    """One in words makes none: its states are those of an agent."""
     texts = ["text 5", "text 9"]
-    given = {"texts": texts, "actions": ["go"], "namespace": namespace}
-    memory.regions.learn_episode(**given, reward=1.0)
+    given = {"actions": ["go"], "namespace": namespace, "reward": 1.0}
+    memory.regions.learn_episode(texts=texts, **given)
+    assert typed(memory, namespace) == {}
+    memory.regions.learn_episode(memory.embedder.embeddings.embed_documents(texts), **given)
     ((source, target, _),) = typed(memory, namespace)
     keys = memory.store.learned.keys(list(set(memory.regions.assignments().values())))
     assert {source, target} <= set(keys.values())

@@ -6,21 +6,26 @@ from typing import ClassVar, NamedTuple
 from crabpath_retrievers.core.changes.corpus import Change
 
 RegionKey = tuple[int, int]
-"""A region: its level and the key of its hub; (0, 0) means all regions together."""
+"""A region: its level and the key of its hub; key 0 means all regions together."""
+
+STATES = -1
+"""The level of agents: each state of an episode in words is a region of its namespace."""
 
 
 class TransitionCount(NamedTuple):
     """Counts of one transition, to be added; negative counts undo.
 
     Attributes:
-        level: Level of the regions; 0 for the sum over all regions.
-        region: Key of the hub of the region in which the action was taken; 0 at level 0.
+        level: Level of the regions; 0 for the sum over all regions of documents, -1 for the states
+            of agents.
+        region: Key of the hub of the region in which the action was taken; 0 for all of them.
         task: Task type; empty for the sum over all types.
         action: Action type; empty for turns that passed through the region, whatever they did.
         next: Key of the hub of the region that it led to; 0 if unknown.
         trials: How often it was taken.
         wins: Sum of its successes, each in [0, 1].
-        ends, end_wins: Both for transitions that ended their episode.
+        ends, end_wins: Both for transitions that ended their episode. Without an action, on
+            level -1, ``ends`` is the number of episodes that were won.
     """
 
     level: int

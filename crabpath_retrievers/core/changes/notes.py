@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 from crabpath_retrievers.core.changes.corpus import Change
 from crabpath_retrievers.core.graph import Authority, EdgeKind, Node, Vector
 
-NoteKind = Literal["teaching", "correction", "directive", "auto"]
-"""Origin of a note: given by a user in one of three ways, or made from an answer (``auto``)."""
+NoteKind = Literal["teaching", "correction", "directive", "auto", "state"]
+"""Origin of a note: given by a user in one of three ways, made from an answer (``auto``), or a
+``state`` of an agent's episode, which no query finds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,9 @@ def count_step(
     won = weight * success
     ended = (weight, won) if action and is_last else (0.0, 0.0)
     return [
-        TransitionCount(level, region, of, action, next_regions.get(level, 0), weight, won, *ended)
+        TransitionCount(level, region, of, action, following, weight, won, *ended)
         for level, region in places
+        for following in (next_regions.get(level, 0) if region else 0,)
         for of in dict.fromkeys(("", task or ""))
     ]
 

@@ -104,7 +104,9 @@ _JOINED = notes.join(nodes, nodes.c.key == notes.c.node)
 # The sum keeps the planner from the index on namespaces, as for episodes.
 _IN_NAMESPACE = notes.c.namespace + 0 == sa.bindparam("namespace")
 _BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
-IS_CURRENT = sa.or_(
+IS_SEARCHED = notes.c.kind != "state"
+"""Condition: queries may find a note, so that the index of notes holds it."""
+IS_CURRENT = IS_SEARCHED & sa.or_(
     notes.c.kind != "auto",
     notes.c.uses >= _USES_PROVEN,
     notes.c.last_turn >= sa.bindparam("since"),
@@ -152,7 +154,9 @@ _CORRECTIONS = CompiledSelect(
     .limit(sa.bindparam("limit"))
     .offset(sa.literal_column("0"))
 )
-_UNINDEXED_COUNT = CompiledSelect(sa.select(sa.func.count()).where(notes.c.indexed == 0))
+_UNINDEXED_COUNT = CompiledSelect(
+    sa.select(sa.func.count()).where(notes.c.indexed == 0, IS_SEARCHED)
+)
 
 
 class NoteQueries(Queries):
@@ -195,14 +199,14 @@ class NoteQueries(Queries):
         return decode_rows("a note", self._rows(query), _decode_note)
 
     def list_newest(self, namespace: int, limit: int) -> list[NoteRecord]:
-        """The newest notes of a namespace, those whose probation is over among them."""
+        """The newest notes of a namespace, those whose probation is over among them; no states."""
         n = notes.c
         query = (
             sa.select(nodes.c.id, n.kind, nodes.c.title, contents.c.content)
             .add_columns(n.query, n.turn, n.feedback, n.uses)
             .select_from(_JOINED)
             .join(contents, contents.c.node == n.node)
-            .where(n.namespace == namespace)
+            .where(n.namespace == namespace, IS_SEARCHED)
             .order_by(n.created_turn.desc(), n.node.desc())
             .limit(limit)
         )
@@ -220,7 +224,7 @@ class NoteQueries(Queries):
 
     def get_unindexed(self) -> list[NoteVector]:
         """Notes that are queued for the index."""
-        query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
+        query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0, IS_SEARCHED)
         return decode_rows("a note", self._rows(query), _decode_note)
 
     def ids(self, namespace: int) -> set[str]:

@@ -1,4 +1,4 @@
-"""Reads of the region MDP: hubs, nodes for the assignment to regions, transition counts."""
+"""Reads of the region MDP: hubs, states of agents, nodes for regions, transition counts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transitions
+from crabpath_retrievers.storage.schema import meta, namespaces, nodes, notes, transitions
 from crabpath_retrievers.storage.sql_tools import CompiledSelect, Queries, decode_vector
 
 _BLOCK = 4096
@@ -61,6 +61,13 @@ class RegionQueries(Queries):
         for rows in self._iterate_blocks(_NODE.where(nodes.c.owner == 0), nodes.c.key, _BLOCK):
             yield _decode_nodes(rows)
 
+    def get_states(self, namespace: int, most: int) -> list[NodeVector]:
+        """The newest states of the episodes of agents, in order of their keys."""
+        query = _NODE.join(notes, notes.c.node == nodes.c.key)
+        query = query.where(notes.c.namespace == namespace, notes.c.kind == "state")
+        rows = self._rows(query.order_by(nodes.c.key.desc()).limit(most))
+        return _decode_nodes(rows[::-1])
+
     def get_vectors(self, keys: Sequence[int]) -> list[Vector]:
         """Unit vectors, shape ``[d]``, half precision, of the nodes with these keys."""
         rows = self._rows_in(sa.select(nodes.c.embedding), nodes.c.key, keys)
@@ -81,11 +88,12 @@ class RegionQueries(Queries):
         return _decode_counts(row for row in rows if (row[0], row[1]) in known)
 
     def get_all_transitions(self, namespace: str, level: int) -> list[TransitionCount]:
-        """Transition counts of a namespace at level 0 and at one other level."""
+        """Transition counts of a namespace at one level, and those of all its regions together."""
+        levels = {min(level, 0), level}
         query = (
             sa.select(*_STEP)
             .join(namespaces, namespaces.c.key == transitions.c.namespace)
-            .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
+            .where(namespaces.c.name == namespace, transitions.c.level.in_(levels))
         )
         return _decode_counts(self._rows(query))
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.changes.archive import Block, Row
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.read.notes import IS_SEARCHED
 from crabpath_retrievers.storage.registry import (
     EXPORTED,
     LOCAL_META,
@@ -233,7 +234,7 @@ class Checks(Queries):
         of_notes = (
             sa.select(s.notes.c.namespace, nodes.c.id)
             .join(nodes, nodes.c.key == s.notes.c.node)
-            .where(s.notes.c.indexed >= least)
+            .where(s.notes.c.indexed >= least, IS_SEARCHED)
         )
         found: dict[str, set[str]] = {}
         for kind, query in (("episodes", of_episodes), ("notes", of_notes)):

@@ -14,7 +14,7 @@ from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.graph import EdgeKind, Node
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.read.notes import build_note_episode_id
+from crabpath_retrievers.storage.read.notes import IS_SEARCHED, build_note_episode_id
 from crabpath_retrievers.storage.registry import NOTE_TABLES, TABLES
 from crabpath_retrievers.storage.sql_tools import (
     encode_vector,
@@ -295,7 +295,8 @@ def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[An
 
 
 def _recount_notes(tx: Transaction, namespaces: Iterable[int]) -> None:
-    notes = sa.select(sa.func.count()).where(s.notes.c.namespace == s.namespaces.c.key)
+    own = s.notes.c.namespace == s.namespaces.c.key
+    notes = sa.select(sa.func.count()).where(own, IS_SEARCHED)
     for key in namespaces:
         own = s.namespaces.c.key == key
         tx.update(s.namespaces, own, note_count=notes.scalar_subquery())
