@@ -45,6 +45,9 @@ def show_regions(
     level: Annotated[
         int | None, typer.Option(help="Level of the regions; none: the finest with experience.")
     ] = None,
+    states: Annotated[
+        bool, typer.Option("--states", help="What agents saw, in place of regions of documents.")
+    ] = False,
     namespace: Namespace = "default",
     task: Annotated[str | None, typer.Option(help="Only this type of task.")] = None,
     most: Annotated[int, typer.Option(help="Regions to show: the most visited ones.")] = 20,
@@ -64,20 +67,22 @@ def show_regions(
     with existing_store(store) as opened:
         settings = stored_settings(opened).region
         models = RegionModels(opened, Regions(opened, settings), settings)
-        if not models.regions.levels():
+        if not (states or models.regions.levels()):
             msg = (
                 "this memory has no regions yet: they need two hubs, "
                 "and about one document in sixteen becomes one"
             )
             raise NotFoundError(msg)
-        summary = summarise_regions(models, namespace_of(namespace), level, wanted, most)
+        summary = summarise_regions(
+            models, namespace_of(namespace), "states" if states else level, wanted, most
+        )
         if summary is None:
             msg = (
                 f"namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
-                "turns, or learn from episodes"
+                "turns, or learn from episodes; --states shows what agents saw in words"
             )
             raise NotFoundError(msg)
-        counted = Counter(models.assignments(level).values()) if sizes else None
+        counted = Counter(models.assignments(level).values()) if sizes and not states else None
     text = _make_tables(summary, counted)
     if plot is not None:
         write_plot(summary, counted, plot)
@@ -98,11 +103,10 @@ def _make_tables(summary: RegionOverview, sizes: Mapping[str, int] | None) -> li
         numbers = (*size, f"{row.quality:.0%}", f"{row.arrivals:.4g}")
         name = _shorten(row.title or row.region)
         rows.append((name, *numbers, "\n".join(best), _next_region(row, titles)))
-    caption = (
-        f"{len(summary.rows)} of {summary.visited} visited regions; level "
-        f"{summary.hubs.level} has {len(summary.hubs.ids)}; counted levels: "
-        f"{', '.join(map(str, summary.levels))}"
-    )
+    caption = f"{len(summary.rows)} of {summary.visited} visited regions"
+    if summary.hubs.level > 0:
+        counted = ", ".join(map(str, summary.levels))
+        caption += f"; level {summary.hubs.level} has {len(summary.hubs.ids)}; counted: {counted}"
     everywhere = [
         (_shorten(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
         for score in summary.actions

@@ -37,6 +37,7 @@ from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
 _MAX_ID_CHARS = 200
+_MAX_TITLE = 80
 
 ActionClassifier = Callable[[Any], str]
 """Returns the type of an action, for example ``lambda call: call["name"]``."""
@@ -170,7 +171,7 @@ def build_states(episode: AgentEpisode) -> list[KeepNote]:
         build_note(
             episode.namespace,
             "state",
-            NoteContent(state.text[:MAX_NOTE_CHARS]),
+            NoteContent(state.text[:MAX_NOTE_CHARS], title=state.text[:_MAX_TITLE]),
             np.asarray(state.vector, dtype=np.float32),
             feedback=episode.id,
         )

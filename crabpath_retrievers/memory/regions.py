@@ -325,7 +325,7 @@ class RegionMDP(RegionModel):
             InvalidInputError: It cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        return self._memory_regions.find_region(state, self._hubs())
+        return self._memory_regions.find_region(state, self.read_hubs())
 
     def learn_episode(
         self,

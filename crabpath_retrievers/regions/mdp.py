@@ -210,20 +210,21 @@ class RegionModel:
             namespace: The namespace whose counts are read.
             level: Level of the regions, on which transitions are counted.
         """
-        self._store, self._hubs, self._settings = store, hubs, settings
+        self._store, self._settings = store, settings
+        self.read_hubs = hubs
         self.namespace, self.level = namespace, level
         self._cached: RegionCounts | None = None
 
     @property
     def regions(self) -> tuple[str, ...]:
         """Ids of all hubs of the level."""
-        return self._hubs().ids
+        return self.read_hubs().ids
 
     @property
     def visited_regions(self) -> tuple[str, ...]:
         """Ids of the regions in which an action was taken."""
         keys = self._region_counts.by_region
-        return tuple(name for key, name in self._hubs().names.items() if key in keys)
+        return tuple(name for key, name in self.read_hubs().names.items() if key in keys)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -325,7 +326,7 @@ class RegionModel:
             InvalidInputError: The discount is out of range.
         """
         solution = self._solve(task_type, self._settings.discount if discount is None else discount)
-        names_by_key = self._hubs().names
+        names_by_key = self.read_hubs().names
         return RegionValues(
             {
                 names_by_key[key]: value
@@ -361,7 +362,7 @@ class RegionModel:
         if key not in solution.actions and task_type:
             task_type = None
             solution = self._solve(None, self._settings.discount)
-        names_by_key = self._hubs().names
+        names_by_key = self.read_hubs().names
         stages: list[StrategyStep] = []
         visited: set[int] = set()
         while key in solution.actions and key not in visited and len(stages) < most:
@@ -387,7 +388,7 @@ class RegionModel:
             most: Number of states.
             task_type: Type of its task.
         """
-        hubs, won = self._hubs(), self._region_counts.won_regions
+        hubs, won = self.read_hubs(), self._region_counts.won_regions
         if not any(key in won for key in hubs.keys):
             return []
         near = stretch_cosine(hubs.compare(vector[None])[0], self._store.stretch)
@@ -415,7 +416,10 @@ class RegionModel:
 
         Transitions to a region whose hub no longer exists are left out.
         """
-        steps, current_keys = self._list_steps(region, action, task_type), set(self._hubs().keys)
+        steps, current_keys = (
+            self._list_steps(region, action, task_type),
+            set(self.read_hubs().keys),
+        )
         next_counts: dict[int | None, float] = {None: sum(step.ends for step in steps)}
         for step in steps:
             if step.next in current_keys:
@@ -427,7 +431,7 @@ class RegionModel:
             msg = f"discount must be between 0 and 1, not {discount!r}"
             raise InvalidInputError(msg)
         task, counts = task_type or ANY_TASK, self._region_counts
-        current_keys = set(self._hubs().keys)
+        current_keys = set(self.read_hubs().keys)
         steps = [
             step if step.next in current_keys else step._replace(next=0)
             for step in counts.steps
@@ -457,7 +461,7 @@ class RegionModel:
         return [step for step in steps if step.action == action and step.task == task]
 
     def _get_key(self, region: str) -> int:
-        hubs = self._hubs()
+        hubs = self.read_hubs()
         try:
             return hubs.keys[hubs.ids.index(region)]
         except ValueError:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.core.changes.history import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs
-from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.regions.hubs import Hubs, find_whole
+from crabpath_retrievers.regions.models import RegionLevel, RegionModels
 from crabpath_retrievers.regions.success import ANY_TASK, ActionScore, SuccessModel, score_actions
 
 
@@ -99,14 +99,14 @@ class RegionOverview:
 
 
 def summarise_regions(
-    models: RegionModels, namespace: str, level: int | None, task_type: str | None, most: int
+    models: RegionModels, namespace: str, level: RegionLevel, task_type: str | None, most: int
 ) -> RegionOverview | None:
     """Summarise the most visited regions; None if nothing was learned.
 
     Args:
         models: Reads the store.
         namespace: The namespace.
-        level: A level with transition counts; None for the finest.
+        level: A level with transition counts; None for the finest; or the states of agents.
         task_type: Only this type of task counts fully; None for all.
         most: Number of regions.
 
@@ -114,7 +114,7 @@ def summarise_regions(
         NotFoundError: The level has no hub or no counts, or the type of task is not known.
     """
     mdp = models.transitions(namespace, level)
-    hubs = models.hubs(level)
+    hubs = mdp.read_hubs()
     steps = models.store.regions.get_all_transitions(namespace, hubs.level)
     if not mdp.visited_regions:
         return None
@@ -137,7 +137,7 @@ def summarise_regions(
         for region in order[:most]
     ]
     return RegionOverview(
-        hubs, models.regions.levels(), len(order), rows, _score_all(steps, task, models)
+        hubs, models.regions.levels(), len(order), rows, _score_all(steps, task, models, hubs.level)
     )
 
 
@@ -180,9 +180,9 @@ def _list_next_regions(
 
 
 def _score_all(
-    steps: Sequence[TransitionCount], task: str, models: RegionModels
+    steps: Sequence[TransitionCount], task: str, models: RegionModels, level: int
 ) -> list[ActionScore]:
-    chances = SuccessModel((WHOLE_CORPUS,), steps, models.settings.prior_trials)
+    chances = SuccessModel((find_whole(level),), steps, models.settings.prior_trials)
     return sorted(score_actions(chances, task), key=lambda score: -score.trials)
 
 

@@ -11,12 +11,15 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath
 
 ODD = "[red]$x_$ 港 \u202e👩‍🚀 <b>"
-WAY = ["text 3", "text 50", "text 90"]
+WAY = ["d3", "d50", "d90"]
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory):
-    """One that learned from three episodes of Ann's, and stays open."""
+    """One that learned from three episodes of Ann's among documents, and one in words.
+
+    It stays open.
+    """
     vectors = DeterministicFakeEmbedding(size=16)
     place = tmp_path_factory.mktemp("regions") / "memory"
     titles = [{"title": f"{ODD} {n}"} for n in range(120)]
@@ -25,9 +28,11 @@ def memory(tmp_path_factory):
         made.add_documents(documents, split=False, progress=None)
         for reward, task in ((1.0, "clean"), (1.0, "clean"), (-1.0, "heat")):
             actions = ["find", "take" if reward > 0 else ODD]
-            made.regions.learn_episode(
-                texts=WAY, actions=actions, reward=reward, task_type=task, namespace="ann"
-            )
+            made.regions.learn_episode(WAY, actions, reward, task_type=task, namespace="ann")
+        seen = ["The oven is cold", "It is warm"]
+        made.regions.learn_episode(
+            texts=seen, actions=["heat", "bake"], reward=1.0, namespace="ann"
+        )
         yield made
 
 
@@ -58,7 +63,8 @@ def test_shows_what_the_transition_model_knows(show, memory):
     assert came == sorted(came, reverse=True)
     assert {a["action"]: a["trials"] for a in found["actions"]} == {"find": 3, "take": 2, ODD: 1}
     # Every episode went from the first region to the second.
-    start, then, _ = map(memory.regions.assign, WAY)
+    homes = memory.regions.assignments()
+    start, then, _ = (homes[document] for document in WAY)
     assert rows[start]["leads"][0]["region"] == then
     assert sum(lead["share"] for lead in rows[start]["leads"]) == pytest.approx(1.0)
 
@@ -72,6 +78,18 @@ def test_options(show, cli, place):
     assert row["size"] is None
     shown = cli("regions", "--most", "2", "-n", "ann", "--store", place).stdout
     assert all(said in shown for said in ("All regions together", "[red]", "take"))
+
+
+def test_states_of_agents(show, cli, place, tmp_path):
+    """Each is named by what was seen; documents do not count."""
+    found = show("--states")
+    assert found["level"] == -1
+    assert {row["title"] for row in found["regions"]} == {"The oven is cold", "It is warm"}
+    assert {action["action"] for action in found["actions"]} == {"heat", "bake"}
+    shown = cli("regions", "--states", "-n", "ann", "--store", place).stdout
+    assert "oven" in shown
+    assert "counted" not in shown
+    show("--states", "--plot", str(tmp_path / "states.png"))
 
 
 @pytest.mark.parametrize(("ending", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
