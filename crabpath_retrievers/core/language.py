@@ -76,7 +76,9 @@ _ALL_FREQUENT = frozenset(_LANGUAGES_OF)
 # Besides those, which tell languages apart.
 _OF_QUESTIONS = frozenset(
     (
-        *("a", "an", "am", "if", "me", "us", "our", "so", "or", "but", "here", "there", "whom"),
+        *("all", "then", "than", "into", "out", "up", "no", "was", "were", "its", "their", "they"),
+        *("in", "is", "also", "while", "about", "a", "an", "am", "if", "me", "us", "our", "so"),
+        *("or", "but", "here", "there", "whom"),
         *("must", "may", "might", "should", "would", "could", "will", "shall", "need", "want"),
         *("ask", "get", "please", "any", "some", "hier", "dort", "muss", "soll", "sollte", "bitte"),
         *("wen", "wem"),

@@ -122,7 +122,8 @@ highest and the highest, in [-1, 1], as far as one text is likely to answer: tex
 other, and the query is neither a few keywords nor long. recency: 1 for a new document, halved by
 each half-life, if the query has one. distinction: information of the query that the node has and
 the candidates nearly equal to it lack, less what they have and it lacks, as far as there are ten of
-them; 2 for what alone, or with two others, has the codes, long numbers or addresses of the query.
+them; 2 for what alone, or with two others, has the codes, long numbers or addresses of the query,
+or as far as one text is likely to answer its years and other numbers.
 agreement: 1 for what both the vector and the words of the query find first, less for what is close
 behind. authority: 1 for a constitutional node, 0.5 for a canonical one. lexical: BM25 score
 relative to the best, as far as the query asks long texts for little: a page has the words of many
@@ -201,7 +202,8 @@ class Evidence:
             shape ``[n, Q]``, in units of 10 nats.
         information: Total information of the query, in nats.
         words: Number of its words.
-        codes: Which words of the query are codes, numbers or addresses; shape ``[Q]``.
+        codes: Which words of the query are codes, long numbers or addresses; shape ``[Q]``.
+        numbers: Which of them have a digit and are none of these, such as years; shape ``[Q]``.
         lengths: Distinct words of each candidate, shape ``[n]``.
         stretch: Of the embedder.
     """
@@ -213,6 +215,7 @@ class Evidence:
     information: float
     words: float
     codes: NDArray[np.bool_]
+    numbers: NDArray[np.bool_]
     lengths: Floats
     stretch: float
 
@@ -230,8 +233,11 @@ class Evidence:
         term_weights = present * (information.nats / NATS_PER_UNIT)
         total, words = information.total, information.length
         codes = np.array([is_code(word) for word in information.words], dtype=bool)
+        digits = [any(map(str.isdigit, word)) for word in information.words]
+        numbers = np.array(digits, dtype=bool) & ~codes
         lengths = np.array([len(hit.head.terms) / BYTES_PER_TERM for hit in pool])
-        return cls(pool, support, inhibition, term_weights, total, words, codes, lengths, stretch)
+        asked = (term_weights, total, words, codes, numbers)
+        return cls(pool, support, inhibition, *asked, lengths, stretch)
 
     def measure_focus(self) -> float:
         """How far one text is likely to answer, in [0, 1].
@@ -286,7 +292,11 @@ def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
         matrix[:, _COLUMN["inhibition"]] = values
     focus = evidence.measure_focus()
     contrast = _compute_contrast(matrix[:, _COLUMN["similarity"]])
-    distinction = np.maximum(_measure_distinction(matrix, evidence), _identify(evidence))
+    identified = _identify(evidence.term_weights[:, evidence.codes])
+    if focus and not (identified > 0).any():
+        # Elsewhere another text leads to what has a year or number of the query.
+        identified = focus * _identify(evidence.term_weights[:, evidence.numbers])
+    distinction = np.maximum(_measure_distinction(matrix, evidence), identified)
     matrix[:, _COLUMN["distinction"]] = distinction
     matrix[:, _COLUMN["contrast"]] = focus * min(1.0, evidence.words / _SENTENCE) * contrast
     _add_edge_features(matrix, evidence, _likelihood(matrix, sources), 1.0 - focus)
@@ -352,17 +362,18 @@ def _measure_distinction(matrix: Matrix, evidence: Evidence) -> Floats:
     return found
 
 
-def _identify(evidence: Evidence) -> Floats:
+def _identify(weights: Floats) -> Floats:
     """Up to the most of distinction for what has the codes of the query that few candidates have.
 
-    Vectors tell codes, numbers and addresses badly from each other. Shape ``[n]``; below any
-    distinction where the candidate has none of them.
+    Vectors tell codes, numbers and addresses badly from each other.
+
+    Args:
+        weights: Information of each code that a candidate contains, else 0; shape ``[n, C]``.
+
+    Returns:
+        Shape ``[n]``; below any distinction where the candidate has none of them.
     """
-    weights = evidence.term_weights
     none = np.full(len(weights), -_MOST_DISTINCT)
-    if not evidence.codes.any():
-        return none
-    weights = weights[:, evidence.codes]
     holders = (weights > 0).sum(axis=0)
     weights = weights[:, (holders > 0) & (holders <= _FEW_HOLDERS)]
     if not weights.any():

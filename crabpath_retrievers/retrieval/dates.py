@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 _log = logging.getLogger(__name__)
 _DAY = 86_400.0  # seconds
 _VERSION_SIMILARITY = 0.85  # least similarity of two versions of a text
-_MOST_VERSIONS = 20  # candidates near a returned document whose dates are read
+_MOST_VERSIONS = 120  # candidates near returned documents whose dates are read
 _YEARS = re.compile(r"\b((?:19|20)\d{2})(?:-\d{2}){0,2}\b")
 _DIGITS = re.compile(r"\d+")
 _LONGEST_QUESTION = 2_000  # characters of a question that are read for a moment
@@ -149,7 +150,7 @@ def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, i
         evidence: The candidates.
 
     Returns:
-        Indices into the pool, nearest first; at most twenty pairs.
+        Indices into the pool, nearest first, with at most 120 other candidates.
     """
     pool = evidence.pool
     places = {hit.head.id: place for place, hit in enumerate(pool)}
@@ -160,8 +161,10 @@ def find_versions(dated: Sequence[str], evidence: Evidence) -> list[tuple[int, i
     lacks = (present[own][:, None] & ~present[None]).any(axis=2)
     near = np.where(lacks | (near < _VERSION_SIMILARITY), -1.0, near)
     near[np.arange(len(own)), own] = -1.0
-    pairs = [(float(near[i, j]), i, j) for i, j in np.argwhere(near > 0).tolist()]
-    return [(own[i], j) for _, i, j in sorted(pairs, key=lambda pair: -pair[0])[:_MOST_VERSIONS]]
+    nearest = near.max(axis=0, initial=-1.0)
+    read = {*np.argsort(-nearest, kind="stable")[:_MOST_VERSIONS].tolist()}
+    pairs = [(float(near[i, j]), i, j) for i, j in np.argwhere(near > 0).tolist() if j in read]
+    return [(own[i], j) for _, i, j in sorted(pairs, key=lambda pair: -pair[0])]
 
 
 class Version(NamedTuple):
@@ -197,14 +200,14 @@ def choose_versions(
     named = [] if as_of else find_moments(asked)
     if len(named) > 1:
         return {}
+    spans = {i: _read_span(node.metadata, settings) for i in {*chain(*pairs)} if (node := nodes[i])}
     best: dict[bool, dict[int, tuple[datetime, int, bool]]] = {True: {}, False: {}}
     valid_then = set[int]()
     for one, other in pairs:
         first, second = nodes[one], nodes[other]
         if first is None or second is None or first.content == second.content:
             continue
-        own, _ = _read_span(first.metadata, settings)
-        begin, end = _read_span(second.metadata, settings)
+        (own, _), (begin, end) = spans[one], spans[other]
         name = _shorten(first.title, own) if own and begin and own != begin else ""
         if not (own and begin and name and name == _shorten(second.title, begin)):
             continue

@@ -91,6 +91,7 @@ _AUTHORITY, _COVERAGE = FEATURES.index("authority"), FEATURES.index("coverage")
 _LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibition", "coverage"})]
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _STATED = ("relevant", "irrelevant")
+_DEPTHS = (1, 5, 25)  # factors of hits, for questions whose best texts repeat each other
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
@@ -357,7 +358,7 @@ class RetrievalPipeline:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
         query = Query.from_options(text, **options)
         vector = yield from self._embed(query)
-        found = yield from self._find(query, vector, None, {})
+        found = yield from self._find(query, vector, None, {}, _DEPTHS[0])
         return found.evidence
 
     def _embed(self, query: Query) -> Operations[Vector]:
@@ -398,10 +399,19 @@ class RetrievalPipeline:
         explore = None
         if query.explore is not False:  # True takes a new seed every time
             explore = np.random.default_rng(None if query.explore is True else query.explore)
-        found = yield from self._find(query, vector, explore, latency)
-        if self.reranker is not None:
-            found = yield from self._rerank(self.reranker, found, latency)
-        answer = yield from perform(self._answer, found, latency, version)
+        answer: Answer | None = None
+        size = 0
+        for depth in _DEPTHS:
+            found = yield from self._find(query, vector, explore, latency, depth)
+            if self.reranker is not None:
+                found = yield from self._rerank(self.reranker, found, latency)
+            more = len(found.evidence.pool) + len(found.repeats)
+            is_last = depth == _DEPTHS[-1] or more == size
+            answer = yield from perform(self._answer, found, latency, version, is_last=is_last)
+            if answer is not None:
+                break
+            size = more
+        assert answer is not None  # noqa: S101  the last one is whole
         return answer
 
     def _rerank(
@@ -430,10 +440,11 @@ class RetrievalPipeline:
         vector: Vector,
         explore: np.random.Generator | None,
         latency: dict[str, float],
+        depth: int,
     ) -> Operations[_Candidates]:
-        """Search and walk; the milliseconds of both are added to ``latency``."""
+        """Search so deep and walk; the milliseconds of both are added to ``latency``."""
         times = [time.perf_counter()]
-        seeds = yield from perform(self.search.find, query, vector)
+        seeds = yield from perform(self.search.find, query, vector, depth)
         if not self.fingerprint.is_current(seeds.clock.corpus):
             yield from perform(self.fingerprint.require_current, seeds.clock.corpus)
         times.append(time.perf_counter())
@@ -651,12 +662,20 @@ class RetrievalPipeline:
             fits[key] = measure_fit(evidence, has, information.nats)
         return fits
 
-    def _answer(self, found: _Candidates, latency: dict[str, float], version: int) -> Answer:
-        """Rank the candidates, read the best, and record the turn."""
+    def _answer(
+        self, found: _Candidates, latency: dict[str, float], version: int, *, is_last: bool
+    ) -> Answer | None:
+        """Rank the candidates, read the best, and record the turn.
+
+        None, and nothing is recorded, where so many candidates repeat others that fewer than k are
+        left, unless this search is the last one.
+        """
         begin = time.perf_counter()
         query, clock = found.query, found.seeds.clock
         is_frozen = self.models.has_lost(query.namespace, clock)
         found, ranking, documents = self._choose(replace(found, is_frozen=is_frozen))
+        if not is_last and found.repeats and len(ranking.among) < query.k:
+            return None
         ranked, rankings = ranking.documents, self._compare(found, ranking)
         rankings = self._draft(found, rankings, [item.node for item in ranked])
         if rankings.teams:
@@ -905,10 +924,16 @@ class RetrievalPipeline:
         found: _Candidates,
     ) -> dict[str, str]:
         """The document that is ranked before and says the same, by the id of each repeat."""
-        pool = found.evidence.pool
-        vectors = {hit.head.id: hit.head.vector for hit in pool if hit.head.id in documents}
+        vectors = {hit.head.id: hit.head.vector for hit in found.evidence.pool}
         nodes = [documents[item.node] for item in ranked if item.node in documents]
-        return find_repeats(nodes, vectors, self.store.stretch)
+        repeats = find_repeats(nodes, vectors, self.store.stretch)
+        if repeats:  # the rest of the candidates may have as many
+            rest = self.store.walk.get_documents(
+                sorted(vectors.keys() - documents.keys()), found.seeds.clock
+            )
+            others = [rest[name] for name in vectors if name in rest]
+            repeats = find_repeats([*nodes, *others], vectors, self.store.stretch)
+        return repeats
 
     def _leave_out(self, gone: AbstractSet[str], found: _Candidates) -> _Candidates:
         """The candidates without these documents."""

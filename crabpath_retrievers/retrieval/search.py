@@ -13,6 +13,7 @@ from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys
 from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, compare_vectors
+from crabpath_retrievers.core.language import is_frequent
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import (
     QueryInformation,
@@ -23,6 +24,7 @@ from crabpath_retrievers.core.text import (
     is_number,
     list_name_words,
     list_query_words,
+    split_words,
 )
 from crabpath_retrievers.errors import InvalidInputError, StoreError, StoreUnavailableError
 from crabpath_retrievers.retrieval.episodes import (
@@ -172,12 +174,20 @@ class SeedSearch:
         self._store, self._index, self._settings = store, index, settings
         self._models = models
 
-    def find(self, query: Query, vector: Vector) -> SeedHits:
-        """Search by vector, words and names, and recall past turns."""
+    def find(self, query: Query, vector: Vector, depth: int = 1) -> SeedHits:
+        """Search by vector, words and names, and recall past turns.
+
+        Args:
+            query: The query.
+            vector: Its unit vector, shape ``[d]``.
+            depth: Factor of the hits of each search.
+        """
         # At least k hits, so that the answer can have k documents.
         seeds, wanted = self._settings.seeds, query.k
         if query.one_per_document or query.as_of:
-            seeds, wanted = _widen(seeds), wanted * _CHUNKS
+            depth, wanted = depth * _CHUNKS, wanted * _CHUNKS
+        if depth > 1:
+            seeds = _widen(seeds, depth)
         if not self._store.informative:
             more = seeds.max_postings * _WORDS_ALONE
             seeds = seeds.model_copy(update={"max_postings": more})
@@ -197,7 +207,7 @@ class SeedSearch:
             information = QueryInformation.from_idf(idf)
             lexical = search_lexical(self._store, facts, idf, seeds)
             owners = {n: keys for n, keys in facts.named.items() if contains_name(text, n)}
-            named = self._match_names(owners, information)
+            named = self._match_names(text, owners, information)
             ids = [*dense, *query.seed_ids, *(query.candidate_ids or ())]
             recalled: Sequence[PastTurns] = ()
             asking = EpisodeQuery(text, vector, information)
@@ -318,19 +328,21 @@ class SeedSearch:
         return total / (float(np.linalg.norm(total)) or 1.0)
 
     def _match_names(
-        self, owners: Mapping[str, Sequence[int]], information: QueryInformation
+        self, text: str, owners: Mapping[str, Sequence[int]], information: QueryInformation
     ) -> dict[int, float]:
         """Nodes whose name occurs in the query: 1 if the query is only that name, else 0.
 
-        A longer name hides the names inside it.
+        A longer name hides the names inside it. Frequent words of a language are a name only where
+        the query is nothing else, or writes them as one: "What does WITH do?".
         """
         named: dict[int, float] = {}
         matched = ""
         for name in sorted(owners, key=len, reverse=True):
             if f" {name} " not in matched and len(owners[name]) <= self._settings.links.max_owners:
                 exact = consists_of_name(information.words, name)
-                named |= dict.fromkeys(owners[name], float(exact))
-                matched += f" {name} "
+                if exact or not all(map(is_frequent, name.split())) or _is_set_off(text, name):
+                    named |= dict.fromkeys(owners[name], float(exact))
+                    matched += f" {name} "
         return named
 
     def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
@@ -345,12 +357,20 @@ class SeedSearch:
                 self._index.report_unknown(sorted(unknown))
 
 
-def _widen(seeds: SeedSettings) -> SeedSettings:
-    """More hits, for answers that return each document once."""
+def _is_set_off(text: str, name: str) -> bool:
+    """Whether a query writes the first word of a name with a capital, and not every word."""
+    words, first = list(split_words(text)), name.split(" ", maxsplit=1)[0]
+    return any(word.capitalised for word in words[1:] if word.token == first) and not all(
+        word.capitalised for word in words
+    )
+
+
+def _widen(seeds: SeedSettings, factor: int) -> SeedSettings:
+    """More hits, for answers that return each document once, or leave many out."""
     # Not validated: a multiple may be above what a user may set.
     return seeds.model_copy(
         update={
-            "hits_per_engine": seeds.hits_per_engine * _CHUNKS,
-            "max_postings": seeds.max_postings * _CHUNKS,
+            "hits_per_engine": seeds.hits_per_engine * factor,
+            "max_postings": seeds.max_postings * factor,
         }
     )
