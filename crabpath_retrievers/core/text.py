@@ -400,7 +400,10 @@ def list_query_words(text: str, language: str | None = None) -> list[str]:
     """
     words = list_distinct_words(text)
     detected = None if language else detect_language(text[:_SAMPLE], words) or _DEFAULT
-    words += _list_identifiers(text, len(words))
+    identifiers = _list_identifiers(text, len(words))
+    words += identifiers
+    # "v1.2.3" and "1.2.3" are one version.
+    words += [f"{'' if v else 'v'}{rest}" for v, rest in map(_split_version, identifiers) if rest]
     if not text.isascii():
         runs = list(_find_runs(text))
         alone = {run[0] for run in runs if len(run) == 1}
@@ -408,6 +411,12 @@ def list_query_words(text: str, language: str | None = None) -> list[str]:
         words = [word for word in words if word not in paired]
         words += [a + b for run in runs for a, b in pairwise(run)]
     return words + _list_forms(text, language, detected, _END)
+
+
+def _split_version(word: str) -> tuple[str, str]:
+    """The "v" before a version with several parts, if it has one, and the rest; else nothing."""
+    found = _VERSION.fullmatch(word)
+    return ("", "") if found is None else (found[1], found[2])
 
 
 def _find_runs(text: str) -> Iterator[list[str]]:
@@ -438,6 +447,7 @@ def _list_identifiers(text: str, size: int) -> list[str]:
     return wholes + [part for found in parts for part in found]
 
 
+_VERSION = re.compile(r"(v?)(\d+(?:_\w+)+)")
 _FORM = "\u2026"  # is in no token, so that forms are never taken for words
 _STEM, _END = 6, 4  # letters of a stem and of the end of a compound
 _COMPOUND = 9  # letters of a stem from which it may be of a compound

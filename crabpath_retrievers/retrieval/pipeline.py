@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -92,6 +93,7 @@ _LEFT_OUT = [FEATURES.index(name) for name in sorted(LEARNED_FEATURES | {"inhibi
 _AGAINST = [FEATURES.index(name) for name in ("inhibition", "passed")]
 _STATED = ("relevant", "irrelevant")
 _DEPTHS = (1, 5, 25)  # factors of hits, for questions whose best texts repeat each other
+_MOST_REPEATS = 20  # that a turn records
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
@@ -694,7 +696,7 @@ class RetrievalPipeline:
             ranked,
             explored=found.explore is not None or self._count_explored(found) > 0,
             latency_ms=latency,
-            repeats=found.repeats,
+            repeats=dict(islice(found.repeats.items(), _MOST_REPEATS)),
             rankings=rankings,
         )
         if version != self.fingerprint.version:

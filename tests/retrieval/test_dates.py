@@ -252,6 +252,21 @@ def test_many_later_versions_do_not_hide_the_one_of_then(retriever):
     assert read(pages.invoke(QUESTION)) == ["The fee for a parking permit is 28 euros."]
 
 
+@pytest.mark.parametrize("k", [1, 4, 10])
+def test_the_right_one_of_many_versions_is_first_whatever_k_is(retriever, k):
+    """A page that was changed every year for sixteen years; "in 2012" asks for a moment, too."""
+    fees = {
+        year: f"The fee for a parking permit is {100 + 13 * (year % 100)} euros. Pay at noon."
+        for year in range(2010, 2026)
+    }
+    pages = retriever(*(make_page(text, f"{year}-01-01") for year, text in fees.items()), k=k)
+    assert read(pages.invoke(QUESTION))[0] == fees[2025]
+    for year, text in fees.items():
+        assert read(pages.invoke(QUESTION, as_of=f"{year}-06-30"))[0] == text
+        asked = f"What did a parking permit cost in {year}?"
+        assert read(pages.invoke(asked))[0] == text
+
+
 def test_recency_prefers_the_newer_and_leaves_alone_what_only_one_answers(retriever):
     """It is evidence, not a filter: of two that say the same the newer, whichever came first."""
     today = datetime.now(timezone.utc).date().isoformat()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from maintained import QUESTION, TWINS, Bag, ids
 
@@ -99,6 +100,24 @@ def test_an_answer_returns_one_of_two(twins):
     assert {item.node for item in turn.returned} == {"new", "old"}  # the caller chose both
     twins.record(Feedback(turn.id, 1.0, used=[other]))
     assert ids(twins, k=2)[0] == other
+
+
+@pytest.mark.parametrize("copies", [25, 200])
+def test_copies_do_not_empty_an_answer(copies, embeddings):
+    """The same notice in every file: one of it, and the next best texts."""
+    notice = "To ask for a refund of a ticket, write to the office."
+    others = [f"In city {n} a ticket of class {n % 7} is refunded, less a fee." for n in range(40)]
+    documents = [Document(notice, metadata={"source": f"{n}.md"}) for n in range(copies)]
+    with CrabPath.open(embeddings=embeddings) as memory:
+        memory.add_documents([*documents, *map(Document, others)], split=False)
+        for options in ({"k": 5}, {"k": 10}, {"k": 5, "one_per_document": True}):
+            answer = memory.retrieve("How do I get a refund of a ticket?", **options)
+            texts = [found.node.content for found in answer.documents]
+            assert len(texts) == options["k"]
+            assert texts.count(notice) == 1
+        assert 0 < len(answer.turn.repeats) <= 20
+        few = memory.retrieve("refund", k=5, filter={"source": {"$in": ["1.md", "2.md"]}})
+        assert len(few.documents) == 1
 
 
 def test_an_explanation_tells_what_was_left_out(twins):

@@ -16,6 +16,8 @@ IDENTIFIERS = {
     "The AX-200 charges within two hours.": ("AX200", "ax200 charge", "AX-200"),
     "The AX-2000 charges within nine hours.": ("AX2000", "charge of the AX-2000"),
     "Logs are in /var/log/app/error.log by default.": ("error.log", "/var/log/app/error.log"),
+    "Driver v4.7.2 repairs the printer.": ("driver 4.7.2", "what changed in v4.7.2"),
+    "Driver 4.2.7 repairs the printer.": ("driver v4.2.7",),
 }
 
 
@@ -85,3 +87,54 @@ def test_the_only_record_with_the_number_of_the_question_is_first():
         asked = {question: text for texts in records[5::25] for text, question in texts.items()}
         wrong = [(q, found) for q in asked if (found := find_first(memory, q)) != asked[q]]
         assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("write", "asked"),
+    [
+        (lambda n: f"In {1500 + n} the mayor opened a bridge over the Elbe.", "What opened in {}?"),
+        (lambda n: f"Locker {100 + n} is that of {('Ann', 'Bob')[n % 2]}.", "Whose is locker {}?"),
+        (lambda n: f"Set {1 + n // 10}.{n % 10} mm for a blade, in 4 steps.", "When is it {} mm?"),
+        (
+            lambda n: f"Table {1 + n // 9}.{n % 9} has values for 20 degrees.",
+            "What is in table {}?",
+        ),
+    ],
+    ids=["years", "small numbers", "decimals", "tables"],
+)
+def test_the_only_text_with_a_year_or_a_small_number_of_the_question_is_first(write, asked):
+    texts = [write(n) for n in range(120)]
+    with CrabPath.open() as memory:
+        memory.add_documents([Document(text) for text in texts], split=False)
+        wrong = [
+            question
+            for text in texts[5::10]
+            if find_first(memory, question := asked.format(text.split()[1])) != text
+        ]
+        assert wrong == []
+
+
+TOPICS = {
+    "Canteen": "The canteen opens at eleven and sells soup.",
+    "Files": "A file on disk is read line after line.",
+    "Backups": "The database is dumped every night to tape.",
+}
+
+
+@pytest.mark.parametrize("write", [str.upper, str.lower, str.capitalize])
+def test_words_of_every_question_are_no_titles(write):
+    """A reference with a page for each keyword; a keyword is found where it is written as one."""
+    words = {"with": "Opens a context manager.", "when": "Adds a condition.", "for": "A loop."}
+    words |= {"does": "An alias.", "how do I": "A film.", "it": "A novel.", "what is": "A song."}
+    pages = {**TOPICS, **{write(word): text for word, text in words.items()}}
+    documents = [Document(text, metadata={"title": title}) for title, text in pages.items()]
+    with CrabPath.open() as memory:
+        memory.add_documents(documents, split=False)
+        for question, title in {
+            "When does it open for lunch?": "Canteen",
+            "How do I read what is in a file?": "Files",
+            "When is the database saved, and with what?": "Backups",
+        }.items():
+            assert find_first(memory, question) == TOPICS[title]
+        assert find_first(memory, "What does WITH do?") == words["with"]
+        assert find_first(memory, write("for")) == words["for"]
