@@ -30,7 +30,7 @@ from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
-from crabpath_retrievers.learning.rules.notes import NoteContent, build_note
+from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, make_note_id
 from crabpath_retrievers.learning.rules.transitions import count_step, sum_steps, to_success
 from crabpath_retrievers.regions.hubs import Regions, find_whole
 from crabpath_retrievers.rerank.posterior import Posterior
@@ -165,8 +165,13 @@ class EpisodeLearner:
         return [(find_whole(STATES), (STATES, keys[state])) for state in states]
 
 
+def make_state_id(namespace: str, text: str) -> str:
+    """Return the id of what an agent saw; the same text in one namespace is the same state."""
+    return make_note_id("state", namespace, text[:MAX_NOTE_CHARS])
+
+
 def build_states(episode: AgentEpisode) -> list[KeepNote]:
-    """Build the notes of states in words, in order; the same text is the same state."""
+    """Build the notes of states in words, in order."""
     return [
         build_note(
             episode.namespace,

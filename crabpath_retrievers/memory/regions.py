@@ -19,6 +19,7 @@ from crabpath_retrievers.learning.agent_episodes import (
     AgentEpisode,
     EpisodeLearner,
     EpisodeState,
+    make_state_id,
 )
 from crabpath_retrievers.memory.services import Component
 from crabpath_retrievers.regions.hubs import Hubs
@@ -142,8 +143,9 @@ class MemoryRegions(Component):
         _checked_texts(text, "a text")
         most, services = require_count("k", k), self._services
         mdp = self.mdp("states", namespace=namespace)
+        same = make_state_id(mdp.namespace, text)
         with limit_waiting(services.settings.time_limit):
-            return mdp.find_states(services.query_vector(text), most, task_type)
+            return mdp.find_states(services.query_vector(text), most, task_type, same=same)
 
     def learn_episode(
         self,
@@ -325,7 +327,10 @@ class RegionMDP(RegionModel):
             InvalidInputError: It cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        return self._memory_regions.find_region(state, self.read_hubs())
+        hubs = self.read_hubs()
+        if isinstance(state, str) and (same := make_state_id(self.namespace, state)) in hubs.ids:
+            return same  # embedders read the beginning of a long text alone
+        return self._memory_regions.find_region(state, hubs)
 
     def learn_episode(
         self,

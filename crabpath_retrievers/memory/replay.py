@@ -252,6 +252,11 @@ class Replay:
             if several is not None:
                 count = len(titled[several])
                 why = f"{count} documents have the title {several!r:.100}: give their ids"
+        if why is None:
+            try:
+                Feedback(None, **said)
+            except InvalidInputError as error:  # two names are of one document
+                why = str(error)
         return row._replace(past=row.past._replace(said=said), why=why)
 
     def _add_part(self, rows: Sequence[_Row]) -> None:

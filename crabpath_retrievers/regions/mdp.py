@@ -379,7 +379,7 @@ class RegionModel:
         return stages
 
     def find_states(
-        self, vector: Vector, most: int, task_type: str | None = None
+        self, vector: Vector, most: int, task_type: str | None = None, *, same: str = ""
     ) -> list[PastState]:
         """Return the states of won episodes most similar to a unit vector, ``[d]``, nearest first.
 
@@ -387,12 +387,14 @@ class RegionModel:
             vector: What an agent sees now.
             most: Number of states.
             task_type: Type of its task.
+            same: Id of a state with the very text; it comes first.
         """
         hubs, won = self.read_hubs(), self._region_counts.won_regions
         if not any(key in won for key in hubs.keys):
             return []
         near = stretch_cosine(hubs.compare(vector[None])[0], self._store.stretch)
-        order = np.argsort(-near, kind="stable").tolist()
+        equal = np.array([name == same for name in hubs.ids], dtype=float)
+        order = np.argsort(-near - equal, kind="stable").tolist()
         best = [index for index in order if hubs.keys[index] in won][:most]
         documents = self._store.catalog.documents(
             [hubs.ids[index] for index in best],

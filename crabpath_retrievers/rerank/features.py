@@ -164,6 +164,8 @@ _CHANCE = 0.1  # change of weight that one outcome without attribution can cause
 _CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _CO_USED = EdgeKind.CO_USED.value
+_RUNNER_UP = 5  # place of the text that the best one by words is compared with
+_CLOSE, _APART = 0.12, 0.28  # share of the query's information between both, none and all of it
 _AGREEING = 0.5  # correlation of similarity and words from which words count whole
 _TYPICAL = 50.0  # information of a query of one sentence, in nats
 _LITTLE = 12.5  # nats; in a small corpus no word is rare, so a query has little information
@@ -263,7 +265,8 @@ class Evidence:
         """``term_weights``, as far as words tell what the vectors tell; shape ``[n, Q]``.
 
         Where one text is likely to answer and the candidates that have more of the query's words
-        are not nearer to it, words mislead, as those of program code do.
+        are not nearer to it, words mislead, as those of program code do; unless they set one text
+        apart: then the vectors may be those of a language that the embedder does not know.
         """
         if len(self.pool) <= 1:
             return self.term_weights
@@ -273,6 +276,9 @@ class Evidence:
         near, words = near - near.mean(), words - words.mean()
         spread = math.sqrt(float((near @ near) * (words @ words)))
         agreement = float(near @ words) / spread / _AGREEING if spread else 1.0
+        best = np.sort(words)[-_RUNNER_UP:]
+        gap = float(best[-1] - best[0]) * NATS_PER_UNIT / max(self.information, 1.0)
+        agreement = max(agreement, (gap - _CLOSE) / (_APART - _CLOSE))
         return self.term_weights * (1.0 - alone * (1.0 - min(1.0, max(0.0, agreement))))
 
 

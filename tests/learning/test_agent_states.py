@@ -64,6 +64,18 @@ def test_each_state_is_a_region_of_its_own_in_any_order(memory):
         assert scores[0] == scores[1]
 
 
+def test_an_equal_text_is_found_however_long_it_is(memory):
+    """Embedders read the beginning alone, and logs begin alike."""
+    logs = [" ".join(["line of a log that many share"] * 60 + [last]) for last in ("ok", "full")]
+    for log, action in zip(logs, ("wait", "clean"), strict=True):
+        memory.regions.learn_episode(texts=[log], actions=[action], reward=1.0)
+    mdp = memory.regions.mdp("states")
+    for log, action in zip(logs, ("wait", "clean"), strict=True):
+        assert memory.regions.find_states(log)[0].text == log
+        assert mdp.best_action(mdp.assign(log))[0].trials == 1.0
+        assert mdp.strategy_for(mdp.assign(log))[0].action == action
+
+
 def test_what_was_only_lost_is_not_found_but_counts(memory):
     memory.regions.learn_episode(texts=[LOST], actions=["give up"], reward=-1.0)
     assert list_texts(memory, LOST) == []

@@ -320,6 +320,18 @@ def test_documents_are_named_by_title_and_those_that_are_gone_teach_nothing(open
         assert memory.learning.check_replay(sessions, namespace="past").matched == 1
 
 
+def test_names_of_one_document_on_both_sides_are_refused_in_their_line(memory, sessions):
+    """By id and by title: the dry run says so, and the lines after it are learned."""
+    memory.add_documents([Document("Two weeks.", id="refunds", metadata={"title": "Refunds"})])
+    both = {"outcome": -1, "relevant": ["refunds"], "irrelevant": ["Refunds"]}
+    good = {"query": QUESTION, "relevant": ["refunds"]}
+    sessions.write_text(lines({"query": "Is it back?", **both}, good))
+    (said,) = memory.learning.check_replay(sessions).unmatched
+    assert (said.line, "on one side only" in said.why) == (1, True)
+    done = memory.learning.replay(sessions, namespace="past")
+    assert (done.learned, done.refused) == (1, (said,))
+
+
 def test_the_dry_run_of_the_command(tmp_path, monkeypatch, sessions):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(embedder, "load_default_embeddings", lambda: EMBEDDINGS)
