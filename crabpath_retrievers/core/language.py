@@ -76,12 +76,16 @@ _ALL_FREQUENT = frozenset(_LANGUAGES_OF)
 # Besides those, which tell languages apart.
 _OF_QUESTIONS = frozenset(
     (
-        *("all", "then", "than", "into", "out", "up", "no", "was", "were", "its", "their", "they"),
-        *("in", "is", "also", "while", "about", "a", "an", "am", "if", "me", "us", "our", "so"),
-        *("or", "but", "here", "there", "whom"),
+        *("a", "an", "am", "if", "me", "us", "our", "so", "or", "but", "here", "there", "whom"),
         *("must", "may", "might", "should", "would", "could", "will", "shall", "need", "want"),
         *("ask", "get", "please", "any", "some", "hier", "dort", "muss", "soll", "sollte", "bitte"),
         *("wen", "wem"),
+    )
+)
+_OF_SENTENCES = frozenset(
+    (
+        *("all", "then", "than", "into", "out", "up", "no", "was", "were", "its", "their", "they"),
+        *("in", "is", "also", "while", "about"),
     )
 )
 _SCRIPTS = {
@@ -113,6 +117,11 @@ _DIGRAPH = re.compile("ae|oe|(?<![aeq])ue")
 def is_frequent(token: str) -> bool:
     """Whether a word is among the most frequent ones of a language that is known."""
     return token in _ALL_FREQUENT or token in _OF_QUESTIONS
+
+
+def is_function_word(token: str) -> bool:
+    """Whether a word is part of any sentence, so that it names nothing."""
+    return is_frequent(token) or token in _OF_SENTENCES
 
 
 def require_language(code: str | None) -> str | None:

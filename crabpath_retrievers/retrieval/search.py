@@ -13,7 +13,7 @@ from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.core.dates import parse_date
 from crabpath_retrievers.core.filters import drop_orders, list_ordered_keys
 from crabpath_retrievers.core.graph import Candidate, NodeHead, Vector, compare_vectors
-from crabpath_retrievers.core.language import is_frequent
+from crabpath_retrievers.core.language import is_function_word
 from crabpath_retrievers.core.query import Query
 from crabpath_retrievers.core.text import (
     QueryInformation,
@@ -340,7 +340,7 @@ class SeedSearch:
         for name in sorted(owners, key=len, reverse=True):
             if f" {name} " not in matched and len(owners[name]) <= self._settings.links.max_owners:
                 exact = consists_of_name(information.words, name)
-                if exact or not all(map(is_frequent, name.split())) or _is_set_off(text, name):
+                if exact or not all(map(is_function_word, name.split())) or _is_set_off(text, name):
                     named |= dict.fromkeys(owners[name], float(exact))
                     matched += f" {name} "
         return named
