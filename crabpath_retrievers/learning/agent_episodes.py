@@ -28,6 +28,7 @@ from crabpath_retrievers.core.feedback import (
 )
 from crabpath_retrievers.core.graph import Vector
 from crabpath_retrievers.core.query import label_of, namespace_of, require_list, text_of
+from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.learning.explicit import learn_without_turn
 from crabpath_retrievers.learning.rules.notes import NoteContent, build_note, make_note_id
@@ -167,7 +168,7 @@ class EpisodeLearner:
 
 def make_state_id(namespace: str, text: str) -> str:
     """Return the id of what an agent saw; the same text in one namespace is the same state."""
-    return make_note_id("state", namespace, text[:MAX_NOTE_CHARS])
+    return make_note_id("state", namespace, to_storable(text)[:MAX_NOTE_CHARS])
 
 
 def build_states(episode: AgentEpisode) -> list[KeepNote]:

@@ -10,7 +10,13 @@ from typing_extensions import TypedDict, Unpack
 from crabpath_retrievers.core.driver import AsyncView, off_loop
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, Receipt, validate_outcome
 from crabpath_retrievers.core.graph import Vector
-from crabpath_retrievers.core.query import namespace_of, require_count, require_list, texts_of
+from crabpath_retrievers.core.query import (
+    namespace_of,
+    require_count,
+    require_list,
+    text_of,
+    texts_of,
+)
 from crabpath_retrievers.core.text import format_value, to_storable
 from crabpath_retrievers.core.time_limit import limit_waiting
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -21,7 +27,7 @@ from crabpath_retrievers.learning.agent_episodes import (
     EpisodeState,
     make_state_id,
 )
-from crabpath_retrievers.memory.services import Component
+from crabpath_retrievers.memory.services import Component, Services
 from crabpath_retrievers.regions.hubs import Hubs
 from crabpath_retrievers.regions.mdp import PastState, RegionModel
 from crabpath_retrievers.regions.models import RegionLevel, RegionModels
@@ -61,17 +67,7 @@ class MemoryRegions(Component):
             InvalidInputError: There is no such level, or the vector cannot be used.
             EmbeddingMismatchError: The vector has another dimension.
         """
-        return self.find_region(vector, self.models().hubs(level))
-
-    def find_region(self, vector: str | Sequence[float], hubs: Hubs) -> str:
-        """The id of the hub that is nearest to a text or a vector."""
-        if isinstance(vector, str):
-            _checked_texts(vector, "a text")
-        if not hubs.keys:
-            msg = "no agent has seen anything in this namespace yet: see learn_episode(texts=…)"
-            raise NotFoundError(msg)
-        (key,) = hubs.nearest(self._services.query_vector(vector)[None])
-        return hubs.names[key]
+        return _find_region(self._services, vector, self.models().hubs(level))
 
     def assignments(self, level: int | None = None) -> dict[str, str]:
         """The region of every document chunk: id of its hub by id of the chunk.
@@ -140,7 +136,7 @@ class MemoryRegions(Component):
         Raises:
             InvalidInputError: An empty text, or a k below 1.
         """
-        _checked_texts(text, "a text")
+        (text,) = _checked_texts(text_of("text", text), "a text")
         most, services = require_count("k", k), self._services
         mdp = self.mdp("states", namespace=namespace)
         same = make_state_id(mdp.namespace, text)
@@ -315,6 +311,7 @@ class RegionMDP(RegionModel):
             msg = f"RegionMDP needs an open CrabPath memory, not {format_value(memory)}"
             raise InvalidInputError(msg)
         self._memory_regions, models = regions, regions.models()
+        self._services = regions._services  # noqa: SLF001  the class above
         name, counted = namespace_of(namespace), models.counted_level(level)
         hubs = models.reader(name, counted)
         super().__init__(models.store, hubs, models.settings, name, counted)
@@ -330,7 +327,7 @@ class RegionMDP(RegionModel):
         hubs = self.read_hubs()
         if isinstance(state, str) and (same := make_state_id(self.namespace, state)) in hubs.ids:
             return same  # embedders read the beginning of a long text alone
-        return self._memory_regions.find_region(state, hubs)
+        return _find_region(self._services, state, hubs)
 
     def learn_episode(
         self,
@@ -342,6 +339,17 @@ class RegionMDP(RegionModel):
         """Learn from an episode of this namespace; as :meth:`MemoryRegions.learn_episode`."""
         learn = self._memory_regions.learn_episode
         return learn(states, actions, reward, namespace=self.namespace, **fields)
+
+
+def _find_region(services: Services, vector: str | Sequence[float], hubs: Hubs) -> str:
+    """The id of the hub that is nearest to a text or a vector."""
+    if isinstance(vector, str):
+        _checked_texts(vector, "a text")
+    if not hubs.keys:
+        msg = "no agent has seen anything in this namespace yet: see learn_episode(texts=…)"
+        raise NotFoundError(msg)
+    (key,) = hubs.nearest(services.query_vector(vector)[None])
+    return hubs.names[key]
 
 
 def _as_list(values: Any, name: str) -> list[Any]:

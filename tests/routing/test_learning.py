@@ -47,9 +47,8 @@ def learn(memory, numbers, namespace):
     """Episodes that pass where the question lies; those of odd numbers succeed."""
     for number in numbers:
         reward = 1.0 if number % 2 else -1.0
-        memory.regions.learn_episode(
-            texts=[QUESTION, "Page 9"], actions=["go"], reward=reward, namespace=namespace
-        )
+        seen = [memory.embedder.embeddings.embed_query(text) for text in (QUESTION, "Page 9")]
+        memory.regions.learn_episode(seen, ["go"], reward, namespace=namespace)
 
 
 def test_what_was_tried_often_enough_comes_with_its_success(listening, regions):
