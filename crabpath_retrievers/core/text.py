@@ -403,7 +403,8 @@ def list_query_words(text: str, language: str | None = None) -> list[str]:
     identifiers = _list_identifiers(text, len(words))
     words += identifiers
     # "v1.2.3" and "1.2.3" are one version.
-    words += [f"{'' if v else 'v'}{rest}" for v, rest in map(_split_version, identifiers) if rest]
+    versions = filter(None, map(_VERSION.fullmatch, identifiers))
+    words += [f"{'' if found[1] else 'v'}{found[2]}" for found in versions]
     if not text.isascii():
         runs = list(_find_runs(text))
         alone = {run[0] for run in runs if len(run) == 1}
@@ -411,12 +412,6 @@ def list_query_words(text: str, language: str | None = None) -> list[str]:
         words = [word for word in words if word not in paired]
         words += [a + b for run in runs for a, b in pairwise(run)]
     return words + _list_forms(text, language, detected, _END)
-
-
-def _split_version(word: str) -> tuple[str, str]:
-    """The "v" before a version with several parts, if it has one, and the rest; else nothing."""
-    found = _VERSION.fullmatch(word)
-    return ("", "") if found is None else (found[1], found[2])
 
 
 def _find_runs(text: str) -> Iterator[list[str]]:

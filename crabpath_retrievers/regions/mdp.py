@@ -42,6 +42,7 @@ class RegionCounts:
     level: int
     strength: float
     _chances: dict[int, SuccessModel] = field(default_factory=dict)
+    solutions: dict[tuple[str, float], "ValueFunction"] = field(default_factory=dict)
 
     @cached_property
     def by_region(self) -> Mapping[int, Sequence[TransitionCount]]:
@@ -390,7 +391,7 @@ class RegionModel:
             same: Id of a state with the very text; it comes first.
         """
         hubs, won = self.read_hubs(), self._region_counts.won_regions
-        if not any(key in won for key in hubs.keys):
+        if not hubs.keys:
             return []
         near = stretch_cosine(hubs.compare(vector[None])[0], self._store.stretch)
         equal = np.array([name == same for name in hubs.ids], dtype=float)
@@ -418,10 +419,8 @@ class RegionModel:
 
         Transitions to a region whose hub no longer exists are left out.
         """
-        steps, current_keys = (
-            self._list_steps(region, action, task_type),
-            set(self.read_hubs().keys),
-        )
+        steps = self._list_steps(region, action, task_type)
+        current_keys = set(self.read_hubs().keys)
         next_counts: dict[int | None, float] = {None: sum(step.ends for step in steps)}
         for step in steps:
             if step.next in current_keys:
@@ -433,6 +432,8 @@ class RegionModel:
             msg = f"discount must be between 0 and 1, not {discount!r}"
             raise InvalidInputError(msg)
         task, counts = task_type or ANY_TASK, self._region_counts
+        if (known := counts.solutions.get((task, discount))) is not None:
+            return known
         current_keys = set(self.read_hubs().keys)
         steps = [
             step if step.next in current_keys else step._replace(next=0)
@@ -444,7 +445,8 @@ class RegionModel:
             (region, action): chances[region].success(action, task)
             for region, action in {(step.region, step.action) for step in steps}
         }
-        return run_value_iteration(steps, success, discount)
+        counts.solutions[task, discount] = run_value_iteration(steps, success, discount)
+        return counts.solutions[task, discount]
 
     @property
     def _region_counts(self) -> RegionCounts:

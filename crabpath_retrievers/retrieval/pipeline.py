@@ -62,7 +62,7 @@ from crabpath_retrievers.retrieval.notes import (
     mark_corrections,
     measure_fit,
 )
-from crabpath_retrievers.retrieval.repeats import find_repeats
+from crabpath_retrievers.retrieval.repeats import find_near, find_repeats
 from crabpath_retrievers.retrieval.search import SeedHits, SeedSearch
 from crabpath_retrievers.retrieval.turn_builder import (
     Rankings,
@@ -930,10 +930,10 @@ class RetrievalPipeline:
         nodes = [documents[item.node] for item in ranked if item.node in documents]
         repeats = find_repeats(nodes, vectors, self.store.stretch)
         if repeats:  # the rest of the candidates may have as many
-            rest = self.store.walk.get_documents(
-                sorted(vectors.keys() - documents.keys()), found.seeds.clock
-            )
-            others = [rest[name] for name in vectors if name in rest]
+            near = find_near({*repeats.values()}, vectors, self.store.stretch)
+            ids = sorted({*near} - documents.keys())
+            rest = self.store.walk.get_documents(ids, found.seeds.clock)
+            others = [rest[name] for name in near if name in rest]
             repeats = find_repeats([*nodes, *others], vectors, self.store.stretch)
         return repeats
 

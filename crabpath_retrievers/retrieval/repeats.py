@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -66,6 +66,19 @@ def find_repeats(
         if wordings[first] == wordings[later]:
             repeats.setdefault(documents[later].id, documents[first].id)
     return repeats
+
+
+def find_near(
+    names: Iterable[str], vectors: Mapping[str, Vector], stretch: float = 1.0
+) -> list[str]:
+    """Ids of the texts that are near enough to some of them to repeat one of these.
+
+    Arguments as for :func:`find_repeats`.
+    """
+    matrix = np.array([*vectors.values()], dtype=np.float32)
+    chosen = np.array([vectors[name] for name in names], dtype=np.float32)
+    near = stretch_cosine(chosen @ matrix.T, stretch).max(axis=0, initial=-1.0)
+    return [name for name, value in zip(vectors, near, strict=True) if value >= _MIN_SIMILARITY]
 
 
 def _describe(node: Node) -> tuple[object, ...]:

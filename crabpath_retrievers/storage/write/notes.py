@@ -295,8 +295,8 @@ def delete_notes(tx: Transaction, *which: sa.ColumnElement[bool]) -> Sequence[An
 
 
 def _recount_notes(tx: Transaction, namespaces: Iterable[int]) -> None:
-    own = s.notes.c.namespace == s.namespaces.c.key
-    notes = sa.select(sa.func.count()).where(own, IS_SEARCHED)
+    inside = s.notes.c.namespace == s.namespaces.c.key
+    notes = sa.select(sa.func.count()).where(inside, IS_SEARCHED)
     for key in namespaces:
         own = s.namespaces.c.key == key
         tx.update(s.namespaces, own, note_count=notes.scalar_subquery())
