@@ -54,6 +54,7 @@ _NATS = 0.2  # of words that a use was not about, and that divide it by e
 _FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
 _COUNTERPART = 0.05  # difference in similarity by which one counterpart is e times another
 _NAME = 2.0  # nats of another name
+_OVERTAKEN = 0.1  # similarity by which another document has come before it, that divides by e
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -335,6 +336,10 @@ def score_turns(
     a word of the document. A pass says less where the current query has the document's title, or
     such a name that the document has, and the past one had not.
 
+    Both say less where one document has overtaken another: the used one was nearer to the past
+    query and is farther from the current one. A pass does so, too, where the current query has
+    new words that the passed document has and the used one lacks.
+
     What a use does not say about its document it says about the counterparts of it: the page of
     this product that is to this question what the document was to the past one.
 
@@ -379,9 +384,14 @@ def score_turns(
     shifts = compare(queries @ question.vector)
     sums, counterparts = np.zeros((len(heads), 4)), np.zeros((len(recalled), len(heads)))
     for at, turns in enumerate(recalled):
-        for node, credit in turns.documents.items():
-            if (row := rows.get(node)) is None:
-                continue
+        known = {rows[node]: credit for node, credit in turns.documents.items() if node in rows}
+        used = [row for row, credit in known.items() if credit > 0]
+        if used:
+            nearer = _find_nearer(to_past[at], to_query, used) / _OVERTAKEN
+            words = (new[at] * telling * information.nats * (1.0 - has[used])) @ has.T / _NATS
+            passed[at] *= np.exp(-(nearer + words).max(axis=0))
+            shares[at, used] *= np.exp(-nearer.max(axis=1))
+        for row, credit in known.items():
             uses, passes = 0.0, -credit * passed[at, row]
             if credit > 0:
                 share = shares[at, row]
@@ -419,6 +429,22 @@ def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
     """
     capitalised = (w.token for w in split_words(text, marked=True) if w.capitalised and w.start)
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
+
+
+def _find_nearer(past: Floats, query: Floats, used: Sequence[int]) -> Floats:
+    """How far each text has overtaken each used one, in similarity, shape ``[U, n]``.
+
+    It is the smaller of two leads: that of the used text for the past query, and that of the other
+    one for the current query; 0 where either is none.
+
+    Args:
+        past: Similarity of each text to the past query, shape ``[n]``.
+        query: Similarity of each text to the current query, shape ``[n]``.
+        used: Rows of the used texts.
+    """
+    leads = np.minimum(past[used, None] - past, query - query[used, None])
+    overtaken: Floats = np.maximum(0.0, leads)
+    return overtaken
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:

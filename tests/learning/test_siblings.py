@@ -171,3 +171,33 @@ def test_reports_on_all_products_spoil_none(embeddings):
     figures = list(measure_siblings(20, (1, 5, 20), embeddings, titled=False, seed=2))
     assert [row.learned >= row.frozen for row in figures] == [True] * 3
     assert [row.questions for row in figures] == [57, 45, 60]
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "question"),
+    [
+        ("The {} {} is closed in August.", ("first", "second"), "What about the {} {}?"),
+        ("The {} {} is closed in August.", ("old", "new"), "Who may use the {} {}?"),
+        ("For {} guests of the {}: ask Ms Moss.", ("paid", "unpaid"), "May {} guests see the {}?"),
+    ],
+)
+def test_a_report_spoils_no_answer_about_a_page_that_differs_in_a_common_word(
+    page, words, question, embeddings
+):
+    places = ("office", "library", "garage", "chapel", "kitchen", "clinic", "garden", "terrace")
+    one, other = words
+    documents = [
+        Document(page.format(word, place), id=f"{word} {place}")
+        for place in places
+        for word in words
+    ]
+    with CrabPath.open(embeddings=embeddings) as memory:
+        memory.add_documents(documents, split=False, progress=None)
+        asked = {f"{other} {place}": question.format(other, place) for place in places}
+        before = {name for name, ask in asked.items() if find_first(memory, ask) == name}
+        for place in places:
+            answer = memory.retrieve(question.format(one, place), k=5)
+            memory.record(Feedback(answer.turn.id, 1.0, used=[f"{one} {place}"]))
+        after = {name for name, ask in asked.items() if find_first(memory, ask) == name}
+    assert len(before) >= len(places) / 2
+    assert len(after) >= len(before)
