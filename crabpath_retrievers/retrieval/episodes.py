@@ -54,7 +54,7 @@ _NATS = 0.2  # of words that a use was not about, and that divide it by e
 _FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
 _COUNTERPART = 0.05  # difference in similarity by which one counterpart is e times another
 _NAME = 2.0  # nats of another name
-_OVERTAKEN = 0.1  # similarity by which another document has come before it, that divides by e
+_OVERTAKEN = 0.1  # lead in similarity of another document that divides a use by e
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -387,10 +387,10 @@ def score_turns(
         known = {rows[node]: credit for node, credit in turns.documents.items() if node in rows}
         used = [row for row, credit in known.items() if credit > 0]
         if used:
-            nearer = _find_nearer(to_past[at], to_query, used) / _OVERTAKEN
+            leads = _measure_leads(to_past[at], to_query, used) / _OVERTAKEN
             words = (new[at] * telling * information.nats * (1.0 - has[used])) @ has.T / _NATS
-            passed[at] *= np.exp(-(nearer + words).max(axis=0))
-            shares[at, used] *= np.exp(-nearer.max(axis=1))
+            passed[at] *= np.exp(-(leads + words).max(axis=0))
+            shares[at, used] *= np.exp(-leads.max(axis=1))
         for row, credit in known.items():
             uses, passes = 0.0, -credit * passed[at, row]
             if credit > 0:
@@ -431,7 +431,7 @@ def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
 
-def _find_nearer(past: Floats, query: Floats, used: Sequence[int]) -> Floats:
+def _measure_leads(past: Floats, query: Floats, used: Sequence[int]) -> Floats:
     """How far each text has overtaken each used one, in similarity, shape ``[U, n]``.
 
     It is the smaller of two leads: that of the used text for the past query, and that of the other
@@ -442,9 +442,8 @@ def _find_nearer(past: Floats, query: Floats, used: Sequence[int]) -> Floats:
         query: Similarity of each text to the current query, shape ``[n]``.
         used: Rows of the used texts.
     """
-    leads = np.minimum(past[used, None] - past, query - query[used, None])
-    overtaken: Floats = np.maximum(0.0, leads)
-    return overtaken
+    leads: Floats = np.minimum(past[used, None] - past, query - query[used, None])
+    return np.maximum(0.0, leads)
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:
