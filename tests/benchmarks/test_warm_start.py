@@ -2,7 +2,7 @@
 
 import json
 
-from learned_memory import EMBEDDINGS
+from word_sums import WordSums
 
 from benchmarks.warm_start import measure_warm_start
 
@@ -23,6 +23,6 @@ def write_folder(folder):
 def test_what_the_log_says_is_found_for_new_questions(tmp_path):
     write_folder(tmp_path)
     for taught, learned, share in ((0, 0, 0.0), (None, 2, 1.0)):
-        found = measure_warm_start(tmp_path, EMBEDDINGS, taught=taught, asked=None)
+        found = measure_warm_start(tmp_path, WordSums(64), taught=taught, asked=None)
         assert (found["learned"], found["refused"], found["asked"]) == (learned, 0, 1)
         assert found["full@3"]["mean"] == share
