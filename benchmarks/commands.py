@@ -530,6 +530,36 @@ def study_siblings(
     raise typer.Exit(1 if below else 0)
 
 
+@app.command("sibling-words")
+@report_errors
+def study_sibling_words(
+    background: Annotated[
+        Path | None, typer.Option(help="BEIR folder, among whose documents the pages are.")
+    ] = None,
+    embedders: Annotated[str, typer.Option(help="minilm, squeezed, e5.")] = "minilm",
+    cache: Cache = None,
+) -> None:
+    """Count right first answers about pages that a common word tells from a reported one."""
+    from benchmarks.no_harm import EMBEDDERS
+    from benchmarks.siblings import OTHER_FORMS, WORDS, measure_words
+    from crabpath_retrievers.cli.evaluation import split_names
+    from crabpath_retrievers.evaluation.datasets import load_beir
+    from crabpath_retrievers.evaluation.embedding import cached_embedder
+
+    documents = () if background is None else load_beir(background).documents
+    families = [*((name, False) for name in WORDS), *((name, True) for name in OTHER_FORMS)]
+    typer.echo(
+        "| embedder | words | other forms | frozen | learned | other question: frozen | learned |"
+    )
+    typer.echo("|---|---|---|---|---|---|---|")
+    for name in split_names(embedders):
+        model = cached_embedder(EMBEDDERS[name], cache)
+        for family, forms in families:
+            same, other = measure_words(family, model, documents, forms=forms)
+            shown = (name, family, forms, same.frozen, same.learned, other.frozen, other.learned)
+            typer.echo(f"| {' | '.join(map(str, shown))} |")
+
+
 @app.command("kinds")
 @report_errors
 def study_kinds(

@@ -1,7 +1,10 @@
-"""What true reports on some products do to the answers about their siblings.
+"""What true reports on some pages do to the answers about their siblings.
 
-Each page is about one product; pages and questions differ in its name and in numbers. Some pages
+Products: each page is about one; pages and questions differ in its name and in numbers. Some pages
 are reported as right for a question; then the same questions are asked about all other products.
+
+Words: two pages about a place differ in a common word and in numbers. One page is reported as
+right for its question; then the question of the other one is asked.
 """
 
 import random
@@ -22,6 +25,42 @@ _TEMPLATES = (
     "What does the {name} weigh?",
     "How do I reset the {name}?",
 )
+_PLACES = (
+    *(
+        "pool",
+        "library",
+        "museum",
+        "ferry",
+        "cinema",
+        "market",
+        "theatre",
+        "clinic",
+        "zoo",
+        "tower",
+    ),
+    *("garage", "archive", "harbour", "stadium", "castle", "gallery", "bakery", "sauna", "gym"),
+    "observatory",
+)
+WORDS = {
+    "first/second": ("first {} office", "second {} office"),
+    "one/two": ("{} zone one", "{} zone two"),
+    "inside/outside": ("inside the {}", "outside the {}"),
+    "old/new": ("old {}", "new {}"),
+    "left/right": ("left {} entrance", "right {} entrance"),
+    "day/night": ("{} by day", "{} by night"),
+    "paid/unpaid": ("paid {} work", "unpaid {} work"),
+    "plumbers/electricians": ("{} plumbers", "{} electricians"),
+    "Mondays/Tuesdays": ("{} on Mondays", "{} on Tuesdays"),
+    "Italian/French": ("Italian {}", "French {}"),
+}
+"""Two subjects of pages by family; the place is filled in."""
+OTHER_FORMS = {
+    "Mondays/Tuesdays": ("{} on Monday", "{} on Tuesday"),
+    "plumbers/electricians": ("{} plumber", "{} electrician"),
+    "Italian/French": ("{} of Italy", "{} of France"),
+}
+"""Subjects of questions whose words have other forms than in the pages, by family."""
+_ASKED = ("What is the fee for the {}?", "What does one pay for the {}?")
 _SHOWN = 5  # documents of an answer
 
 
@@ -97,6 +136,59 @@ def measure_siblings(
             others = _list_questions(names[count:] or names)
             right = sum(_is_first(memory, *ask) for ask in others)
             yield SiblingFigures(count, len(others), sum(frozen[ask] for ask in others), right)
+
+
+def measure_words(
+    family: str,
+    embeddings: Embeddings,
+    background: Sequence[Document],
+    *,
+    forms: bool,
+    seed: int = 0,
+) -> tuple[SiblingFigures, SiblingFigures]:
+    """The figures of a family, each report alone: the same question, and one in other words.
+
+    Args:
+        family: A name of :data:`WORDS`.
+        embeddings: The embedder.
+        background: Documents among which the pages are.
+        forms: Whether the words of the questions have other forms than those of the pages.
+        seed: Draws the numbers.
+    """
+    rng = random.Random(seed)  # noqa: S311  reproducible data
+    asked = OTHER_FORMS[family] if forms else WORDS[family]
+    pages = {
+        subject.format(
+            place
+        ): f"The {subject.format(place)}: the fee is {rng.randrange(2, 60)} euros, "
+        f"to be paid at desk {rng.randrange(2, 40)} within {rng.randrange(3, 30)} days."
+        for place in _PLACES
+        for subject in WORDS[family]
+    }
+    found: list[list[bool]] = []
+    with (
+        TemporaryDirectory() as folder,
+        CrabPath.open(Path(folder), embeddings=embeddings) as memory,
+    ):
+        documents = [Document(text, id=name) for name, text in pages.items()]
+        memory.add_documents([*documents, *background], split=False, progress=None)
+        for place in _PLACES:
+            (page, other), (past, now) = (
+                [subject.format(place) for subject in subjects]
+                for subjects in (WORDS[family], asked)
+            )
+            before = [_is_first(memory, other, question.format(now)) for question in _ASKED]
+            turn = memory.retrieve(_ASKED[0].format(past), k=_SHOWN).turn
+            memory.record(Feedback(turn.id, 1.0, relevant=[page]))
+            after = [_is_first(memory, other, question.format(now)) for question in _ASKED]
+            memory.undo(turn_id=turn.id)
+            found.append(before + after)
+    same, rest, same_after, rest_after = (sum(column) for column in zip(*found, strict=True))
+    size = len(_PLACES)
+    return (
+        SiblingFigures(1, size, same, same_after),
+        SiblingFigures(1, size, rest, rest_after),
+    )
 
 
 def _list_questions(names: Sequence[str]) -> list[tuple[str, str]]:

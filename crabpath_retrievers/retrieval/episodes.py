@@ -54,7 +54,9 @@ _NATS = 0.2  # of words that a use was not about, and that divide it by e
 _FREQUENT = 0.1  # nats of a word that is frequent in its language, at most
 _COUNTERPART = 0.05  # difference in similarity by which one counterpart is e times another
 _NAME = 2.0  # nats of another name
-_OVERTAKEN = 0.1  # lead in similarity of another document that divides a use by e
+_STEP = 0.4  # cosine of two steps by which another document divides a use by e
+_TELLING = 1.0  # nats of a word that is not frequent in its language, at least
+_TINY = 1e-6  # product of squared lengths; equal texts or queries make no step
 _LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
@@ -336,9 +338,9 @@ def score_turns(
     a word of the document. A pass says less where the current query has the document's title, or
     such a name that the document has, and the past one had not.
 
-    Both say less where one document has overtaken another: the used one was nearer to the past
-    query and is farther from the current one. A pass does so, too, where the current query has
-    new words that the passed document has and the used one lacks.
+    Both say less where one document has overtaken another, as :func:`_weigh_steps` finds. A pass
+    does so, too, where the current query has new words that the passed document has and the used
+    one lacks.
 
     What a use does not say about its document it says about the counterparts of it: the page of
     this product that is to this question what the document was to the past one.
@@ -354,31 +356,10 @@ def score_turns(
         return {}
     compare = partial(stretch_cosine, stretch=stretch)
     rows = {head.id: row for row, head in enumerate(heads)}
-    places = {word: place for place, word in enumerate(information.words)}
     vectors = stack_vectors([head.vector for head in heads]).astype(np.float64)
-    asked = {*question.information.words}
-    titles = [_get_words(head.title) for head in heads]
-    own = _mark(titles, places)
-    asked_for = own * np.array([title <= asked for title in titles])[:, None]
-    has = information.find_words([head.terms for head in heads])
     near = compare(vectors @ vectors.T)
-    alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
-    lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
-    lacking, names = lacks * information.nats, unnamed * information.nats
-    now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
-    new, gone = now * (1.0 - past), past * (1.0 - now)
-    # An outcome alone does not show that the document was used without them.
-    excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
-    missing, excuses = new @ lacking.T, excused @ lacking.T
-    renamed = np.minimum(new @ names.T, (gone * information.nats) @ own.T)
-    # In a small store no word is rare, and pages without titles do not say what they are about.
-    telling = np.array([float(not is_frequent(word)) for word in places])
-    named = new * _mark([_find_names(question.text, asked)], places)
-    named *= ((new - named) @ telling == 0.0)[:, None]  # else it is not the same question of both
-    other = np.minimum(named @ lacks.T, (gone * telling) @ has.T)
-    renamed = np.maximum(renamed, _NAME * other)
-    shares = np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS)
-    passed = np.exp(-((new * information.nats) @ asked_for.T + _NAME * named @ has.T) / _NATS)
+    words = _carry_words(recalled, heads, question, information, near)
+    shares, passed = words.shares, words.passed
     queries = np.array([turns.vector for turns in recalled])
     to_past, to_query = compare(queries @ vectors.T), compare(vectors @ question.vector)
     shifts = compare(queries @ question.vector)
@@ -387,10 +368,10 @@ def score_turns(
         known = {rows[node]: credit for node, credit in turns.documents.items() if node in rows}
         used = [row for row, credit in known.items() if credit > 0]
         if used:
-            leads = _measure_leads(to_past[at], to_query, used) / _OVERTAKEN
-            words = (new[at] * telling * information.nats * (1.0 - has[used])) @ has.T / _NATS
-            passed[at] *= np.exp(-(leads + words).max(axis=0))
-            shares[at, used] *= np.exp(-leads.max(axis=1))
+            steps = _weigh_steps(to_past[at], to_query, near[used], used, shifts[at])
+            anew = (words.new[at] * (1.0 - words.has[used])) @ words.has.T / _NATS
+            passed[at] *= np.exp(-(steps + anew).max(axis=0))
+            shares[at, used] *= np.exp(-steps.max(axis=1))
         for row, credit in known.items():
             uses, passes = 0.0, -credit * passed[at, row]
             if credit > 0:
@@ -398,7 +379,8 @@ def score_turns(
                 # Where use was only inferred, the rest of the trial speaks against the document.
                 rest = 0.0 if turns.stated else max(0.0, 1.0 - credit)
                 uses, passes = share * credit, share * rest
-                fitting = np.exp(-np.maximum(0.0, missing[at] - excuses[at, row]) / _NATS)
+                asked_for = np.maximum(0.0, words.missing[at] - words.excuses[at, row])
+                fitting = np.exp(-asked_for / _NATS)
                 found = _find_counterparts(near[row], to_query, to_past[at], row, shifts[at])
                 counterparts[at] += turns.weight * credit * (1.0 - share) * fitting * found
             same = (turns.same * uses, turns.same * passes)
@@ -410,6 +392,64 @@ def score_turns(
     return {
         node: EpisodeScore(*scores[row].tolist()) for node, row in rows.items() if any(scores[row])
     }
+
+
+class _CarriedWords(NamedTuple):
+    """How far turns of ``P`` past queries carry over to the current one for ``n`` texts, by words.
+
+    Attributes:
+        shares, passed: Parts of a use and of a pass that do, shape ``[P, n]``.
+        missing, excuses: Nats of words that the texts lack and that texts like them have, shape
+            ``[P, n]``: new ones, and those of the past query that excuse as many.
+        new: Nats of words that the current query has anew and that tell, shape ``[P, Q]``.
+        has: Which texts contain which words, 1 or 0, shape ``[n, Q]``.
+    """
+
+    shares: Floats
+    passed: Floats
+    missing: Floats
+    excuses: Floats
+    new: Floats
+    has: Floats
+
+
+def _carry_words(
+    recalled: Sequence[PastTurns],
+    heads: Sequence[NodeHead],
+    question: EpisodeQuery,
+    information: QueryInformation,
+    near: Floats,
+) -> _CarriedWords:
+    places = {word: place for place, word in enumerate(information.words)}
+    telling = np.array([float(not is_frequent(word)) for word in places])
+    nats = np.maximum(information.nats, _TELLING * telling)  # in a small store no word is rare
+    asked = {*question.information.words}
+    titles = [_get_words(head.title) for head in heads]
+    own = _mark(titles, places)
+    asked_for = own * np.array([title <= asked for title in titles])[:, None]
+    has = information.find_words([head.terms for head in heads])
+    alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
+    lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
+    lacking, names = lacks * nats, unnamed * nats
+    now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
+    new, gone = now * (1.0 - past), past * (1.0 - now)
+    # An outcome alone does not show that the document was used without them.
+    excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
+    missing, excuses = new @ lacking.T, excused @ lacking.T
+    renamed = np.minimum(new @ names.T, (gone * nats) @ own.T)
+    # Pages without titles do not say what they are about.
+    named = new * _mark([_find_names(question.text, asked)], places)
+    named *= ((new - named) @ telling == 0.0)[:, None]  # else it is not the same question of both
+    other = np.minimum(named @ lacks.T, (gone * telling) @ has.T)
+    renamed = np.maximum(renamed, _NAME * other)
+    return _CarriedWords(
+        shares=np.exp(-np.maximum(0.0, np.maximum(missing - excuses, renamed)) / _NATS),
+        passed=np.exp(-((new * nats) @ asked_for.T + _NAME * named @ has.T) / _NATS),
+        missing=missing,
+        excuses=excuses,
+        new=new * telling * nats,
+        has=has,
+    )
 
 
 def _mark(texts: Sequence[AbstractSet[str]], places: Mapping[str, int]) -> Floats:
@@ -431,19 +471,27 @@ def _find_names(text: str, words: Iterable[str]) -> frozenset[str]:
     return frozenset([*capitalised, *(word for word in words if any(map(str.isdigit, word)))])
 
 
-def _measure_leads(past: Floats, query: Floats, used: Sequence[int]) -> Floats:
-    """How far each text has overtaken each used one, in similarity, shape ``[U, n]``.
+def _weigh_steps(
+    past: Floats, query: Floats, near: Floats, used: Sequence[int], shift: float
+) -> Floats:
+    """How far each text has overtaken each used one, in powers of e, shape ``[U, n]``.
 
-    It is the smaller of two leads: that of the used text for the past query, and that of the other
-    one for the current query; 0 where either is none.
+    One has that is farther from the past query and nearer to the current one, by the cosine of the
+    step from the used text to it with the step from the past query to the current one. It is high
+    where one word makes both steps, however small they are.
 
     Args:
         past: Similarity of each text to the past query, shape ``[n]``.
         query: Similarity of each text to the current query, shape ``[n]``.
+        near: Similarity of each text to each used one, shape ``[U, n]``.
         used: Rows of the used texts.
+        shift: Similarity of both queries.
     """
-    leads: Floats = np.minimum(past[used, None] - past, query - query[used, None])
-    return np.maximum(0.0, leads)
+    before, now = past[used, None] - past, query - query[used, None]
+    lengths = 2.0 * np.sqrt(np.maximum(_TINY, (1.0 - near) * (1.0 - shift)))
+    cosines = np.where(np.minimum(before, now) > 0.0, (before + now) / lengths, 0.0)
+    weights: Floats = (np.minimum(1.0, cosines) / _STEP) ** 4
+    return weights
 
 
 def _find_counterparts(text: Floats, query: Floats, past: Floats, row: int, shift: float) -> Floats:

@@ -6,7 +6,11 @@ from langchain_core.documents import Document
 from benchmarks.embedders import Squeezed
 from benchmarks.kinds import measure_kinds
 from benchmarks.paraphrases import measure_paraphrases
-from benchmarks.siblings import generate_products, measure_siblings
+from benchmarks.siblings import (
+    generate_products,
+    measure_siblings,
+    measure_words,
+)
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.evaluation.datasets import Dataset
 
@@ -174,18 +178,26 @@ def test_reports_on_all_products_spoil_none(embeddings):
 
 
 @pytest.mark.parametrize(
-    ("page", "words", "question"),
+    ("page", "words", "question", "asked_for"),
     [
-        ("The {} {} is closed in August.", ("first", "second"), "What about the {} {}?"),
-        ("The {} {} is closed in August.", ("old", "new"), "Who may use the {} {}?"),
-        ("For {} guests of the {}: ask Ms Moss.", ("paid", "unpaid"), "May {} guests see the {}?"),
+        ("The {} {} is closed in August.", ("first", "second"), "What about the {} {}?", None),
+        ("The {} {} is closed in August.", ("old", "new"), "Who may use the {} {}?", None),
+        ("{} guests of the {} ask Ms Moss.", ("paid", "unpaid"), "May {} guests see the {}?", None),
+        (
+            *("{} ask the {} for the key.", ("Plumbers", "Painters")),
+            *("I am a {}, where is the {}'s key?", ("plumber", "painter")),
+        ),
+        (
+            *("The {} {} costs 5 euros.", ("Italian", "French")),
+            *("In {}, what is the fee of the {}?", ("Italy", "France")),
+        ),
     ],
 )
 def test_a_report_spoils_no_answer_about_a_page_that_differs_in_a_common_word(
-    page, words, question, embeddings
+    page, words, question, asked_for, embeddings
 ):
     places = ("office", "library", "garage", "chapel", "kitchen", "clinic", "garden", "terrace")
-    one, other = words
+    (one, other), (past, now) = words, asked_for or words
     documents = [
         Document(page.format(word, place), id=f"{word} {place}")
         for place in places
@@ -193,11 +205,22 @@ def test_a_report_spoils_no_answer_about_a_page_that_differs_in_a_common_word(
     ]
     with CrabPath.open(embeddings=embeddings) as memory:
         memory.add_documents(documents, split=False, progress=None)
-        asked = {f"{other} {place}": question.format(other, place) for place in places}
+        asked = {f"{other} {place}": question.format(now, place) for place in places}
         before = {name for name, ask in asked.items() if find_first(memory, ask) == name}
         for place in places:
-            answer = memory.retrieve(question.format(one, place), k=5)
+            answer = memory.retrieve(question.format(past, place), k=5)
             memory.record(Feedback(answer.turn.id, 1.0, used=[f"{one} {place}"]))
         after = {name for name, ask in asked.items() if find_first(memory, ask) == name}
     assert len(before) >= len(places) / 2
     assert len(after) >= len(before)
+
+
+@pytest.mark.parametrize(
+    ("family", "forms"),
+    [("one/two", False), ("plumbers/electricians", True), ("Italian/French", True)],
+)
+def test_neither_does_it_for_words_in_other_forms_nor_where_no_word_is_rare(
+    family, forms, embeddings
+):
+    for figures in measure_words(family, embeddings, (), forms=forms):
+        assert figures.learned >= figures.frozen >= figures.questions * 0.9
