@@ -506,7 +506,7 @@ class ServedMemory(CrabPath):
     # Requests.
 
     def _get(self, path: str, namespace: str | None, **parameters: Any) -> dict[str, Any]:
-        """What GET answers."""
+        """Answer to a GET request."""
         given = {
             name: to_storable(value) if isinstance(value, str) else value
             for name, value in parameters.items()
@@ -523,7 +523,7 @@ class ServedMemory(CrabPath):
         repeat: bool = False,
         on_hop: Callable[[Hop], object] | None = None,
     ) -> dict[str, Any]:
-        """What POST answers; ``repeat`` where sending it again changes nothing."""
+        """Answer to a POST request; ``repeat`` where sending it again changes nothing."""
         given = {name: value for name, value in body.items() if value is not None}
         try:
             text = json.dumps(given, allow_nan=False, ensure_ascii=False)
@@ -621,7 +621,7 @@ class AsyncServedMemory(AsyncView[ServedMemory]):
     undo = off_loop(ServedMemory.undo)
 
     def __getattr__(self, name: str) -> NoReturn:
-        """As of :class:`ServedMemory`."""
+        """Attribute of :class:`ServedMemory`."""
         getattr(self._blocking, name)
         raise _NotServedError
 

@@ -208,7 +208,7 @@ class CrabPath(Component):
         return cls(services)
 
     def __deepcopy__(self, memo: object) -> Self:
-        """The same memory: copies of a retriever share it."""
+        """Return the memory itself: copies of a retriever share it."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -734,7 +734,7 @@ class CrabPath(Component):
         return list_turns(self._services.store, namespace, limit, before=before)
 
     def info(self) -> MemoryInfo:
-        """What the memory holds, and where.
+        """Contents of the memory, and their places.
 
         Example::
 

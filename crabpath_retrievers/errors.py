@@ -72,7 +72,7 @@ class StoreLockedError(StoreError):
 
 
 class ConflictError(StoreError):
-    """The same data was changed concurrently; nothing of this call is stored."""
+    """Another call changed the same data at once; nothing of this call is stored."""
 
 
 class StoreReadOnlyError(StoreError):

@@ -109,7 +109,7 @@ class RetrieverFields(RetrieverOptions, total=False):
 
 
 class OpeningFields(RetrieverFields, total=False):
-    """What makes a memory and a retriever over it: fields of both."""
+    """Fields that make a memory and a retriever over it."""
 
     embedding: Embeddings | str | None
     """The name that LangChain's vector stores have for ``embeddings``."""
@@ -124,7 +124,7 @@ class OpeningFields(RetrieverFields, total=False):
 
 
 class IndexingFields(OpeningFields, total=False):
-    """What indexes documents besides: see :meth:`CrabPathRetriever.from_documents`."""
+    """Fields that index documents besides: see :meth:`CrabPathRetriever.from_documents`."""
 
     path: str | Path | None
     split: bool
@@ -133,7 +133,7 @@ class IndexingFields(OpeningFields, total=False):
 
 
 class InvokeOptions(CallOptions, total=False):
-    """What one call takes besides the question and LangChain's config."""
+    """Options of one call besides the question and LangChain's config."""
 
     run_id: UUID | None
     """Run id of the call, by which feedback can refer to it; also taken from the config."""

@@ -117,7 +117,7 @@ class ShadowRetriever(BaseRetriever):
     def _follow(
         self, query: str, found: list[Document], asked: RunnableConfig | None, run_id: str
     ) -> list[Document]:
-        """What was found, named; the memory will answer beside it. Nothing here may fail."""
+        """Name what was found; the memory will answer beside it. Nothing here may fail."""
         try:
             own: dict[str, Any] = {name: getattr(self.beside, name) for name in FIELDS}
             own |= {**add_config(asked, {}), "run_id": run_id}

@@ -468,7 +468,7 @@ def _read_items(documents: Iterable[Document]) -> list[_StoredItem]:
 
 
 def _collect_puts(ops: Iterable[Op], fields: Sequence[str]) -> dict[str, _Put]:
-    """What a batch writes by id, the last one of each.
+    """Items that a batch writes, by id, the last one of each.
 
     Raises:
         InvalidInputError: An operation cannot be used.

@@ -222,20 +222,20 @@ class TargetFields(TypedDict, total=False):
 
 
 class CorrectionFields(TargetFields, total=False):
-    """The same for corrections, and who gave it."""
+    """Fields of :class:`TargetFields`, and the source of the correction."""
 
     source: RewardSource
 
 
 class RunCorrectionFields(CorrectionFields, total=False):
-    """The same, and which run is corrected."""
+    """Fields of :class:`CorrectionFields`, and the run that is corrected."""
 
     run_id: str | UUID | None
     thread_id: str | None
 
 
 class RunScoreFields(RunCorrectionFields, total=False):
-    """The same, and the name of the score."""
+    """Fields of a correction of a run, and the name of the score."""
 
     key: str
 

@@ -16,7 +16,7 @@ _K = 5
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What the demo found.
+    """Figures of the demo.
 
     Attributes:
         passages, questions: Size of the sample.

@@ -102,7 +102,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
 
 
 def _show_receipt(receipt: Receipt, failure: str | None) -> Output:
-    """What was done, or why it failed."""
+    """Counts of what was done, or the reason of the failure."""
     if failure is not None:
         reason = f"[red]{failure}:[/red] {escape(str(receipt.note))}"
         return Output(receipt._asdict(), errors=[reason], code=2)

@@ -104,7 +104,7 @@ DEMO_STORE = "demo-memory"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command prints.
+    """Printer of a command.
 
     Attributes:
         data: Printed as JSON with ``--json``.

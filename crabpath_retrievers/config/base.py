@@ -178,7 +178,7 @@ def explain_first_error(error: ValidationError) -> str:
 
 
 def describe_values(field: FieldInfo) -> str:
-    """What a field accepts, in words: "a whole number of at least 1 and at most 100"."""
+    """Describe what a field accepts: "a whole number of at least 1 and at most 100"."""
     kinds, optional = _split_optional(field.annotation)
     words = " or ".join(_describe_kind(kind) for kind in kinds) + _describe_bounds(field.metadata)
     return f"{words}, or None" if optional else words

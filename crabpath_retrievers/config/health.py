@@ -46,7 +46,7 @@ METRICS = tuple(PAPER)
 
 
 class HealthSettings(ValidatedSettings):
-    """What is measured of a memory, and which values are healthy."""
+    """Measures of a memory, and their healthy ranges."""
 
     ranges: Annotated[
         Mapping[str, Range],

@@ -15,7 +15,7 @@ Score = Annotated[float, Field(ge=-1000, le=1000)]
 
 
 class MaintenanceSettings(ValidatedSettings):
-    """What maintenance drops, connects and keeps."""
+    """Rules by which maintenance drops, connects and keeps."""
 
     faded_distance: Share = 0.01
     """A learned weight this near to its floor is dropped: it has faded."""

@@ -195,7 +195,7 @@ class IngestSettings(ValidatedSettings):
 
 
 class PrefixSettings(ValidatedSettings):
-    """What is written before the texts that are embedded, where the model needs it.
+    """Prefixes of embedded texts, where the model needs them.
 
     None for what the memory remembers; a new one takes what the makers of the model document, as
     far as it is known by its name and its class does not add it. A change of either is a change of

@@ -66,7 +66,7 @@ def perform_sync_or_async(
 def wrap_blocking(
     steps: Operations[T], around: Callable[[Callable[[], Any]], Any]
 ) -> Operations[T]:
-    """The same computation, whose operations without an asynchronous form ``around`` calls."""
+    """Wrap a computation so that ``around`` calls its operations without an asynchronous form."""
     advance: Callable[[], Operation] = partial(next, steps)
     try:
         while True:
@@ -204,7 +204,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
 
 
 def look_again(look: Callable[[], T], may_come: Callable[[], bool]) -> T:
-    """What ``look`` finds, after growing pauses, as long as there is nothing and ``may_come``.
+    """Call ``look`` after growing pauses until it finds something or ``may_come`` says no.
 
     A thread that waits here keeps no other operation of its event loop from working.
     """

@@ -20,7 +20,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 def list_missing(modules: Sequence[str]) -> list[str]:
-    """Those of some modules that are not installed."""
+    """Select the modules that are not installed."""
     return [name for name in modules if find_spec(name) is None]
 
 

@@ -178,7 +178,7 @@ class Feedback:
 
 
 def name_documents(given: Any, field: str = "documents") -> list[str]:
-    """What names documents: the ids of documents and nodes, and texts as they are.
+    """Collect names of documents: the ids of documents and nodes, and texts as they are.
 
     Raises:
         InvalidInputError: It is neither one of these nor a list of some.

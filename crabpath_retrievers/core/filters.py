@@ -98,7 +98,7 @@ def list_ordered_keys(condition: object) -> list[str]:
 
 
 def drop_orders(condition: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What remains of a filter if all that it compares as larger or smaller holds; or None."""
+    """Drop comparisons by size from a filter, as if all held; None if nothing is left."""
     kept: dict[str, Any] = {}
     for key, value in condition.items():
         if key in _GROUPS:
@@ -216,7 +216,7 @@ def is_fraction(value: object) -> bool:
 
 
 def make_test(condition: Condition) -> Callable[[Mapping[str, Any]], bool]:
-    """What tells whether metadata satisfy a condition; texts, numbers and booleans never equal."""
+    """Make the test of a condition on metadata; texts, numbers and booleans never equal."""
     if isinstance(condition, Group):
         tests = [make_test(part) for part in condition.parts]
         decide = all if condition.operator == "$and" else any

@@ -156,7 +156,7 @@ class Reliability:
 
     @property
     def room(self) -> float:
-        """What may still count against other givers, in lessons, of those not proved right."""
+        """Lessons not proved right that may still count against other givers."""
         counted, number = self.spoken.get(_AGAINST, _NONE)
         return max(0.0, _ROOM + _ROOM_SHARE * (self.lessons - number) - counted)
 
@@ -279,7 +279,7 @@ def count_lift(differences: Iterable[tuple[float, bool]]) -> Evidence:
 
 
 def get_gain(evidence: Mapping[str, tuple[float, float]]) -> float | None:
-    """What learning gained by the evidence of one feedback whose labels are independent."""
+    """Gain of learning by the evidence of one feedback whose labels are independent."""
     return evidence[_LIFT][0] if _LIFT in evidence else None
 
 

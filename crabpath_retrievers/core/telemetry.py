@@ -60,7 +60,7 @@ class _Embedder(Protocol):
 
 
 class ObservedMemory(Protocol):
-    """What spans and metrics say about a memory."""
+    """Attributes of a memory in spans and metrics."""
 
     @property
     def data_source(self) -> str:

@@ -705,7 +705,7 @@ def _code(word: str) -> int:
 
 
 class IndexedWords(NamedTuple):
-    """What full text, statistics of words and ranking keep of a text: it is tokenised once.
+    """Words of a text for full text, statistics and ranking: it is tokenised once.
 
     Attributes:
         tokens: Its tokens in order, with a space between; then its identifiers.

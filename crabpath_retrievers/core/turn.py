@@ -373,7 +373,7 @@ class Turn:
         return asdict(self.build_steps())
 
     def build_steps(self) -> "Turn":
-        """The same turn with its steps built, for serialisers."""
+        """Copy of the turn with its steps built, for serialisers."""
         return replace(self, steps=tuple(self.steps))
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def load_attribute(name: str) -> Any:
-    """What ``module:attribute`` is, or makes if it is callable; None for a path or other name.
+    """Object that ``module:attribute`` names, called if callable; None for a path or other name.
 
     Importing or making it may raise any error.
     """

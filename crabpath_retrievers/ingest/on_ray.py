@@ -120,7 +120,7 @@ def _build_unreachable_error(address: str) -> ServiceError:
 
 
 class Recipe(NamedTuple):
-    """What a worker needs to make parts.
+    """Data that a worker needs to make parts.
 
     Attributes:
         location: Directory or URL of the store.

@@ -80,7 +80,7 @@ def _convert_page(main: "BeautifulSoup | Tag") -> str:
 
 @dataclass(slots=True)
 class _Held:
-    """What a part of a page holds: letters in links and others, links, those elsewhere, labels."""
+    """Counts of a part of a page: letters in links and others, links, those elsewhere, labels."""
 
     linked: int = 0
     plain: int = 0
@@ -117,7 +117,7 @@ def _remove_menus(main: "BeautifulSoup | Tag") -> None:
 
 
 def _count_held(main: "BeautifulSoup | Tag") -> dict[int, _Held]:
-    """What each tag and text of a page holds, by its ``id``."""
+    """Count the letters and links of each tag and text of a page, by its ``id``."""
     from bs4 import Tag
     from bs4.element import NavigableString
 

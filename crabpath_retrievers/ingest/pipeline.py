@@ -318,7 +318,7 @@ class Ingest:
 
     @property
     def bulk(self) -> BulkIngest:
-        """What does large ingests in two passes."""
+        """Component of large ingests in two passes."""
         return BulkIngest(self.store, self.index, self.linkers)
 
     def _embed_few(

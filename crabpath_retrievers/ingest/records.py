@@ -81,7 +81,7 @@ def read_part(place: str, read: Callable[[], Iterable[Document | BadPart]]) -> P
 
 
 def describe_failure(error: Exception) -> str:
-    """What an error of a parser says, on one line."""
+    """Message of a parser's error, on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

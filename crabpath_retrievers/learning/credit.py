@@ -218,7 +218,7 @@ def _judge_turns(
 def _choose_turns(
     store: GraphStore, feedback: Feedback, found: Sequence[StoredTurn]
 ) -> tuple[Sequence[StoredTurn], Sequence[tuple[str, Feedback]]]:
-    """Those of some turns, newest first, that feedback is about, and the verdicts on them all."""
+    """Turns, newest first, that feedback is about, and the verdicts on them all."""
     judged = [logged.turn.id for logged in found if logged.consumed is not None]
     verdicts = store.turns.get_verdicts(judged) if judged else []
     own = {turn for turn, known in verdicts if known.feedback_id == feedback.feedback_id}

@@ -61,7 +61,7 @@ _RECENT = 32  # feedbacks of a giver that tell whether they have proved right
 
 
 class Lesson:
-    """What one feedback teaches; it reads stores and writes nothing."""
+    """Changes that one feedback teaches; it reads stores and writes nothing."""
 
     def __init__(
         self,

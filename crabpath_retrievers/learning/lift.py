@@ -24,7 +24,7 @@ _RESAMPLES = 2000
 
 
 class Lift(NamedTuple):
-    """What learning gained in a group of judged turns after the first lesson.
+    """Gain of learning in a group of judged turns after the first lesson.
 
     Where feedback names ``relevant`` documents, scores are nDCG in [0, 1]; where both rankings
     ``drafted`` the answer, shares of the used documents that each of them drafted alone.
@@ -56,7 +56,7 @@ class Lift(NamedTuple):
 
 
 class ShadowLift(NamedTuple):
-    """What the memory would have changed in a group of judged turns of a shadow.
+    """Changes that the memory would have made in a group of judged turns of a shadow.
 
     The labels depend on what the present retriever showed: a document that only the memory would
     have shown is hardly ever called used, and then counts for nobody. This favours the present

@@ -205,7 +205,7 @@ NamedDocuments: TypeAlias = dict[str, list[str]]
 
 
 def _collect_turns(about: object) -> dict[str, NamedDocuments]:
-    """What names the documents of each turn, as far as they are given, by id of the turn."""
+    """Names of the documents of each turn, as far as they are given, by id of the turn."""
     turns: dict[str, NamedDocuments] = {}
     for turn, node, names in _iterate_turns(about):
         known = turns.setdefault(turn, {})
@@ -261,7 +261,7 @@ def _read_turn(given: object) -> list[tuple[str, str, Iterable[str]]]:
 
 
 def _list_parts(given: object) -> Iterable[object]:
-    """What may hold documents among the parts of a response."""
+    """Parts of a response that may hold documents."""
     if isinstance(given, Mapping):
         return given.values()
     if isinstance(given, (list, tuple)):

@@ -46,7 +46,7 @@ _MAX_NAME_CHARS = 200
 
 
 class Reverted(NamedTuple):
-    """What the vectors of an undone feedback belong to: ids of episodes and notes."""
+    """Owners of the vectors of an undone feedback: ids of episodes and notes."""
 
     namespace: int
     episodes: Sequence[str]

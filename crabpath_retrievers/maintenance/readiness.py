@@ -73,7 +73,7 @@ def check_open_memory(
 
 
 def _add_replica(found: Readiness, replica: ReplicaState | None) -> Readiness:
-    """What was found, and how the read replica is, without which queries are answered too."""
+    """Add the state of the read replica, without which queries are answered, too."""
     if not found.ready or replica is None:
         return found
     return replace(found, reason=f"{found.reason}; {replica.describe()}")

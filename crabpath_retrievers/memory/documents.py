@@ -138,7 +138,7 @@ def find_similar(services: Services, text: str, k: int) -> list[tuple[Document, 
 
 
 def _make_test(wanted: Mapping[str, object] | None) -> MetadataTest | None:
-    """What tells whether metadata have all the wanted values; None where all do.
+    """Make the test whether metadata have all the wanted values; None where all do.
 
     Raises:
         InvalidInputError: They are no mapping of keys to values.
@@ -196,7 +196,7 @@ def refresh_wrapped(services: Services, documents: Iterable[Document] | None) ->
 
 
 class Forgotten(int):
-    """What :meth:`CrabPath.forget` deleted; as a number, how many chunks and notes.
+    """Counts of what :meth:`CrabPath.forget` deleted; as a number, how many chunks and notes.
 
     Attributes:
         documents, chunks: Documents, whole or in part, and their chunks.

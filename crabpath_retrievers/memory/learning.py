@@ -111,7 +111,7 @@ class MemoryLearning(Component):
             return store.learned.rank_by_use(store.walk.get_clock(name).key, limit, least=least)
 
     def lift(self, *, namespace: str | None = None, by: LiftGrouping = "namespace") -> list[Lift]:
-        """What learning gained: what was returned against what would have been before any lesson.
+        """Gain of learning: returned documents against those of the ranking before any lesson.
 
         Each turn after the first lesson records both. Those count whose feedback names
         ``relevant`` documents: what is ``used`` was chosen from what was shown, which would favour
@@ -140,7 +140,7 @@ class MemoryLearning(Component):
     def shadow_lift(
         self, *, namespace: str | None = None, by: LiftGrouping = "namespace"
     ) -> list[ShadowLift]:
-        """What a shadow of the present retriever would have changed: places of used documents.
+        """Changes by a shadow of the present retriever: places of used documents.
 
         Those count whose feedback says that they were used in a success, or are relevant. The bias
         is the opposite of that of :meth:`lift`: the labels depend on what the present retriever
@@ -277,7 +277,7 @@ class MemoryLearning(Component):
     def check_replay(
         self, sessions: str | Path, *, namespace: str = DEFAULT_NAMESPACE
     ) -> ReplayCheck:
-        """What :meth:`replay` would find in a file: how many lines name documents of the memory.
+        """Count the lines of a file for :meth:`replay` that name documents of the memory.
 
         Nothing is asked and nothing written.
 

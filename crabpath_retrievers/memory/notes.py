@@ -80,7 +80,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
 
 
 def make_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
-    """What a note says, as it is stored.
+    """Content of a note, as it is stored.
 
     Raises:
         InvalidInputError: A text is none, empty or too long, or ids are no list.

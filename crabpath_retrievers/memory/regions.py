@@ -101,7 +101,7 @@ class MemoryRegions(Component):
             return draw_map(self.models(), namespace_of(namespace), level)
 
     def mdp(self, level: RegionLevel = None, *, namespace: str = DEFAULT_NAMESPACE) -> "RegionMDP":
-        """What a namespace has learned about steps in regions, as a Markov decision process.
+        """Markov decision process of steps in regions, as a namespace has learned it.
 
         Args:
             level: One of :meth:`levels`; None for the finest. ``"states"`` are no regions of

@@ -36,7 +36,7 @@ _NAMING = ("relevant", "irrelevant")
 
 
 class ReplayReport(NamedTuple):
-    """What a replay did, in numbers of lines.
+    """Result of a replay, in numbers of lines.
 
     Attributes:
         asked: Asked in this run.
@@ -56,7 +56,7 @@ class ReplayReport(NamedTuple):
 
 
 class ReplayCheck(NamedTuple):
-    """What a replay would find, in numbers of lines.
+    """Result of a dry run, in numbers of lines.
 
     Attributes:
         readable: They can be replayed.
@@ -89,7 +89,7 @@ class _Row(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a line counts as, and why nothing was learned from it, if nothing was."""
+    """Outcome of a line, and why nothing was learned from it, if nothing was."""
 
     counted: tuple[str, ...]
     why: str | None = None
@@ -106,7 +106,7 @@ class Replay:
         self._bad: list[LineError] = []
 
     def check(self, sessions: Path) -> ReplayCheck:
-        """What a replay of a file would find; nothing is written.
+        """Check a file for a replay; nothing is written.
 
         Raises:
             InvalidInputError: The file cannot be read.
@@ -173,7 +173,7 @@ class Replay:
         return done
 
     def _find_known(self, names: Sequence[str]) -> set[str]:
-        """Those of the names whose lines were asked before."""
+        """Names whose lines were asked before."""
         return self._services.store.history.find_replayed(names, self._namespace)
 
     def _prepare(self, sessions: Path, done: ReplayCheckpoint) -> Iterator[list[_Row]]:

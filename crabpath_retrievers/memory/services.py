@@ -78,7 +78,7 @@ _REBUILDING = partial(bar, description="indexing again")
 
 
 class Settling(Protocol):
-    """What answers beside another retriever."""
+    """Memory that answers beside another retriever."""
 
     def settle(self, seconds: float) -> None:
         """Wait at most so many seconds until what waits now is done."""
@@ -297,7 +297,7 @@ class Services:
             )
 
     def scope(self, namespace: str) -> NamespaceView:
-        """What one namespace sees of the memory."""
+        """View of the memory by one namespace."""
         return NamespaceView(
             self.store, self.index, self.notes, self.typed_graphs, namespace_of(namespace)
         )

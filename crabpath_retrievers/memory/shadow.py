@@ -30,7 +30,7 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """What the present retriever showed for a question.
+    """Answer of the present retriever to a question.
 
     Attributes:
         turn_id: Id of the turn that will stand for it.
@@ -69,7 +69,7 @@ class Shadow:
         self._waiting = deque[ShownAnswer]()
 
     def __deepcopy__(self, memo: object) -> Self:
-        """The same shadow: copies of a retriever share it."""
+        """Return the shadow itself: copies of a retriever share it."""
         return self
 
     def add(self, shown: ShownAnswer) -> None:
@@ -182,7 +182,7 @@ def _match(
 
 
 def _list_names(document: Document) -> list[str]:
-    """What may name a document in the memory: its id, and id and source of its metadata."""
+    """Possible names of a document in the memory: its id, and id and source of its metadata."""
     given = (document.id, document.metadata.get("id"), document.metadata.get("source"))
     return [to_storable(str(name)) for name in given if isinstance(name, (str, int)) and name]
 

@@ -126,7 +126,7 @@ class Ranker:
         return cls(weights, odds, data.get("provenance", {}), inhibition)
 
     def with_weights(self, weights: Floats) -> "Ranker":
-        """The same ranker with these weights, shape ``[len(FEATURES)]``."""
+        """Copy of the ranker with these weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
     def rank(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
@@ -245,7 +245,7 @@ class Ranker:
 
 
 def _expect_one(odds: Floats) -> float:
-    """What to add to log-odds, at least 0, so that one document is expected to be relevant."""
+    """Shift of log-odds, at least 0, by which one document is expected to be relevant."""
     shift = 0.0
     for _ in range(_ROUNDS):
         expected = float((1.0 / (1.0 + np.exp(-odds - shift))).sum())

@@ -69,7 +69,7 @@ class EpisodeQuery(NamedTuple):
 
 
 class EpisodeScore(NamedTuple):
-    """What past turns did with a document, in turns weighted by how alike their queries are.
+    """Uses of a document by past turns, which are weighted by how alike their queries are.
 
     Attributes:
         again, passed: Uses and passes by turns of the same query.

@@ -103,7 +103,7 @@ class Explanation:
     titles: dict[str, str]
 
     def to_lines(self) -> Iterator[ReasonLines]:
-        """What people are shown, document by document."""
+        """Lines of text for people, document by document."""
         for reason in self.documents:
             shares = [s for s in list(reason.contributions.items())[:_SHOWN] if s[0] != "bias"]
             yield ReasonLines(

@@ -37,7 +37,7 @@ _DRAWS = 64  # for propensities: standard error at most .06
 
 @dataclass(frozen=True, slots=True)
 class NamespaceModel:
-    """What a namespace has learned about ranking.
+    """Ranking model of a namespace.
 
     Attributes:
         posterior: Distribution of the ranker's weights.
@@ -222,7 +222,7 @@ class NamespaceModels:
         return kept if expired else recalled, [node for node in near if node not in expired]
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Those of the ids that are notes whose probation has ended."""
+        """Ids of notes whose probation has ended."""
         return self._notes.find_expired(ids, clock)
 
     def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:

@@ -43,7 +43,7 @@ _WORDS = 0.2  # similarity that a like document gains by having all words that a
 
 
 class CorrectionEvidence(NamedTuple):
-    """What decides whether a correction belongs to a query, with ``n`` documents of the pool.
+    """Evidence that a correction belongs to a query, with ``n`` documents of the pool.
 
     Attributes:
         best: The best similarity of the query to the corrected question, to the note's text and to
@@ -105,7 +105,7 @@ def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stret
 
 
 def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
-    """What corrects each document now: a note gives way to what has corrected it since.
+    """Current correction of each document: a note gives way to what has corrected it since.
 
     Args:
         corrections: What notes correct, latest note first, documents and notes alike.
@@ -228,7 +228,7 @@ class NoteMemory:
         return self._store.notes.near(clock.key, ids, self.get_probation_start(clock))
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Those of the ids that are notes whose probation has ended."""
+        """Ids of notes whose probation has ended."""
         automatic = (
             [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
         )

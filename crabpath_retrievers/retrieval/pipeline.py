@@ -510,7 +510,7 @@ class RetrievalPipeline:
         return walker.steps(choose_entries(hits, self.settings))
 
     def _make_edge_reader(self, query: Query, vector: Vector, clock: Clock) -> ReadEdges:
-        """What reads the edges of a walk, in a confined one only those to allowed documents."""
+        """Reader of a walk's edges, in a confined one only of those to allowed documents."""
         read = partial(self.store.walk.get_outgoing_edges, clock=clock)
         if not (query.filter and query.confined):
             return read
@@ -558,7 +558,7 @@ class RetrievalPipeline:
     def _find_corrections(
         self, query: Query, vector: Vector, seeds: SeedHits, pool: Sequence[Candidate]
     ) -> tuple[list[Correction], dict[int, str], Sequence[Candidate]]:
-        """What notes correct in the pool, kinds of all notes, and the pool with what belongs in it.
+        """Corrections of the pool, kinds of all notes, and the pool with the notes that belong.
 
         Corrections that what they correct leads to are added, and those of other questions removed.
         """
@@ -805,7 +805,7 @@ class RetrievalPipeline:
         return bool(query.record and found.seeds.clock.learned) and not chose_otherwise
 
     def _compare(self, found: _Candidates, ranking: _Ranking) -> Rankings:
-        """What both rankings return of the same candidates, the one that answers and the other."""
+        """Answers of both rankings of the same candidates: the one that answers and the other."""
         if not self._is_compared(found):
             return Rankings()
         query, evidence = found.query, found.evidence

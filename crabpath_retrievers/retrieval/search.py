@@ -302,7 +302,7 @@ class SeedSearch:
         facts: QueryFacts,
         asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
-        """What past turns say about the candidates, by node id."""
+        """Scores of candidates by past turns, by node id."""
         words = dict.fromkeys(asking.information.words)
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))

@@ -24,7 +24,7 @@ _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
 
 class Rankings(NamedTuple):
-    """What the ranking before any lesson, and that by what was learned, return, best first.
+    """Nodes that the ranking before any lesson, and the learned one, return, best first.
 
     Attributes:
         frozen: Ids of the first; None where they are not compared.

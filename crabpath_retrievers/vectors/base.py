@@ -70,7 +70,7 @@ class VectorIndex(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What and where the index is, for messages."""
+        """Kind and place of the index, for messages."""
 
     @abstractmethod
     def upsert(
@@ -132,7 +132,7 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
-        """Those of the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter."""
 
     def count(self) -> int:
         """Number of vectors; -1 for an index that cannot count."""
@@ -142,7 +142,7 @@ class VectorIndex(ABC):
         """Release files and connections."""
 
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:  # noqa: ARG002
-        """Those of the ids that the index contains; None if it cannot be asked."""
+        """Select the ids that the index contains; None if it cannot be asked."""
         return None
 
     def read_vectors(self, ids: Sequence[str]) -> Mapping[str, Vector] | None:  # noqa: ARG002
@@ -150,7 +150,7 @@ class VectorIndex(ABC):
         return None
 
     def read_stamp(self) -> str | None:
-        """What :meth:`write_stamp` wrote last; None if nothing, or if it cannot."""
+        """Stamp that :meth:`write_stamp` wrote last; None if nothing, or if it cannot."""
         return None
 
     def write_stamp(self, stamp: str) -> None:  # noqa: B027  an index in the graph's database
@@ -226,7 +226,7 @@ class StoredVectors(VectorIndex):
 
     @property
     def description(self) -> str:
-        """What and where the index is, for messages."""
+        """Kind and place of the index, for messages."""
         return f"the vectors in {self._store.name}"
 
     def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
@@ -278,7 +278,7 @@ def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
 def find_deleted(
     find_existing: FindExisting, store: GraphStore, ids: Sequence[str], clock: Clock
 ) -> set[str]:
-    """Those of the documents that the owner of the vector store has deleted from it.
+    """Documents that the owner of the vector store has deleted from it.
 
     Args:
         find_existing: Looks up ids in the owner's store.

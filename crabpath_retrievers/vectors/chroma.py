@@ -261,7 +261,7 @@ class ChromaIndex(VectorIndex):
 
     @property
     def description(self) -> str:
-        """What and where the index is, for messages."""
+        """Kind and place of the index, for messages."""
         return self._where
 
     @property
@@ -395,7 +395,7 @@ class ChromaIndex(VectorIndex):
             self._ahead = {}
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """Those of the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter."""
         if not ids or not filter:
             return set(ids)
         satisfies = make_test(_parse(filter))
@@ -408,7 +408,7 @@ class ChromaIndex(VectorIndex):
         return allowed
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that the collection contains."""
+        """Select the ids that the collection contains."""
         existing: set[str] = set()
         for part in split_batches(ids, self._batch):
             page = self._run(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
@@ -422,7 +422,7 @@ class ChromaIndex(VectorIndex):
         return dict(zip(page["ids"], () if vectors is None else vectors, strict=True))
 
     def read_stamp(self) -> str | None:
-        """What :meth:`write_stamp` wrote last, when this collection was opened; None if nothing."""
+        """Stamp that was written last, when this collection was opened; None if nothing."""
         return cast("str | None", (self._records.metadata or {}).get(_STAMP))
 
     def write_stamp(self, stamp: str) -> None:

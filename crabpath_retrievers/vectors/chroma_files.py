@@ -177,7 +177,7 @@ def open_vectors(path: Path, name: str) -> "Callable[[Sequence[str]], dict[str, 
 
 
 def find_unwritten(path: Path, name: str) -> set[str]:
-    """Those of a collection and of those that belong to it whose queue holds what is gone.
+    """Collections, of one and those that belong to it, whose queue holds what is gone.
 
     Raises:
         StoreError: The files cannot be read.
@@ -462,7 +462,7 @@ def _read_labels(directory: Path) -> dict[str, int]:
 
 
 def _check_labels(directory: Path, count: int, ids: set[str]) -> str | None:
-    """What is wrong with the map from ids to labels; None without a problem."""
+    """Problem of the map from ids to labels; None without one."""
     try:
         labels = _read_labels(directory)
         known = all(0 < label <= count for label in labels.values())

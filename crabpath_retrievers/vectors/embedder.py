@@ -282,7 +282,7 @@ class Embedder:
 
     @property
     def prefixes(self) -> Prefixes:
-        """What is written before questions and before texts of documents."""
+        """Prefixes of questions and of texts of documents."""
         if self._prefixes is None:
             known = find_prefixes(self.embeddings, self.model)
             self._prefixes = self._choose_prefixes(known)
@@ -434,7 +434,7 @@ class Embedder:
         return embed()
 
     def identify(self) -> "EmbedderIdentity":
-        """What tells this embedder from others; its scale is not measured."""
+        """Identity of this embedder; its scale is not measured."""
         self._size = None  # the answer may be wrong, and is compared with what is known
         (probe,) = self.documents([_PROBE])
         return EmbedderIdentity(self.model, probe, self.name, prefixes=self.prefixes)
@@ -720,7 +720,7 @@ def _require_query_size(size: int, vector: Vector) -> None:
 
 
 def measure_identity(embedder: Embedder, found: EmbedderIdentity | None = None) -> EmbedderIdentity:
-    """What a store remembers of an embedder; one whose vectors say nothing is warned of.
+    """Identity of an embedder for the store; one whose vectors say nothing is warned of.
 
     Args:
         embedder: The embedder.

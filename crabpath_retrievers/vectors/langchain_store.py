@@ -124,7 +124,7 @@ class VectorStoreIndex(VectorIndex):
         return self._kind.get_id(document)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
-        """Those of the ids whose metadata satisfies the filter.
+        """Select the ids whose metadata satisfies the filter.
 
         With a filter of the store's own kind: those among its 200 nearest that satisfy it.
         """
@@ -145,7 +145,7 @@ class VectorStoreIndex(VectorIndex):
         return set().union(*parts)
 
     def find_existing(self, ids: Sequence[str]) -> set[str] | None:
-        """Those of the ids that the store contains; None if it cannot look up ids.
+        """Select the ids that the store contains; None if it cannot look up ids.
 
         Raises:
             StoreError: A look-up fails after an earlier one succeeded.
@@ -202,7 +202,7 @@ class VectorStoreIndex(VectorIndex):
         )
 
     def _find_present(self, ids: Sequence[str]) -> list[str] | None:
-        """Those of the ids that the store contains; None if it cannot look up ids."""
+        """Select the ids that the store contains; None if it cannot look up ids."""
         try:
             return self._look_up(ids)
         except Exception as error:  # not implemented, for example
@@ -210,7 +210,7 @@ class VectorStoreIndex(VectorIndex):
             return None
 
     def _look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
+        """Select the ids that the store contains."""
         with self._turns:
             return [
                 node_id

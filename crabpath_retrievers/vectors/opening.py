@@ -200,7 +200,7 @@ def vectors_place(index: VectorIndex) -> str:
 
 
 class MemoryInfo(TypedDict):
-    """What a memory holds, and where.
+    """Contents of a memory, and their places.
 
     Attributes:
         store: Place of the graph store, without password.
@@ -234,7 +234,7 @@ class MemoryInfo(TypedDict):
 
 
 def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
-    """What a memory holds, and where; only the graph store is read.
+    """Describe a memory's contents and places; only the graph store is read.
 
     Args:
         store: The graph store.

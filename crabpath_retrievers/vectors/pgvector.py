@@ -57,7 +57,7 @@ class PgVectorIndex(VectorIndex):
 
     @property
     def description(self) -> str:
-        """What and where the index is, for messages."""
+        """Kind and place of the index, for messages."""
         return f"pgvector in {self._store.name}"
 
     def beside(self, name: str) -> "PgVectorIndex":
@@ -104,7 +104,7 @@ class PgVectorIndex(VectorIndex):
         texts: Sequence[str],
         metadatas: Sequence[Mapping[str, Any]],
     ) -> tuple[Change, ...]:
-        """What adds vectors in the transaction that publishes their documents.
+        """Change that adds vectors in the transaction that publishes their documents.
 
         Raises:
             EmbeddingMismatchError: The table holds vectors of another dimension.
@@ -135,14 +135,14 @@ class PgVectorIndex(VectorIndex):
         return self._queries.search(self._require_type(vector), vector, k, condition)
 
     def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
-        """Those of the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter."""
         if not ids or not filter:
             return set(ids)
         condition = to_condition(filter)
         return set() if self._find_type() is None else self._queries.find_existing(ids, condition)
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that the index contains."""
+        """Select the ids that the index contains."""
         return set() if self._find_type() is None else self._queries.find_existing(ids)
 
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:

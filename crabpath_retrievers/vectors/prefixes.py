@@ -17,7 +17,7 @@ from langchain_core.embeddings import Embeddings
 
 
 class Prefixes(NamedTuple):
-    """What is written before a question and before a text of a document."""
+    """Texts written before a question and before a text of a document."""
 
     query: str = ""
     document: str = ""
@@ -61,7 +61,7 @@ def is_of_class(embeddings: Embeddings, names: frozenset[str]) -> bool:
 
 
 def find_prefixes(embeddings: Embeddings, model: str) -> Prefixes:
-    """What an embedder must be given before texts: nothing if it adds that itself.
+    """Prefixes that an embedder must be given: none if it adds them itself.
 
     Args:
         embeddings: The embedder.

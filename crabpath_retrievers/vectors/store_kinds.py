@@ -89,15 +89,15 @@ class StoreKind:
         return self.store.delete(list(ids))
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
-        """Those of the documents that the store contains, with ids and metadata."""
+        """Fetch the documents that the store contains, with ids and metadata."""
         return list(self.store.get_by_ids(list(ids)))
 
     def look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
+        """Select the ids that the store contains."""
         return [str(self.get_id(document)) for document in self.fetch_documents(ids)]
 
     def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
-        """Those of the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter."""
         satisfies = make_test(condition)
         return {str(self.get_id(d)) for d in self.fetch_documents(ids) if satisfies(d.metadata)}
 
@@ -126,12 +126,12 @@ class ChromaKind(StoreKind):
         return to_chroma(condition)
 
     def look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
+        """Select the ids that the store contains."""
         # Its get_by_ids fails on documents without metadata.
         return list(self.store.get(ids=list(ids), include=[])["ids"])
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
-        """Those of the documents that the store contains, without texts."""
+        """Fetch the documents that the store contains, without texts."""
         page = self.store.get(ids=list(ids), include=["metadatas"])
         return [
             Document(id=node_id, page_content="", metadata=metadata or {})
@@ -192,7 +192,7 @@ class FaissKind(StoreKind):
         return {**super().filter_arguments(condition), "fetch_k": max(1, self.store.index.ntotal)}
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
-        """Those of the documents that the store contains."""
+        """Fetch the documents that the store contains."""
         found = ((each, self.store.docstore.search(each)) for each in ids)
         return [
             document.model_copy(update={"id": each})
@@ -241,7 +241,7 @@ class QdrantKind(StoreKind):
         return self.store.delete([_to_point(node_id) for node_id in ids])
 
     def fetch_documents(self, ids: Sequence[str]) -> list[Document]:
-        """Those of the documents that the store contains."""
+        """Fetch the documents that the store contains."""
         points: Any = [_to_point(node_id) for node_id in ids]
         return super().fetch_documents(points)
 
@@ -322,13 +322,13 @@ class MilvusKind(StoreKind):
         return None if self._primary is None else self.store.delete(expr=self._name(ids))
 
     def look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store contains."""
+        """Select the ids that the store contains."""
         if self._primary is None or not ids:
             return []
         return [str(each) for each in self.store.get_pks(self._name(ids)) or ()]
 
     def select(self, ids: Sequence[str], condition: Condition) -> set[str]:
-        """Those of the ids whose metadata satisfies a filter."""
+        """Select the ids whose metadata satisfies a filter."""
         if self._primary is None:
             return set()
         both = f"({self._name(ids)}) and ({to_milvus(condition)})"
@@ -356,7 +356,7 @@ _KINDS: Mapping[str, type[StoreKind]] = {
 
 
 def find_kind(store: Any) -> StoreKind:
-    """What is particular about a store, by the names of its classes."""
+    """Kind of a store, by the names of its classes."""
     names = (each.__name__ for each in type(store).__mro__)
     return next((_KINDS[name] for name in names if name in _KINDS), StoreKind)(store)
 

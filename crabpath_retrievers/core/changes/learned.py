@@ -100,7 +100,7 @@ class ReviseFeedback(Change):
 
 @dataclass(frozen=True, slots=True)
 class ModelEffects:
-    """What one feedback changed in the ranking model of its namespace; stored for undo.
+    """Changes of a namespace's ranking model by one feedback; stored for undo.
 
     Attributes:
         outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
@@ -217,7 +217,7 @@ class LearnPassively(Change):
 
 
 class EpisodeContent(NamedTuple):
-    """What an episode holds.
+    """Content of an episode.
 
     Attributes:
         turns: Number of turns; 0 for an episode that does not exist.

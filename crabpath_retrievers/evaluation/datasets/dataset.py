@@ -43,7 +43,7 @@ class Dataset:
         return {query: gold for query, gold in lost.items() if gold}
 
     def head(self, queries: int | None) -> "Dataset":
-        """The same corpus with the first queries only."""
+        """Copy with the first queries only."""
         return self._with_queries(list(self.queries)[:queries])
 
     def sample(self, limit: int | None, seed: int | None = None) -> "Dataset":

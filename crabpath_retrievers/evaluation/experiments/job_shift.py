@@ -86,7 +86,7 @@ class JobShift:
 
 
 def edges_within(jobs: tuple[Job, ...], edges: EdgeWeights) -> EdgeWeights:
-    """Those between two pages of one of the jobs."""
+    """Edges between two pages of one of the jobs."""
     return {
         (a, b): weight
         for (a, b), weight in edges.items()

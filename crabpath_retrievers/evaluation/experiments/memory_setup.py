@@ -41,7 +41,7 @@ def open_memory(
 
 
 def make_documents(texts: Mapping[str, str], titles: Collection[str] = ()) -> list[Document]:
-    """The same pages as documents."""
+    """Make documents of the pages."""
     return [
         Document(text, id=name, metadata={"source": name, **_title_metadata(name, titles)})
         for name, text in texts.items()
@@ -90,5 +90,5 @@ def shuffle_pages(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict
 def sample_pages(
     draws: np.random.Generator, texts: Mapping[str, str], number: int
 ) -> dict[str, str]:
-    """As many of the pages, to fill a memory with."""
+    """Draw some of the pages, to fill a memory with."""
     return dict(list(shuffle_pages(draws, texts).items())[:number])

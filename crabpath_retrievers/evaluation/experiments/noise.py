@@ -56,7 +56,7 @@ def _run_untaught(memory: CrabPath, seed: int) -> list[bool]:
 
 
 def _run_learning(memory: CrabPath, seed: int, noise: float) -> list[bool]:
-    """The same tasks in a namespace of their own."""
+    """Run the tasks in a namespace of their own."""
     agent = SimulatedAgent(memory, f"noise {noise}", noise, np.random.default_rng([seed, 1]))
     for task, k in _draw_tasks(seed):
         agent.work(task, k)

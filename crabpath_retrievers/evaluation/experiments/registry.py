@@ -47,7 +47,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def select_experiments(names: str) -> list[Experiment]:
-    """Those of a list of names with commas; ``all`` for all.
+    """Experiments of a list of names with commas; ``all`` for all.
 
     Raises:
         InvalidInputError: There is no such experiment.

@@ -52,7 +52,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
 def _run_rule(
     rule: LearningRule, embeddings: Embeddings, seed: int, turns: int
 ) -> tuple[dict[str, float], list[float]]:
-    """The same scene with one of the rules."""
+    """Run the scene with one of the rules."""
     draws, mass, decided = np.random.default_rng(seed), list[float](), list[bool]()
     titles = make_handbook()
     pages = shuffle_pages(draws, titles, office_pages())

@@ -147,7 +147,7 @@ class StreamSchedule:
         return moves
 
     def list_parts(self, dataset: Dataset) -> list[StreamPart]:
-        """What is summarised: passes, halves and quarters, and what the stream is about."""
+        """Parts that are summarised: passes, halves, quarters and those of the stream."""
         passes = self.plan_passes(dataset)
         sizes = [len(asked) for asked in passes]
         parts = [StreamPart(f"epoch {n}", n - 1, range(size)) for n, size in enumerate(sizes, 1)]

@@ -59,7 +59,7 @@ class FeedbackSimulator:
     chunks: Mapping[str, str] = field(default_factory=dict)
 
     def mislead(self) -> "FeedbackSimulator":
-        """The same host, wrong about everything that it reports."""
+        """Host that is wrong about everything that it reports."""
         return replace(self, noise=1.0)
 
     def simulate(
@@ -90,7 +90,7 @@ class FeedbackSimulator:
     def _name_relevant(
         self, shown: Sequence[ReturnedChunk], gold: frozenset[str], rng: np.random.Generator
     ) -> SimulatedFeedback:
-        """What was used, and one chunk of every document that is said to be relevant."""
+        """Used chunks, and one chunk of every document that is said to be relevant."""
         others = [document for document in self.chunks if document not in gold]
         # The same draws whatever was returned: the same reports are wrong for all learners.
         drawn = [(g, rng.random(), rng.random()) for g in sorted(gold)]

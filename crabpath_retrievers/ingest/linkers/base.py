@@ -38,7 +38,7 @@ LostEdge = tuple[int, int, EdgeKind]
 
 
 class FoundPairs(NamedTuple):
-    """What new nodes change.
+    """Changes that new nodes make.
 
     Attributes:
         new: Pairs to join, which may be joined already.

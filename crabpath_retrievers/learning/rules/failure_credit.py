@@ -23,7 +23,7 @@ _HALF_BLAME_WINS = 2.0  # number of successes that halves the blame of a failure
 
 @dataclass(frozen=True, slots=True)
 class DocumentRecord:
-    """What is known of a document that a failed turn returned.
+    """Facts about a document that a failed turn returned.
 
     Attributes:
         wins: How often it was used in a success.

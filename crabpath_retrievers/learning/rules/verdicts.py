@@ -12,7 +12,7 @@ _RANKS = {"human": 0, "teacher": 1, "self": 2, "harvested": 3}
 
 
 class Judgement(NamedTuple):
-    """What a verdict does to earlier ones about the same turn.
+    """Effect of a verdict on earlier ones about the same turn.
 
     Attributes:
         outranked_by: An earlier one that stands, so that the new one does not count.

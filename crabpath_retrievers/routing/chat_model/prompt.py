@@ -158,7 +158,7 @@ def build_prompt(
 def _limit_candidates(
     candidates: Sequence[RouteOption], count: Callable[[Sequence[RouteOption]], int], room: int
 ) -> list[RouteOption]:
-    """As many of the first candidates as fit with the shortest texts."""
+    """Select as many of the first candidates as fit with the shortest texts."""
     few = list(candidates)
     while few and (tokens := count(few)) > room:
         few = few[: min(len(few) - 1, int(len(few) * max(0, room) / tokens))]

@@ -5,8 +5,8 @@ from typing import Any
 
 from crabpath_retrievers.core import changes as c
 from crabpath_retrievers.core.changes import archive, history, maintenance, notes, vectors
-from crabpath_retrievers.storage.write import archive as imports
-from crabpath_retrievers.storage.write import history as past
+from crabpath_retrievers.storage.write import archive as write_archive
+from crabpath_retrievers.storage.write import history as write_history
 from crabpath_retrievers.storage.write import (
     learned,
     namespaces,
@@ -15,17 +15,17 @@ from crabpath_retrievers.storage.write import (
     reembedding,
     weights,
 )
-from crabpath_retrievers.storage.write import maintenance as maintaining
-from crabpath_retrievers.storage.write import notes as remarks
-from crabpath_retrievers.storage.write import vectors as indexing
+from crabpath_retrievers.storage.write import maintenance as write_maintenance
+from crabpath_retrievers.storage.write import notes as write_notes
+from crabpath_retrievers.storage.write import vectors as write_vectors
 from crabpath_retrievers.storage.write.transaction import Transaction
 
 WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.StageNodes: nodes.stage_nodes,
     c.PublishStaged: publish.publish_staged,
     c.PublishNodes: publish.publish_nodes,
-    c.DeferIndexes: indexing.defer_indexes,
-    c.BuildIndexes: indexing.build_indexes,
+    c.DeferIndexes: write_vectors.defer_indexes,
+    c.BuildIndexes: write_vectors.build_indexes,
     c.MoveNodes: publish.move_nodes,
     c.QueueLinking: publish.queue_nodes,
     c.RemoveNodes: publish.remove_documents,
@@ -48,33 +48,33 @@ WRITERS: Mapping[type[c.Change], Callable[[Transaction, Any], Any]] = {
     c.KeepEpisode: learned.keep_episode,
     c.LearnPassively: learned.write_passive_lesson,
     history.AddTransitions: learned.add_transitions,
-    history.UndoFeedback: past.undo_feedback,
-    history.TakeSnapshot: past.write_snapshot,
-    history.RestoreSnapshot: past.apply_snapshot,
-    history.DeleteSnapshot: past.drop_snapshot,
-    notes.KeepNote: remarks.keep_note,
-    notes.UseNotes: remarks.use_notes,
-    notes.RemoveNotes: remarks.remove_notes,
+    history.UndoFeedback: write_history.undo_feedback,
+    history.TakeSnapshot: write_history.write_snapshot,
+    history.RestoreSnapshot: write_history.apply_snapshot,
+    history.DeleteSnapshot: write_history.drop_snapshot,
+    notes.KeepNote: write_notes.keep_note,
+    notes.UseNotes: write_notes.use_notes,
+    notes.RemoveNotes: write_notes.remove_notes,
     notes.SetAuthority: weights.set_authority,
-    maintenance.DropWeights: maintaining.drop_weights,
-    maintenance.ConnectNodes: maintaining.connect_nodes,
-    maintenance.CompactTurns: maintaining.compact_turns,
-    maintenance.CompactEpisodes: maintaining.compact_episodes,
-    maintenance.CompactJournal: maintaining.compact_journal,
-    maintenance.SweepOrphans: maintaining.sweep_orphans,
-    maintenance.UndoMaintenance: maintaining.undo_maintenance,
-    maintenance.KeepTrial: maintaining.keep_trial,
-    maintenance.SetKnobs: maintaining.set_knobs,
-    maintenance.RecordHealth: maintaining.record_health,
-    archive.FillStore: imports.import_store,
-    archive.FillNamespace: imports.import_namespace,
+    maintenance.DropWeights: write_maintenance.drop_weights,
+    maintenance.ConnectNodes: write_maintenance.connect_nodes,
+    maintenance.CompactTurns: write_maintenance.compact_turns,
+    maintenance.CompactEpisodes: write_maintenance.compact_episodes,
+    maintenance.CompactJournal: write_maintenance.compact_journal,
+    maintenance.SweepOrphans: write_maintenance.sweep_orphans,
+    maintenance.UndoMaintenance: write_maintenance.undo_maintenance,
+    maintenance.KeepTrial: write_maintenance.keep_trial,
+    maintenance.SetKnobs: write_maintenance.set_knobs,
+    maintenance.RecordHealth: write_maintenance.record_health,
+    archive.FillStore: write_archive.import_store,
+    archive.FillNamespace: write_archive.import_namespace,
     archive.QueueReindex: nodes.queue_reindex,
-    vectors.CreateVectorTables: indexing.create_vector_tables,
-    vectors.PutVectors: indexing.put_vectors,
-    vectors.DeleteVectors: indexing.delete_vectors,
-    vectors.DeleteQueuedVectors: indexing.delete_queued_vectors,
-    vectors.SwitchVectorTables: indexing.switch_vector_tables,
-    vectors.DropNextVectors: indexing.drop_next_vectors,
+    vectors.CreateVectorTables: write_vectors.create_vector_tables,
+    vectors.PutVectors: write_vectors.put_vectors,
+    vectors.DeleteVectors: write_vectors.delete_vectors,
+    vectors.DeleteQueuedVectors: write_vectors.delete_queued_vectors,
+    vectors.SwitchVectorTables: write_vectors.switch_vector_tables,
+    vectors.DropNextVectors: write_vectors.drop_next_vectors,
     vectors.BeginReembedding: reembedding.begin_reembedding,
     vectors.PutReembedded: reembedding.put_reembedded,
     vectors.SwitchEmbedder: reembedding.switch_embedder,

@@ -103,7 +103,7 @@ def from_node(node: BaseNode) -> Document:
 
 
 def collect_objects(nodes: Iterable[BaseNode]) -> dict[str, Any]:
-    """What index nodes lead to in this process, by index id, as for LlamaIndex's ``object_map``."""
+    """Objects that index nodes lead to in this process, by index id, as in ``object_map``."""
     found = (node for node in nodes if isinstance(node, IndexNode) and node.obj is not None)
     return {node.index_id: node.obj for node in found}
 

@@ -52,7 +52,7 @@ class ExistingOptions(OpenOptions, LlamaIndexOptions, total=False):
 
 
 class NewOptions(ExistingOptions, total=False):
-    """The same, and the path of the memory: a directory, a database URL or None."""
+    """Options of opening, and the path of the memory: a directory, a database URL or None."""
 
     path: str | Path | None
 

@@ -292,7 +292,7 @@ class CrabPathRetriever(BaseRetriever):
         return await arun(perform_slow(self.refresh))
 
     def for_namespace(self, namespace: str) -> Self:
-        """The same retriever for another user, agent or tenant, over the same memory.
+        """Copy of the retriever for another user, agent or tenant, over the same memory.
 
         A blank namespace is the default one.
         """
@@ -301,7 +301,7 @@ class CrabPathRetriever(BaseRetriever):
         return other
 
     def for_task(self, task_type: str | None) -> Self:
-        """The same retriever for a type of task, by which learned transitions are counted, too."""
+        """Copy of the retriever for a type of task, by which transitions are counted, too."""
         other = copy.copy(self)
         other.task_type = task_type
         return other
