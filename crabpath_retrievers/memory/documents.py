@@ -37,7 +37,7 @@ from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.roots import KnownRoots
 from crabpath_retrievers.ingest.sync import SyncScope
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.retrieval.notes import mark_corrections
+from crabpath_retrievers.retrieval.corrections import mark_corrections
 from crabpath_retrievers.retrieval.search import (
     compute_idf,
     find_nearest,

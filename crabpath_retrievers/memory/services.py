@@ -39,6 +39,7 @@ from crabpath_retrievers.maintenance.autotune import Autotuner
 from crabpath_retrievers.memory.reranker import HostReranker, ModelReranker
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval.chooser import DocumentChooser
 from crabpath_retrievers.retrieval.episodes import EpisodeMemory
 from crabpath_retrievers.retrieval.namespace_model import NamespaceModels
 from crabpath_retrievers.retrieval.notes import NoteMemory
@@ -150,15 +151,14 @@ class Services:
         self, models: NamespaceModels, router: Router, reranker: Reranker | None
     ) -> RetrievalPipeline:
         store, index, settings = self.store, self.index, self.settings
-        search = SeedSearch(store, index, settings, models)
         return RetrievalPipeline(
             store,
             index,
             self.embedder,
             self.identity,
-            self.ranker,
             models,
-            search,
+            SeedSearch(store, index, settings, models),
+            DocumentChooser(store, index, self.ranker, models, settings),
             router,
             settings,
             reranker,

@@ -1,0 +1,318 @@
+"""Corrections: which of them belong to a query, and where they stand in its answer.
+
+A correction belongs to its question. It comes where its own fit to the query is better than that of
+other documents, and then stands before the document that it corrects.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crabpath_retrievers.core.graph import (
+    Candidate,
+    Node,
+    Vector,
+    compare_vectors,
+    stack_vectors,
+    stretch_cosine,
+)
+from crabpath_retrievers.core.metadata import mark_correction
+from crabpath_retrievers.core.query import Query
+from crabpath_retrievers.core.text import Floats, tokenise
+from crabpath_retrievers.retrieval.search import SeedHits
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.read.notes import Correction, build_note_episode_id
+
+SAME_QUESTION = 0.5
+"""Evidence of the same query from which a note counts as taught for it."""
+
+_AHEAD = 0.17  # similarity by which a correction must be nearer than documents are
+_EXPECTED = 0.4  # of the similarity of a document to the question that was corrected
+_TWINS = 0.8  # similarity of texts that differ in what identifies them
+_WORDS = 0.2  # similarity that a like document gains by having all words that are asked for
+
+
+def find_corrections(
+    store: GraphStore,
+    query: Query,
+    vector: Vector,
+    seeds: SeedHits,
+    pool: Sequence[Candidate],
+    max_scanned: int,
+) -> tuple[list[Correction], dict[int, str], Sequence[Candidate]]:
+    """Corrections of the pool, kinds of all notes, and the pool with the notes that belong.
+
+    Corrections that what they correct leads to are added, and those of other questions removed.
+
+    Args:
+        store: Notes and nodes.
+        query: The query.
+        vector: Of the query, shape ``[d]``.
+        seeds: What search found.
+        pool: All candidates.
+        max_scanned: Most corrections that are read.
+    """
+    keys, clock = {hit.head.key for hit in pool}, seeds.clock
+    corrections = store.notes.find_corrections(clock.key, sorted(keys), max_scanned)
+    current = find_current_corrections(corrections)
+    missing = {item.note for item in current} - keys
+    if missing and query.candidate_ids is None:
+        heads = store.walk.get_nodes((), sorted(missing), namespace=clock.key, corpus=clock.corpus)
+        vectors = [head.vector for head in heads]
+        similarities = compare_vectors(vectors, vector, store.stretch)
+        pairs = zip(heads, similarities, strict=True)
+        pool = [*pool, *(Candidate(head, near, found=False) for head, near in pairs)]
+        keys |= missing
+    origins = store.notes.find_origins(clock.key, sorted(keys))
+    notes = {origin.key: origin.kind for origin in origins}
+    if query.candidate_ids is not None:  # they are what is asked for
+        return corrections, notes, pool
+    given = [one for one in origins if one.kind == "correction"]
+    if not given:
+        return corrections, notes, pool
+    said = {one.key: one.query or "" for one in given}
+    latest = {one.query: one.key for one in sorted(given, key=lambda one: one.said)}
+    outdated = {one.key for one in given if one.query and latest[one.query] != one.key}
+    for item in corrections:  # these give way by what they correct
+        outdated -= {item.note, item.document}
+    pool = [hit for hit in pool if hit.head.key not in outdated]
+    documents = [hit for hit in pool if hit.head.key not in notes]
+    fits = _measure_fits(store, vector, seeds, said, (pool, documents), current)
+    return (
+        corrections,
+        notes,
+        [
+            hit._replace(similarity=fit)
+            for hit in pool
+            if (fit := fits.get(hit.head.key, hit.similarity)) is not None
+        ],
+    )
+
+
+def _measure_fits(
+    store: GraphStore,
+    vector: Vector,
+    seeds: SeedHits,
+    said: Mapping[int, str],
+    pools: tuple[Sequence[Candidate], Sequence[Candidate]],
+    current: Iterable[Correction],
+) -> dict[int, float | None]:
+    """The fit of corrections to the query, by key; None where it is another question's.
+
+    Args:
+        store: Vectors of past questions.
+        vector: Of the query.
+        seeds: What was found.
+        said: The questions that were corrected, by keys of the corrections; may be empty.
+        pools: All candidates, and the documents among them.
+        current: What notes correct.
+    """
+    information, stretch = seeds.information, store.stretch
+    pool, documents = pools
+    ids = {key: build_note_episode_id(key, query) for key, query in said.items()}
+    questions = store.learned.episode_vectors(seeds.clock.key, ids.values())
+    rows = {hit.head.key: row for row, hit in enumerate(documents)}
+    similar = np.array([hit.similarity for hit in documents])
+    vectors = [hit.head.vector for hit in documents]
+    has = information.find_words([hit.head.terms for hit in documents])
+    corrected: dict[int, list[int]] = {}
+    for item in current:
+        if item.document in rows:
+            corrected.setdefault(item.note, []).append(rows[item.document])
+    fits: dict[int, float | None] = {}
+    for hit in pool:
+        key = hit.head.key
+        if key not in said:
+            continue
+        question, about = questions.get(ids[key]), corrected.get(key, [])
+        near = [(hit.head.vector, hit.similarity)]
+        if question is not None:
+            near += [(question, compare_vectors([question], vector, stretch)[0])]
+        if about:
+            nearest = max(about, key=similar.__getitem__)
+            near += [(vectors[nearest], float(similar[nearest]))]
+        values = [value for _, value in near]
+        best, mean = max(values), compare_with_mean([row for row, _ in near], values, stretch)
+        if hit.again > SAME_QUESTION:  # it may answer several questions
+            best = mean = 1.0
+        asked = question if question is not None else hit.head.vector
+        if question is None and about:
+            asked = vectors[about[0]]
+        expected = np.array(compare_vectors(vectors, asked.astype(np.float32), stretch))
+        meant = about or ([int(expected.argmax())] if documents else [])
+        alike = [compare_vectors(vectors, vectors[row], stretch) for row in meant]
+        wrong = np.zeros(len(documents), dtype=bool)
+        wrong[about] = True
+        words = {*tokenise(said[key])}
+        known = information.find_words([hit.head.terms])[0] > 0
+        known |= np.array([word in words for word in information.words], dtype=bool)
+        known |= has[meant].any(axis=0)
+        nearness = np.max(alike, axis=0, initial=-1.0)
+        evidence = CorrectionEvidence(best, mean, similar, expected, wrong, nearness, known)
+        fits[key] = measure_fit(evidence, has, information.nats)
+    return fits
+
+
+class CorrectionEvidence(NamedTuple):
+    """Evidence that a correction belongs to a query, with ``n`` documents of the pool.
+
+    Attributes:
+        best: The best similarity of the query to the corrected question, to the note's text and to
+            what it corrects.
+        mean: Its similarity to the mean of the three.
+        similar: Similarity of the query to each document, shape ``[n]``.
+        expected: Similarity of the corrected question to each, or of what stands for it; ``[n]``.
+        wrong: Which of them it corrects, shape ``[n]``.
+        alike: Similarity of each to what it corrects, shape ``[n]``.
+        known: Which words of the query are in the corrected question, in the note or in what it
+            corrects, shape ``[Q]``.
+    """
+
+    best: float
+    mean: float
+    similar: Floats
+    expected: Floats
+    wrong: NDArray[np.bool_]
+    alike: Floats
+    known: NDArray[np.bool_]
+
+
+def measure_fit(evidence: CorrectionEvidence, has: Floats, nats: Floats) -> float | None:
+    """Fit of a correction to a query, in [-1, 1]; None where it belongs to another question.
+
+    It is the best similarity of the query to the question that was corrected, to what was wrong and
+    to the text of the note. Other documents must be less near to the query than the mean of these
+    is, by a margin that grows with how near they were to the question that was corrected: those
+    were no better answers then. A document like the corrected one counts as nearer for words of the
+    query that only it has, and a twin with such words is what is asked for, however near it is.
+
+    Args:
+        evidence: Of the correction.
+        has: 1 for each word of the query that a document has, else 0; shape ``[n, Q]``.
+        nats: Information of those words, shape ``[Q]``.
+    """
+    other = ~evidence.wrong
+    more = (has - evidence.known) @ nats
+    share = more / max(1.0, float(nats.sum()))
+    rivals = evidence.similar - _EXPECTED * np.maximum(0.0, evidence.expected)
+    rivals += _WORDS * np.maximum(0.0, evidence.alike) * share
+    if evidence.mean - rivals[other].max(initial=0.0) < _AHEAD:
+        return None
+    twins = other & (evidence.alike >= _TWINS)
+    return None if more[twins].max(initial=0.0) > 0.0 else evidence.best
+
+
+def compare_with_mean(vectors: Sequence[Vector], similar: Sequence[float], stretch: float) -> float:
+    """Similarity of a query to the mean of some texts.
+
+    Args:
+        vectors: Unit vectors of the texts, each of shape ``[d]``.
+        similar: Similarity of the query to each.
+        stretch: Of the embedder.
+    """
+    rows = stack_vectors(vectors)
+    length = float(stretch_cosine(rows @ rows.T, stretch).sum())
+    return sum(similar) / math.sqrt(max(1.0, length))
+
+
+def find_current_corrections(corrections: Iterable[Correction]) -> list[Correction]:
+    """Current correction of each document: a note gives way to what has corrected it since.
+
+    Args:
+        corrections: What notes correct, latest note first, documents and notes alike.
+
+    Returns:
+        Corrections by notes that nothing corrects, in the same order for each document.
+    """
+    given = list(corrections)
+    said = {item.note: item.said for item in given}
+    links: defaultdict[int, list[Correction]] = defaultdict(list)
+    for item in given:
+        if item.said > said.get(item.document, -1):  # else the note was said again since
+            links[item.document].append(item)
+    current = list[Correction]()
+    for document in list(links):
+        seen, queue = {document}, links[document]
+        while queue:
+            found = [item for item in dict.fromkeys(queue) if item.note not in seen]
+            seen |= {item.note for item in found}
+            following = {item: links.get(item.note, []) for item in found}
+            current += [
+                item._replace(document=document)
+                for item, newer in following.items()
+                if all(one.note in seen for one in newer)
+            ]
+            queue = [one for newer in following.values() for one in newer]
+    return sorted(current, key=lambda item: -item.said)
+
+
+def choose_corrections(
+    corrections: Iterable[Correction], odds: Mapping[int, float]
+) -> dict[int, int]:
+    """The one note that goes with each corrected document, by key of the document.
+
+    Of several notes about one question the latest counts; of notes about different questions the
+    one that fits the query best.
+
+    Args:
+        corrections: What notes correct now, latest note first.
+        odds: Log-odds of relevance of the notes that may be returned, by key.
+    """
+    latest: dict[int, dict[str | int, int]] = {}
+    for item in corrections:
+        if item.note in odds:
+            questions = latest.setdefault(item.document, {})
+            questions.setdefault(item.query or item.note, item.note)
+    return {
+        document: max(questions.values(), key=lambda note: odds[note])
+        for document, questions in latest.items()
+    }
+
+
+def insert_corrections(
+    order: Sequence[int],
+    k: int,
+    corrections: Mapping[int, int],
+    others: AbstractSet[int] = frozenset(),
+) -> list[int]:
+    """The best k, with each correction before what it corrects; corrections come on top of k.
+
+    A correction that ranks higher by itself stays where it is.
+
+    Args:
+        order: Candidates, best first.
+        k: Most candidates beside corrections.
+        corrections: The note that goes with each corrected candidate.
+        others: Corrections that go with no candidate.
+    """
+    notes = {*others, *corrections.values()}
+    chosen: dict[int, None] = {}
+    places = k
+    for index in order:
+        if not places:
+            break
+        if index not in notes:
+            places -= 1
+            if index in corrections:
+                chosen[corrections[index]] = None
+        chosen[index] = None
+    return list(chosen)
+
+
+def mark_corrections(
+    store: GraphStore, nodes: Mapping[str, Node], namespace: str
+) -> dict[str, Node]:
+    """The notes among some nodes of a namespace; the text of those that correct says so."""
+    notes = {key: node for key, node in nodes.items() if not node.document}
+    if any(node.metadata.get("note") == "correction" for node in notes.values()):
+        for fact in store.notes.get_facts(notes, namespace):
+            if fact.kind == "correction":
+                text = mark_correction(notes[fact.id].content, fact.query)
+                notes[fact.id] = replace(notes[fact.id], content=text)
+    return notes
