@@ -33,6 +33,7 @@ from crabpath_retrievers.core.language import (
     find_word_starts,
     has_compounds,
     has_stems,
+    is_frequent,
 )
 from crabpath_retrievers.core.pictures import remove_pictures
 
@@ -361,6 +362,17 @@ def list_name_words(text: str) -> list[str]:
 _SEAM = re.compile(r"[a-z][A-Z]|[.:/_-]\w")
 _JOINED = re.compile(r"\w{1,64}(?:(?:[.:/]{1,2}|-)\w{1,64})*")
 _HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")  # "well-known" is no identifier
+_NEGATIONS = frozenset(
+    (
+        *("no", "not", "non", "without", "never", "cannot", "neither", "nor", "except"),
+        *("nicht", "kein", "keine", "keinen", "keinem", "keiner", "ohne", "nie", "niemals"),
+        *("ne", "pas", "sans", "jamais", "sin", "nunca", "senza", "sem", "nao"),
+        *("niet", "geen", "zonder", "nooit", "inte", "utan", "ikke", "uden", "uten", "bez"),
+        *("ilman", "fara", "не", "без", "нет"),
+    )
+)
+_CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
+_SHORTEST_PLURAL = 3  # letters of a word that is none
 _SAMPLE = 20_000  # characters by which a language is detected
 _DEFAULT = "de"  # language of which a query has forms that is too short to tell
 _FEW_IDENTIFIERS = 3  # of a text, whose parts are always found
@@ -390,6 +402,57 @@ def list_searched_words(text: str, language: str | None = None) -> list[str]:
     detected = None if language else detect_language(text[:_SAMPLE], tokens)
     forms = _list_forms(text, language, detected)
     return tokens + _list_identifiers(text, len(tokens)) + forms
+
+
+@lru_cache(maxsize=8192)
+def fold_plural(word: str) -> str:
+    """The singular of a regular English plural, and any other word as it is."""
+    if len(word) <= _SHORTEST_PLURAL or word[-1] != "s" or is_frequent(word):
+        return word
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if word.endswith(("ss", "us", "is")):
+        return word
+    return word[: -2 if word.endswith(("ses", "xes", "zes", "ches", "shes")) else -1]
+
+
+def fold_plurals(words: Iterable[str]) -> frozenset[str]:
+    """Words with :func:`fold_plural`."""
+    return frozenset(map(fold_plural, words))
+
+
+def _make_plural(word: str) -> str:
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
+
+
+def list_numbers(words: Iterable[str]) -> list[str]:
+    """Words, and the plurals or singulars of those that are not frequent."""
+    found = dict.fromkeys(words)
+    for word in [*found]:
+        if word.isalpha() and not is_frequent(word):
+            one = fold_plural(word)
+            found |= {one: None, _make_plural(one): None}
+    return [*found]
+
+
+def is_opposed(text: str, other: str) -> bool:
+    """Whether two questions differ in who does what to whom, or in what is denied.
+
+    They have the same words in another order with the same beginning or end, or one of them has a
+    negation and the other one has none.
+    """
+    words, others = list_name_words(text), list_name_words(other)
+    if _has_negation(text, words) != _has_negation(other, others):
+        return True
+    if words == others or sorted(words) != sorted(others):
+        return False
+    return words[0] == others[0] or words[-1] == others[-1]
+
+
+def _has_negation(text: str, words: Iterable[str]) -> bool:
+    return not _NEGATIONS.isdisjoint(words) or _CONTRACTED.search(text) is not None
 
 
 def list_query_words(text: str, language: str | None = None) -> list[str]:

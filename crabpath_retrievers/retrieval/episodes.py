@@ -32,7 +32,10 @@ from crabpath_retrievers.core.text import (
     Floats,
     QueryInformation,
     find_signs,
+    fold_plural,
+    fold_plurals,
     hash_question,
+    is_opposed,
     list_distinct_words,
     split_words,
 )
@@ -150,8 +153,7 @@ class EpisodeMemory:
         information = _word_information(question)
         total = sum(information.values())
         nearest = self.near(question.vector, clock)
-        signs = find_signs(question.text)
-        weighed = [self._weigh(near, information, total, signs) for near in nearest]
+        weighed = [self._weigh(near, information, total, question.text) for near in nearest]
         closest = max((alike for _, _, alike in weighed), default=0.0)
         recalled: list[PastTurns] = []
         for near, (same, other, alike) in zip(nearest, weighed, strict=True):
@@ -169,7 +171,7 @@ class EpisodeMemory:
         near: EpisodeMatch,
         information: Mapping[str, float],
         total: float,
-        signs: AbstractSet[str],
+        text: str,
     ) -> tuple[float, float, float]:
         """How far an episode is of the same query, and of another one, and how alike they are."""
         settings, past = self._settings, _get_words(near.episode.query)
@@ -178,11 +180,13 @@ class EpisodeMemory:
             _scale_above(near.similarity, settings.same_query_similarity),
             _scale_above(shared, settings.same_query_term_share),
         )
-        if signs != find_signs(near.episode.query):
+        if find_signs(text) != find_signs(near.episode.query):
             same = 0.0  # "C" and "C#" have the same words, and nearly the same vector
         alike = (max(0.0, near.similarity) + overlap) / 2
-        share_labelled = max(0.0, min(1.0, near.episode.labelled_turns))
-        return same, (1.0 - same) * share_labelled, alike
+        other = (1.0 - same) * max(0.0, min(1.0, near.episode.labelled_turns))
+        if is_opposed(text, near.episode.query):
+            same, other = 0.0, other * (1.0 - overlap)
+        return same, other, alike
 
     def near(self, vector: Vector, clock: Clock) -> list[EpisodeMatch]:
         """The nearest episodes of a namespace, nearest first; none for a vector of zeros."""
@@ -420,25 +424,31 @@ def _carry_words(
     information: QueryInformation,
     near: Floats,
 ) -> _CarriedWords:
-    places = {word: place for place, word in enumerate(information.words)}
+    numbers = list(map(fold_plural, information.words))
+    places = {word: place for place, word in enumerate(dict.fromkeys(numbers))}
+    joined = np.array([places[word] for word in numbers], dtype=np.intp)
+    nats, has = np.full(len(places), np.inf), np.zeros((len(heads), len(places)))
+    np.minimum.at(nats, joined, information.nats)
     telling = np.array([float(not is_frequent(word)) for word in places])
-    nats = np.maximum(information.nats, _TELLING * telling)  # in a small store no word is rare
-    asked = {*question.information.words}
-    titles = [_get_words(head.title) for head in heads]
+    nats = np.maximum(nats, _TELLING * telling)  # in a small store no word is rare
+    found = information.find_words([head.terms for head in heads])
+    np.maximum.at(has.T, joined, found.T)
+    asked = fold_plurals(_get_words(question.text))
+    titles = [fold_plurals(_get_words(head.title)) for head in heads]
     own = _mark(titles, places)
     asked_for = own * np.array([title <= asked for title in titles])[:, None]
-    has = information.find_words([head.terms for head in heads])
     alike = np.clip((near - _ALIKE) / (_EQUAL - _ALIKE), 0.0, 1.0)
     lacks, unnamed = ((1.0 - has) * np.minimum(1.0, alike @ words) for words in (has, asked_for))
     lacking, names = lacks * nats, unnamed * nats
-    now, past = _mark([asked], places), _mark([turns.words for turns in recalled], places)
+    now = _mark([asked], places)
+    past = _mark([fold_plurals(turns.words) for turns in recalled], places)
     new, gone = now * (1.0 - past), past * (1.0 - now)
     # An outcome alone does not show that the document was used without them.
     excused = past * np.array([_EXCUSE * turns.stated for turns in recalled])[:, None]
     missing, excuses = new @ lacking.T, excused @ lacking.T
     renamed = np.minimum(new @ names.T, (gone * nats) @ own.T)
     # Pages without titles do not say what they are about.
-    named = new * _mark([_find_names(question.text, asked)], places)
+    named = new * _mark([fold_plurals(_find_names(question.text, asked))], places)
     named *= ((new - named) @ telling == 0.0)[:, None]  # else it is not the same question of both
     other = np.minimum(named @ lacks.T, (gone * telling) @ has.T)
     renamed = np.maximum(renamed, _NAME * other)

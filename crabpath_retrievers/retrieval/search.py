@@ -22,7 +22,9 @@ from crabpath_retrievers.core.text import (
     drop_foreign_forms,
     is_character,
     is_number,
+    list_distinct_words,
     list_name_words,
+    list_numbers,
     list_query_words,
     split_words,
 )
@@ -303,10 +305,10 @@ class SeedSearch:
         asking: EpisodeQuery,
     ) -> dict[str, EpisodeScore]:
         """Scores of candidates by past turns, by node id."""
-        words = dict.fromkeys(asking.information.words)
+        words = dict.fromkeys(list_distinct_words(asking.text))
         for turns in recalled:
             words |= dict.fromkeys(sorted(turns.words))
-        few = list(words)[:_MAX_WORDS]
+        few = list_numbers(words)[:_MAX_WORDS]
         more = self._store.walk.read_more_facts(query.namespace, few, facts)
         both = QueryInformation.from_idf(compute_idf(more))
         return score_turns(recalled, heads, asking, both, self._store.stretch)

@@ -224,3 +224,46 @@ def test_neither_does_it_for_words_in_other_forms_nor_where_no_word_is_rare(
 ):
     for figures in measure_words(family, embeddings, (), forms=forms):
         assert figures.learned >= figures.frozen >= figures.questions * 0.9
+
+
+OPPOSITES = {
+    "order": (
+        "Which tool migrates MySQL to Postgres?",
+        "Which tool migrates Postgres to MySQL?",
+        ("Migrating from MySQL to Postgres", "Use pgloader; it converts types on the way."),
+        (
+            "Migrating from Postgres to MySQL",
+            "Dump to CSV and load it table by table; there is no converter.",
+        ),
+    ),
+    "negation": (
+        "Can I cancel a refundable ticket?",
+        "Can I cancel a non-refundable ticket?",
+        (
+            "Refundable fares",
+            "A refundable ticket may be cancelled until departure, and the price is returned.",
+        ),
+        (
+            "Non-refundable fares",
+            "A non-refundable ticket is lost when cancelled; only taxes are returned.",
+        ),
+    ),
+    "number": (
+        "I am a student. What does the bus cost me?",
+        "I am retired. What does the bus cost me?",
+        ("Students", "Students ride the bus for 2 euros; show the card of your school."),
+        ("Retired", "Retired people pay 3 euros for the bus; show your pension card."),
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "past", "right", "used"), OPPOSITES.values(), ids=OPPOSITES)
+def test_a_report_spoils_no_answer_to_the_opposite_question(asked, past, right, used, embeddings):
+    documents = [Document(t, id=name, metadata={"title": name}) for name, t in (right, used)]
+    with CrabPath.open(embeddings=embeddings) as memory:
+        memory.add_documents(documents, split=False, progress=None)
+        assert find_first(memory, asked) == right[0]
+        turn = memory.retrieve(past, k=5).turn
+        memory.record(Feedback(turn.id, 1.0, used=[used[0]]))
+        assert find_first(memory, past) == used[0]
+        assert find_first(memory, asked) == right[0]
