@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
+from crabpath_retrievers.core.graph import Authority, EdgeKind, StoredWeight
 from crabpath_retrievers.storage.read.notes import IS_CURRENT
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.read.walk import Clock
@@ -62,20 +62,21 @@ def _rank_edge(edge: FarEnd) -> tuple[float, int, int]:
     return -abs(edge.weight), edge.key, edge.kind.value
 
 
-class NodeFact(NamedTuple):
-    """What the graph knows of a node.
+class NodeInfo(NamedTuple):
+    """A chunk or note in the graph.
 
     Attributes:
         id: Its id.
         title: Its title; empty without one.
         source: Where its text is from; empty for a note.
-        authority: Number of its authority.
+        authority: How slowly weights of edges that lead to it decay: ``overlay``, ``canonical`` or
+            ``constitutional``.
     """
 
     id: str
     title: str
     source: str
-    authority: int
+    authority: str
 
 
 class EdgeQueries(Queries):
@@ -136,14 +137,17 @@ class EdgeQueries(Queries):
         kept = [edge for edge in steady if (edge.key, edge.kind.value) not in moving]
         return sort_edges([*added, *kept])[offset - start :][:limit], total
 
-    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeFact]:
-        """Facts of the nodes that a namespace (by key) sees, by key; others are left out."""
+    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeInfo]:
+        """The nodes that a namespace (by key) sees, by key; others are left out."""
         query = sa.select(
             nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
         )
         query = query.join(contents, contents.c.node == nodes.c.key)
         query = query.where(nodes.c.owner.in_((0, namespace)))
-        return {key: NodeFact(*row) for key, *row in self._rows_in(query, nodes.c.key, keys)}
+        return {
+            key: NodeInfo(name, title, source, Authority(authority).name.lower())
+            for key, name, title, source, authority in self._rows_in(query, nodes.c.key, keys)
+        }
 
     def _read_moving(
         self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
