@@ -193,7 +193,7 @@ class _OutgoingEdges(NamedTuple):
             own = learned.get((edge.target.key, edge.kind))
             if own:
                 weight = own._replace(floor=text.floor).decay_to(exponent)
-            else:  # a call for every edge would take longer than all else here
+            else:  # most edges are steady, and a call for each of them would be felt
                 weight = edge.weight if self.steady else text.decay_to(exponent)
             weighed.append(edge if weight == edge.weight else edge._replace(weight=weight))
         return weighed
