@@ -105,8 +105,8 @@ class Authority(Enum):
 AUTHORITY_BY_NAME: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
 """Authorities by lower-case name."""
 
-DECAY_RATES = (1.0, 0.25, 0.0)
-"""Decay of the edges to a node relative to the usual speed, indexed by ``Authority.value``."""
+_DECAY_RATES = (1.0, 0.25, 0.0)  # relative to the usual speed, by ``Authority.value`` of the target
+_MAX_GROWTH = 20.0  # beyond this, exp() would magnify rounding errors too much
 
 
 class Tier(Enum):
@@ -313,21 +313,45 @@ class Candidate(NamedTuple):
     shown: float = 0.0
 
 
-def effective_weight(
-    weight: float, floor: float, mark: float, exponent: float, rate: float = 1.0
-) -> float:
-    """Weight after lazy decay: ``floor + (weight − floor) · exp(−rate · (exponent − mark))``.
+class StoredWeight(NamedTuple):
+    """A weight as it was last written, which decay moves towards its floor.
 
-    Args:
-        weight: Weight at the last change, in [-1, 1].
-        floor: Weight that decay approaches, in [-1, 1].
-        mark: Accumulated decay exponent of the namespace at the last change.
-        exponent: Accumulated decay exponent now; nothing decays while it is at most ``mark``.
-        rate: Relative speed of decay, in [0, 1]; see ``DECAY_RATES``.
+    Attributes:
+        weight: Weight in [-1, 1] when it was written.
+        decay_at: Accumulated decay exponent of the namespace then.
+        floor: Weight that decay approaches, in [-1, 1]; 0 for an edge that the text does not have.
+        authority: Number of the :class:`Authority` of the target, which slows decay.
     """
-    if weight == floor or exponent <= mark:
-        return weight
-    return floor + (weight - floor) * math.exp(rate * (mark - exponent))
+
+    weight: float
+    decay_at: float
+    floor: float = 0.0
+    authority: int = 0
+
+    def decay_to(self, exponent: float) -> float:
+        """Effective weight: ``floor + (weight − floor) · exp(−rate · (exponent − decay_at))``.
+
+        Args:
+            exponent: Accumulated decay exponent now; nothing decays while it is at most
+                ``decay_at``.
+        """
+        weight, decay_at, floor, authority = self  # attributes take longer, edges are many
+        if weight == floor or exponent <= decay_at:
+            return weight
+        return floor + (weight - floor) * math.exp(_DECAY_RATES[authority] * (decay_at - exponent))
+
+    def move_to(self, exponent: float) -> "StoredWeight":
+        """The same weight as of another exponent; of an earlier one, it is what decayed to it."""
+        growth = min(self._compute_growth(exponent), _MAX_GROWTH)
+        weight = self.floor + (self.weight - self.floor) * math.exp(growth)
+        return self._replace(weight=weight, decay_at=exponent)
+
+    def can_return_to(self, exponent: float) -> bool:
+        """Whether an exponent is earlier, and not so much that the weight then is unknown."""
+        return 0.0 <= self._compute_growth(exponent) < _MAX_GROWTH
+
+    def _compute_growth(self, exponent: float) -> float:
+        return _DECAY_RATES[self.authority] * (self.decay_at - exponent)
 
 
 HUB_FANOUT = 16

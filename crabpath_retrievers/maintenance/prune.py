@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.core.changes.maintenance import DroppedWeight
-from crabpath_retrievers.core.graph import DECAY_RATES, TYPED_KINDS, effective_weight
+from crabpath_retrievers.core.graph import TYPED_KINDS, Authority
 from crabpath_retrievers.storage.read.maintenance import AutoNote, LearnedWeight
 
 _TYPED = {kind.value for kind in TYPED_KINDS}
@@ -46,16 +46,16 @@ def find_faded_weights(
     """
     aged = settings.min_age_turns * math.log(2.0) / half_life
     faded = FadedWeights([], [])
-    for weight in weights:
-        rate = DECAY_RATES[weight.authority]
+    for source, target, kind, stored, in_text in weights:
         # A typed edge that somebody set to 0 must stay: feedback from before would bring it back.
-        is_removed = not weight.weight and weight.kind in _TYPED
-        if is_removed or not rate or exponent - weight.decay_at < aged:
+        is_removed = not stored.weight and kind in _TYPED
+        is_fixed = stored.authority == Authority.CONSTITUTIONAL.value
+        if is_removed or is_fixed or exponent - stored.decay_at < aged:
             continue
-        now = effective_weight(weight.weight, weight.floor or 0.0, weight.decay_at, exponent, rate)
-        drop = DroppedWeight(weight.source, weight.target, weight.kind, weight.decay_at)
-        if weight.floor is not None:
-            if abs(now - weight.floor) < settings.faded_distance:
+        now = stored.decay_to(exponent)
+        drop = DroppedWeight(source, target, kind, stored.decay_at)
+        if in_text:
+            if abs(now - stored.floor) < settings.faded_distance:
                 faded.at_floor.append(drop)
         elif -settings.min_inhibition < now < settings.min_weight:
             faded.pruned.append(drop)

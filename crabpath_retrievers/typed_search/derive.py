@@ -16,7 +16,7 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.core.changes import WeightDelta
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Credit
-from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind, effective_weight
+from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
 from crabpath_retrievers.core.turn import Turn
 from crabpath_retrievers.learning.agent_episodes import AgentEpisode
 from crabpath_retrievers.learning.credit import share_by_recency
@@ -168,8 +168,8 @@ class _Replay:
         """Start without edges; ``exponent`` is the decay exponent after the last feedback."""
         self._settings, self._exponent = settings, exponent
         self._nodes, self._homes = nodes, homes
-        # By source: weight and decay exponent when it was written, by target and kind.
-        self._weights: defaultdict[str, dict[tuple[str, str], tuple[float, float]]]
+        # By source: weight by target and kind.
+        self._weights: defaultdict[str, dict[tuple[str, str], StoredWeight]]
         self._weights = defaultdict(dict)
         self._used: dict[int, tuple[float, list[str]]] = {}  # by turn number: time, documents
 
@@ -195,21 +195,19 @@ class _Replay:
             if source in self._nodes and target in self._nodes
         }
 
-    def _apply_stored(self, stored: StoredTypedEdge) -> None:
-        source, *rest = stored.edge
-        self._weights[source][rest[0], rest[1]] = (stored.weight, stored.decay_at)
+    def _apply_stored(self, known: StoredTypedEdge) -> None:
+        source, target, label = known.edge
+        self._weights[source][target, label] = known.stored
 
     def _read_weights(self, sources: Iterable[str], exponent: float) -> dict[EdgeId, float]:
         return {
-            (source, target, label): effective_weight(
-                weight, 0.0, decay_at, exponent, self._get_rate(target)
-            )
+            (source, target, label): stored.decay_to(exponent)
             for source in sources
-            for (target, label), (weight, decay_at) in self._weights.get(source, {}).items()
+            for (target, label), stored in self._weights.get(source, {}).items()
         }
 
-    def _get_rate(self, node: str) -> float:
-        return DECAY_RATES[self._nodes[node].authority if node in self._nodes else 0]
+    def _get_authority(self, node: str) -> int:
+        return self._nodes[node].authority if node in self._nodes else 0
 
     def _learn(self, items: Sequence[LearnedTurn], exponent: float) -> None:
         """Learn from the turns of one feedback."""
@@ -236,7 +234,9 @@ class _Replay:
             ):
                 edge = (source, str(target), label)
                 existing[edge] = max(-1.0, min(1.0, existing.get(edge, 0.0) + delta))
-                self._weights[source][edge[1:]] = (existing[edge], exponent)
+                self._weights[source][edge[1:]] = StoredWeight(
+                    existing[edge], exponent, authority=self._get_authority(edge[1])
+                )
             wins = {node: value for node, value in credit.documents.items() if value > 0}
             used = sorted(wins, key=lambda node: -wins[node])
             self._used[item.turn.clock] = (item.turn.created, used)

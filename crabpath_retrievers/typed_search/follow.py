@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.core.graph import Authority, EdgeKind, Tier
-from crabpath_retrievers.storage.read.edges import WeightRange
+from crabpath_retrievers.core.graph import EdgeKind, Tier
+from crabpath_retrievers.storage.read.edges import NodeInfo, WeightRange
 from crabpath_retrievers.storage.read.typed_edges import Direction, TypedEdge
 from crabpath_retrievers.typed_search.view import NamespaceView
 
@@ -43,23 +43,6 @@ class ReachedNode(NamedTuple):
     path: tuple[str, ...]
     edge_types: tuple[str, ...]
     weight: float
-
-
-class NodeInfo(NamedTuple):
-    """A chunk or note in the graph.
-
-    Attributes:
-        id: Its id.
-        title: Its title; empty without one.
-        source: Where its text is from; empty for a note.
-        authority: How slowly weights of edges that lead to it decay: ``overlay``, ``canonical`` or
-            ``constitutional``.
-    """
-
-    id: str
-    title: str
-    source: str
-    authority: str
 
 
 class WeighedEdge(NamedTuple):
@@ -127,10 +110,7 @@ def page_edges(
             tier = tiers.tier_of(edge.weight).value
             weights = (edge.weight, edge.prior)
             edges.append(WeighedEdge(source, target, other.title, edge.kind.label, *weights, tier))
-    own = facts[key]
-    authority = Authority(own.authority).name.lower()
-    about = NodeInfo(own.id, own.title, own.source, authority)
-    return EdgePage(about, tuple(edges), total, end if end < total else None)
+    return EdgePage(facts[key], tuple(edges), total, end if end < total else None)
 
 
 def list_neighbours(

@@ -8,7 +8,7 @@ import pytest
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS, OURS, PAPER
-from crabpath_retrievers.core.graph import Authority, Tier
+from crabpath_retrievers.core.graph import Authority, StoredWeight, Tier
 from crabpath_retrievers.maintenance.health.report import (
     EdgeTally,
     HealthMeasurements,
@@ -123,14 +123,13 @@ def test_what_can_fade_and_what_crosses():
 
     Of .8 two half-lives leave a quarter, and .8 / √2 where it leads to a canonical node.
     """
-    old = {"weight": 0.8, "decay_at": 1.0 - 2 * math.log(2)}
-    row = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True, number=1)
+    new, old = StoredWeight(0.9, 1.0), StoredWeight(0.8, 1.0 - 2 * math.log(2))
     rows = [
-        row,
-        row._replace(floor=0.3, crossing=False, number=5),
-        row._replace(crossing=None, weight=0.1, floor=0.29, number=2),
-        row._replace(crossing=None, **old),
-        row._replace(crossing=None, authority=Authority.CANONICAL.value, **old),
+        EdgeGroup(new, crossing=True, number=1),
+        EdgeGroup(new._replace(floor=0.3), crossing=False, number=5),
+        EdgeGroup(StoredWeight(0.1, 1.0, 0.29), crossing=None, number=2),
+        EdgeGroup(old, crossing=None, number=1),
+        EdgeGroup(old._replace(authority=Authority.CANONICAL.value), crossing=None, number=1),
     ]
     found = count_edges(rows, 1.0, TierSettings())
     assert (found.edges, found.fading, found.faded) == (10, 5, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
 from crabpath_retrievers.maintenance.connect import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.prune import (
     compute_survival_score,
@@ -44,8 +44,9 @@ def test_the_survival_score_by_hand():
 def shed(weight, turns, *, floor=None, authority=0, mark=0.0):
     """How many weights settle at their floor, and how many go; the half-life is 100 turns."""
     kind = (EdgeKind.CO_USED if floor is None else EdgeKind.MENTION).value
-    stored = LearnedWeight(1, 2, kind, weight, mark, floor, authority)
-    found = find_faded_weights([stored], turns * math.log(2.0) / 100.0, 100.0, RULES)
+    stored = StoredWeight(weight, mark, floor or 0.0, authority)
+    learned = LearnedWeight(1, 2, kind, stored, in_text=floor is not None)
+    found = find_faded_weights([learned], turns * math.log(2.0) / 100.0, 100.0, RULES)
     return len(found.at_floor), len(found.pruned)
 
 

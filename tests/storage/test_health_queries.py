@@ -10,7 +10,7 @@ from crabpath_retrievers.core.changes import (
     WeightDelta,
 )
 from crabpath_retrievers.core.changes.notes import KeepNote
-from crabpath_retrievers.core.graph import EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
 from crabpath_retrievers.core.turn import ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
@@ -78,7 +78,7 @@ def test_samples_are_even_and_always_the_same(store, graph, make):
 def test_edges_of_the_text_and_those_that_were_learned(store, keys):
     """A moved edge is learned; STOP and typed edges are not walked; a note crosses nothing."""
     edges, nodes = store.health, list(keys.values())
-    row = EdgeGroup(0.5, 0.25, 0.0, 0, crossing=True, number=1)
+    row = EdgeGroup(StoredWeight(0.5, 0.0, 0.25), crossing=True, number=1)
     assert sorted(edges.count_structural(nodes, 0)) == [row._replace(crossing=False), row]
     assert edges.count_structural([keys["b"]], 0) == []
     ann = learn(
@@ -94,12 +94,12 @@ def test_edges_of_the_text_and_those_that_were_learned(store, keys):
     assert edges.count_structural(nodes, ann) == [row._replace(crossing=False)]
     found, share = edges.sample_learned(ann, ALL)
     assert share == 1.0
-    assert {(round(r.weight, 6), r.floor, r.crossing) for r in found} == {
+    assert {(round(r.stored.weight, 6), r.stored.floor, r.crossing) for r in found} == {
         (0.7, 0.25, True),
         (0.4, 0.0, False),
         (0.3, 0.0, None),
     }
-    assert [r.weight for r in edges.sample_learned(bob, ALL).found] == [0.9]
+    assert [r.stored.weight for r in edges.sample_learned(bob, ALL).found] == [0.9]
 
 
 def test_the_latest_turns_of_one_namespace(store, keys):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.settings import apply_knobs
 from crabpath_retrievers.core.changes.maintenance import RecordHealth
-from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.maintenance.health.report import (
     HealthMeasurements,
     HealthReport,
@@ -121,11 +120,7 @@ def _find_rejoined(
     """Find split nodes with only one part left, or with two parts used together again."""
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
-        pieces[joint.source]
-        for joint in store.health.get_co_used(clock.key, pieces)
-        if pieces.get(joint.target) == pieces[joint.source]
-        and effective_weight(
-            joint.weight, 0.0, joint.decay_at, clock.exponent, DECAY_RATES[joint.authority]
-        )
-        >= habitual
+        pieces[source]
+        for (source, target), stored in store.health.get_co_used(clock.key, pieces).items()
+        if pieces.get(target) == pieces[source] and stored.decay_to(clock.exponent) >= habitual
     }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS
-from crabpath_retrievers.core.graph import DECAY_RATES, Tier, effective_weight
+from crabpath_retrievers.core.graph import Tier
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.read.health import EdgeGroup, TurnFacts
 
@@ -88,10 +88,9 @@ def count_edges(
     by_tier = dict.fromkeys(Tier, 0)
     fading = faded = within = crossing = 0
     for row in rows:
-        rate = DECAY_RATES[row.authority]
-        tier = tiers.tier_of(effective_weight(row.weight, row.floor, row.decay_at, exponent, rate))
+        tier = tiers.tier_of(row.stored.decay_to(exponent))
         by_tier[tier] += row.number
-        if row.floor < tiers.habitual:
+        if row.stored.floor < tiers.habitual:
             fading += row.number
             faded += row.number * (tier is Tier.DORMANT)
         if row.crossing is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind, effective_weight
+from crabpath_retrievers.core.graph import Authority, EdgeKind, StoredWeight
 from crabpath_retrievers.storage.read.notes import IS_CURRENT
 from crabpath_retrievers.storage.read.typed_edges import Direction
 from crabpath_retrievers.storage.read.walk import Clock
@@ -62,20 +62,21 @@ def _rank_edge(edge: FarEnd) -> tuple[float, int, int]:
     return -abs(edge.weight), edge.key, edge.kind.value
 
 
-class NodeFact(NamedTuple):
-    """What the graph knows of a node.
+class NodeInfo(NamedTuple):
+    """A chunk or note in the graph.
 
     Attributes:
         id: Its id.
         title: Its title; empty without one.
         source: Where its text is from; empty for a note.
-        authority: Number of its authority.
+        authority: How slowly weights of edges that lead to it decay: ``overlay``, ``canonical`` or
+            ``constitutional``.
     """
 
     id: str
     title: str
     source: str
-    authority: int
+    authority: str
 
 
 class EdgeQueries(Queries):
@@ -119,9 +120,9 @@ class EdgeQueries(Queries):
             total = self._scalar(sa.select(sa.func.count()).select_from(edges).where(*of_node))
         steady = [FarEnd(end, _KINDS[kind], prior, prior) for end, kind, prior in rows]
         replaced = [
-            row.end._replace(weight=row.prior)
+            row.end._replace(weight=row.end.prior)
             for row in moving.values()
-            if row.in_text and weights.holds(row.prior)
+            if row.in_text and weights.holds(row.end.prior)
         ]
         added = [row.end for row in moving.values() if row.seen and weights.holds(row.end.weight)]
         total = int(total) - len(replaced) + len(added)
@@ -136,14 +137,17 @@ class EdgeQueries(Queries):
         kept = [edge for edge in steady if (edge.key, edge.kind.value) not in moving]
         return sort_edges([*added, *kept])[offset - start :][:limit], total
 
-    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeFact]:
-        """Facts of the nodes that a namespace (by key) sees, by key; others are left out."""
+    def describe_nodes(self, keys: Iterable[int], namespace: int) -> dict[int, NodeInfo]:
+        """The nodes that a namespace (by key) sees, by key; others are left out."""
         query = sa.select(
             nodes.c.key, nodes.c.id, nodes.c.title, contents.c.source, nodes.c.authority
         )
         query = query.join(contents, contents.c.node == nodes.c.key)
         query = query.where(nodes.c.owner.in_((0, namespace)))
-        return {key: NodeFact(*row) for key, *row in self._rows_in(query, nodes.c.key, keys)}
+        return {
+            key: NodeInfo(name, title, source, Authority(authority).name.lower())
+            for key, name, title, source, authority in self._rows_in(query, nodes.c.key, keys)
+        }
 
     def _read_moving(
         self, key: int, clock: Clock, kinds: list[int], direction: Direction, since: int
@@ -160,11 +164,12 @@ class EdgeQueries(Queries):
             both = both.outerjoin(notes, notes.c.node == other.c.key)
             query = query.select_from(both).where(near == key, table.c.kind.in_(kinds), *conditions)
             rows = self._rows(query.params(since=since))
-            for end_key, kind, weight, mark, prior, floor, authority, visible in rows:
-                rate = DECAY_RATES[authority]
-                now = effective_weight(weight, floor or 0.0, mark, clock.exponent, rate)
+            for end_key, kind, weight, decay_at, prior, floor, authority, visible in rows:
+                stored = StoredWeight(weight, decay_at, floor or 0.0, authority)
+                now = stored.decay_to(clock.exponent)
                 edge = FarEnd(end_key, _KINDS[kind], now, prior or 0.0)
-                found.setdefault((end_key, kind), _MovingEdge(edge, prior, bool(visible)))
+                moving = _MovingEdge(edge, prior is not None, bool(visible))
+                found.setdefault((end_key, kind), moving)
 
         of_text = (edges.c.prior, edges.c.floor)
         if clock.weights:
@@ -178,21 +183,16 @@ class EdgeQueries(Queries):
 
 
 class _MovingEdge(NamedTuple):
-    """An edge whose weight is not that of the text; and whether the namespace sees its end."""
+    """An edge whose weight is not that of the text.
+
+    Attributes:
+        in_text: Whether the text has the edge, too.
+        seen: Whether the namespace sees its end.
+    """
 
     end: FarEnd
-    text_prior: float | None
+    in_text: bool
     seen: bool
-
-    @property
-    def in_text(self) -> bool:
-        """Whether the text has the edge, too."""
-        return self.text_prior is not None
-
-    @property
-    def prior(self) -> float:
-        """Its weight in the text; 0 without one."""
-        return self.text_prior or 0.0
 
 
 def _get_ends(table: sa.Table, direction: Direction) -> tuple[sa.Column[int], sa.Column[int]]:

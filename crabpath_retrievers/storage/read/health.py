@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.core.graph import TYPED_KINDS, EdgeKind, StoredWeight
 from crabpath_retrievers.storage.read.catalog import KEY_BOUNDS
 from crabpath_retrievers.storage.schema import (
     contents,
@@ -41,16 +41,12 @@ class EdgeGroup(NamedTuple):
     """A group of edges with equal values.
 
     Attributes:
-        weight, floor, decay_at: See :func:`~crabpath_retrievers.core.graph.effective_weight`.
-        authority: Number of the authority of their targets.
+        stored: Weight of each.
         crossing: Whether they connect different documents; None where an end is a note.
         number: Number of edges in the group.
     """
 
-    weight: float
-    floor: float
-    decay_at: float
-    authority: int
+    stored: StoredWeight
     crossing: bool | None
     number: int
 
@@ -60,16 +56,6 @@ class EdgeSample(NamedTuple):
 
     found: Any
     share: float
-
-
-class CoUsedEdge(NamedTuple):
-    """A ``co_used`` edge as stored, with the keys of its ends."""
-
-    source: int
-    target: int
-    weight: float
-    decay_at: float
-    authority: int
 
 
 class SampledChunk(NamedTuple):
@@ -169,7 +155,7 @@ class HealthQueries(Queries):
         same = [overlay.c[name] == edges.c[name] for name in _EDGE]
         learned = sa.exists().where(overlay.c.namespace == namespace, *same)
         crossing = near.c.document != far.c.document
-        what = (edges.c.prior, edges.c.floor, edges.c.decay_at, nodes.c.authority, crossing)
+        what = (edges.c.prior, edges.c.decay_at, edges.c.floor, nodes.c.authority, crossing)
         query = (
             sa.select(*what, sa.func.count())
             .select_from(
@@ -180,7 +166,8 @@ class HealthQueries(Queries):
             .where(~learned)
             .group_by(*what)
         )
-        return [EdgeGroup(*row) for row in self._rows_in(query, edges.c.source, keys)]
+        rows = self._rows_in(query, edges.c.source, keys)
+        return [EdgeGroup(StoredWeight(*stored), crossing, n) for *stored, crossing, n in rows]
 
     def sample_learned(self, namespace: int, limit: int) -> EdgeSample:
         """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeGroup`."""
@@ -191,8 +178,8 @@ class HealthQueries(Queries):
         query = (
             sa.select(
                 overlay.c.weight,
-                sa.func.coalesce(edges.c.floor, 0.0),
                 overlay.c.decay_at,
+                sa.func.coalesce(edges.c.floor, 0.0),
                 nodes.c.authority,
                 sa.case((documents, near.c.document != far.c.document)),
             )
@@ -208,7 +195,8 @@ class HealthQueries(Queries):
         with self._store.open_reader() as connection:
             share, condition = _sample_condition(connection, overlay, own, limit)
             rows = connection.execute(query.where(condition)).all()
-        return EdgeSample([EdgeGroup(*row, 1) for row in rows], share)
+        groups = [EdgeGroup(StoredWeight(*stored), crossing, 1) for *stored, crossing in rows]
+        return EdgeSample(groups, share)
 
     def count_pairs(self, namespace: int, limit: int) -> EdgeSample:
         """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
@@ -238,8 +226,10 @@ class HealthQueries(Queries):
         )
         return {key: whole for key, whole in self._rows(query)}
 
-    def get_co_used(self, namespace: int, keys: Iterable[int]) -> list[CoUsedEdge]:
-        """The ``co_used`` edges of a namespace (by key) that leave these nodes."""
+    def get_co_used(
+        self, namespace: int, keys: Iterable[int]
+    ) -> dict[tuple[int, int], StoredWeight]:
+        """The ``co_used`` edges of a namespace (by key) that leave these nodes, by both ends."""
         query = (
             sa.select(
                 overlay.c.source,
@@ -251,7 +241,12 @@ class HealthQueries(Queries):
             .join(nodes, nodes.c.key == overlay.c.target)
             .where(overlay.c.namespace == namespace, overlay.c.kind == EdgeKind.CO_USED.value)
         )
-        return [CoUsedEdge(*row) for row in self._rows_in(query, overlay.c.source, keys)]
+        return {
+            (source, target): StoredWeight(weight, decay_at, authority=authority)
+            for source, target, weight, decay_at, authority in self._rows_in(
+                query, overlay.c.source, keys
+            )
+        }
 
 
 def _sample_condition(

@@ -1,7 +1,6 @@
 """Reads for undo: feedback and its effects, weight changes, snapshots."""
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.baseline import MOST_LATER
 from crabpath_retrievers.core.changes.learned import ModelEffects
 from crabpath_retrievers.core.feedback import FeedbackStatus, RewardSource, validate_user
-from crabpath_retrievers.core.graph import DECAY_RATES, EdgeKind
+from crabpath_retrievers.core.graph import EdgeKind, StoredWeight
 from crabpath_retrievers.core.query import namespace_of
 from crabpath_retrievers.core.text import format_value
 from crabpath_retrievers.errors import InvalidInputError
@@ -378,7 +377,7 @@ class HistoryQueries(Queries):
 
     def _read_weights(
         self, namespace: int, sources: Sequence[int], targets: Sequence[int]
-    ) -> dict[tuple[int, int, int], "_WeightNow"]:
+    ) -> dict[tuple[int, int, int], StoredWeight]:
         """Learned weights between nodes, by keys of both ends and number of the kind."""
         o, edge = overlay.c, ("source", "target", "kind")
         same = sa.and_(*(o[name] == edges.c[name] for name in edge))
@@ -389,7 +388,9 @@ class HistoryQueries(Queries):
             .where(o.namespace == namespace, o.target.in_(targets))
         )
         rows = self._rows_in(query, o.source, sources)
-        return {(source, target, kind): _WeightNow(*now) for source, target, kind, *now in rows}
+        return {
+            (source, target, kind): StoredWeight(*stored) for source, target, kind, *stored in rows
+        }
 
     def _read_users(self, namespace: int, causes: Iterable[str]) -> list[tuple[str, str | None]]:
         """Ids of feedback of a namespace with the users who gave it."""
@@ -417,32 +418,11 @@ class HistoryQueries(Queries):
         return [Snapshot(*row) for row in self._rows(query)]
 
 
-class _WeightNow(NamedTuple):
-    """A learned weight, the exponent of decay that it is of, its floor and target's authority."""
-
-    weight: float
-    decay_at: float
-    floor: float
-    authority: int
-
-    def move_to(self, exponent: float) -> "_WeightNow":
-        """The same weight as it is, or was, at another exponent of decay."""
-        fading = DECAY_RATES[self.authority] * (self.decay_at - exponent)
-        if not fading or self.weight == self.floor:
-            return self._replace(decay_at=exponent)
-        # Beyond this, tracing back would only magnify rounding errors.
-        share = math.exp(min(fading, _MAX_EXPONENT))
-        return self._replace(
-            weight=self.floor + (self.weight - self.floor) * share, decay_at=exponent
-        )
-
-
-_MAX_EXPONENT = 20.0
 _DECIMALS = 9
 
 
 def _trace_back(
-    moves: Sequence[Any], weights: dict[tuple[int, int, int], _WeightNow]
+    moves: Sequence[Any], weights: dict[tuple[int, int, int], StoredWeight]
 ) -> dict[int, tuple[float, float]]:
     """Weights before and after each change, by its number; those of dropped edges are left out.
 

@@ -9,12 +9,11 @@ import sqlalchemy as sa
 from crabpath_retrievers.core.changes.learned import EpisodeContent
 from crabpath_retrievers.core.feedback import Feedback, FeedbackStatus
 from crabpath_retrievers.core.graph import (
-    DECAY_RATES,
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
+    StoredWeight,
     Vector,
-    effective_weight,
 )
 from crabpath_retrievers.core.turn import ReturnedDocument, parse_returned
 from crabpath_retrievers.errors import NotFoundError, StoreError
@@ -459,8 +458,8 @@ class LearnedQueries(Queries):
             if authority is None:
                 found.counts[edge] = max(0.0, value)  # see ``registry.COUNTERS``
             else:
-                rate = DECAY_RATES[authority]
-                found.weights[edge] = effective_weight(value, 0.0, decay_at, exponent, rate)
+                stored = StoredWeight(value, decay_at, authority=authority)
+                found.weights[edge] = stored.decay_to(exponent)
         return found
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[EdgeTriple, float]:

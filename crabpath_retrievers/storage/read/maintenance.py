@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.core.graph import EdgeKind, Vector
+from crabpath_retrievers.core.graph import EdgeKind, StoredWeight, Vector
 from crabpath_retrievers.storage.registry import TABLES, list_orphans
 from crabpath_retrievers.storage.schema import (
     edges,
@@ -82,22 +82,17 @@ _EDGE = ("source", "target", "kind")
 
 
 class LearnedWeight(NamedTuple):
-    """A learned weight as stored.
+    """A learned weight: keys of both ends, number of the edge kind.
 
     Attributes:
-        weight: Weight in [-1, 1] when it was written.
-        decay_at: Decay exponent of the namespace then.
-        floor: Floor of the structural edge; None without one.
-        authority: Number of the authority of the target.
+        in_text: Whether it is of STOP or of an edge of the text, which it decays to.
     """
 
     source: int
     target: int
     kind: int
-    weight: float
-    decay_at: float
-    floor: float | None
-    authority: int
+    stored: StoredWeight
+    in_text: bool
 
 
 class AutoNote(NamedTuple):
@@ -141,7 +136,16 @@ class MaintenanceQueries(Queries):
         last = (-1, -1, -1)
         edge = sa.tuple_(o.source, o.target, o.kind)
         while rows := self._rows(query.where(edge > sa.tuple_(*map(sa.literal, last)))):
-            yield [LearnedWeight(*row) for row in rows]
+            yield [
+                LearnedWeight(
+                    source,
+                    target,
+                    kind,
+                    StoredWeight(weight, decay_at, floor or 0.0, authority),
+                    floor is not None,
+                )
+                for source, target, kind, weight, decay_at, floor, authority in rows
+            ]
             last = tuple(rows[-1][:3])
 
     def get_auto_notes(self, namespace: int) -> list[AutoNote]:

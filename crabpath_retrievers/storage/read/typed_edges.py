@@ -11,12 +11,11 @@ from pydantic_core import from_json
 from crabpath_retrievers.core.changes.learned import EdgeId
 from crabpath_retrievers.core.feedback import Feedback
 from crabpath_retrievers.core.graph import (
-    DECAY_RATES,
     OVERLAY_KINDS,
     TYPED_KINDS,
     EdgeKind,
+    StoredWeight,
     Vector,
-    effective_weight,
 )
 from crabpath_retrievers.core.turn import Turn, parse_returned
 from crabpath_retrievers.storage.read.walk import Clock
@@ -71,13 +70,12 @@ class StoredTypedEdge(NamedTuple):
 
     Attributes:
         edge: Ids of both ends and label of the kind.
-        weight, decay_at: The weight, and the decay exponent when it was written.
+        stored: The weight.
         sequence: Number of the feedback effects that it was last set with; 0 if not known.
     """
 
     edge: EdgeId
-    weight: float
-    decay_at: float
+    stored: StoredWeight
     sequence: int
 
 
@@ -144,8 +142,8 @@ def _build_select(direction: Direction) -> CompiledSelect:
 
     same = sa.and_(mine, *(overlay.c[n] == edges.c[n] for n in ("source", "target", "kind")))
     weight = sa.func.coalesce(overlay.c.weight, edges.c.prior)
-    mark = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
-    read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, mark, edges.c.floor)
+    decay_at = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
+    read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, decay_at, edges.c.floor)
     learned = select(
         overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, sa.literal(0.0)
     )
@@ -183,14 +181,8 @@ class TypedQueries(Queries):
             for part in split_batches(keys, _AT_ONCE):
                 rows += _EDGES[direction].rows(connection, {**parameters, "keys": part})
         found = [
-            TypedEdge(
-                near,
-                key,
-                name,
-                _KINDS[kind],
-                effective_weight(weight, floor, mark, clock.exponent, DECAY_RATES[rank]),
-            )
-            for near, key, name, kind, weight, mark, floor, rank in rows
+            TypedEdge(near, key, name, _KINDS[kind], StoredWeight(*stored).decay_to(clock.exponent))
+            for near, key, name, kind, *stored in rows
         ]
         return [edge for edge in found if abs(edge.weight) > _EPSILON]
 
@@ -244,6 +236,7 @@ class TypedQueries(Queries):
                 overlay.c.kind,
                 overlay.c.weight,
                 overlay.c.decay_at,
+                target.c.authority,
                 sa.func.coalesce(last.c.sequence, 0),
             )
             .join(source, source.c.key == overlay.c.source)
@@ -252,8 +245,12 @@ class TypedQueries(Queries):
             .where(overlay.c.namespace == namespace, overlay.c.kind.in_(_TYPED))
         )
         return [
-            StoredTypedEdge((a, b, _KINDS[kind].label), *rest)
-            for a, b, kind, *rest in self._rows(query)
+            StoredTypedEdge(
+                (a, b, _KINDS[kind].label),
+                StoredWeight(weight, decay_at, authority=authority),
+                sequence,
+            )
+            for a, b, kind, weight, decay_at, authority, sequence in self._rows(query)
         ]
 
     def get_facts(self, ids: Iterable[str], namespace: int) -> dict[str, NodeFacts]:
@@ -280,8 +277,8 @@ class TypedQueries(Queries):
         query = sa.select(o.source, o.target, o.weight, o.decay_at)
         rows = self._rows(query.where(o.namespace == clock.key, o.kind == kind.value))
         return {
-            (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
-            for source, target, weight, mark in rows
+            (source, target): StoredWeight(*stored).decay_to(clock.exponent)
+            for source, target, *stored in rows
         }
 
     def get_recent_credit(self, clock: Clock, turns: int) -> list[tuple[int, dict[str, float]]]:

@@ -14,13 +14,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.graph import (
-    DECAY_RATES,
     OVERLAY_KINDS,
     EdgeKind,
     Node,
     NodeHead,
     OutgoingEdge,
-    effective_weight,
+    StoredWeight,
     to_single_precision,
 )
 from crabpath_retrievers.storage.read.catalog import CONTENTS, decode_node
@@ -171,23 +170,15 @@ _LEARNED = CompiledSelect(
 )
 
 
-class _LearnedWeight(NamedTuple):
-    """A weight that a namespace has learned, and how it decays."""
-
-    weight: float
-    decay_at: float
-    rate: float
-
-
 class _OutgoingEdges(NamedTuple):
-    """The edges of the text that leave one node, and how their weights decay."""
+    """The edges of the text that leave one node, and their weights as stored."""
 
     edges: list[OutgoingEdge]
-    decays: list[tuple[float, float, float]]  # floor, decay exponent and rate of each
+    weights: list[StoredWeight]
     steady: bool  # without feedback no weight decays
 
     def weigh(
-        self, learned: Mapping[tuple[int, EdgeKind], _LearnedWeight], exponent: float
+        self, learned: Mapping[tuple[int, EdgeKind], StoredWeight], exponent: float
     ) -> list[OutgoingEdge]:
         """The edges with their weights in a namespace.
 
@@ -198,10 +189,12 @@ class _OutgoingEdges(NamedTuple):
         if not learned and (self.steady or not exponent):
             return self.edges
         weighed = []
-        for edge, (floor, decay_at, rate) in zip(self.edges, self.decays, strict=True):
-            weight, since, _ = learned.get((edge.target.key, edge.kind), (edge.prior, decay_at, 0))
-            if weight != floor and exponent > since:
-                weight = effective_weight(weight, floor, since, exponent, rate)
+        for edge, text in zip(self.edges, self.weights, strict=True):
+            own = learned.get((edge.target.key, edge.kind))
+            if own:
+                weight = own._replace(floor=text.floor).decay_to(exponent)
+            else:  # most edges are steady, and a call for each of them would be felt
+                weight = edge.weight if self.steady else text.decay_to(exponent)
             weighed.append(edge if weight == edge.weight else edge._replace(weight=weight))
         return weighed
 
@@ -242,15 +235,13 @@ class _Corpus:
         hidden = self.add_nodes([row[5:] for row in rows])
         outgoing = dict.fromkeys(sources, _NO_EDGES)
         for source, leaving in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
-            found, decays = [], []
+            found, weights = [], []
             for _, kind, prior, floor, decay_at, key, *_ in leaving:
                 target = self.by_key.get(key) or hidden[key]
                 found.append(OutgoingEdge(source, target, _KINDS[kind], prior, prior))
-                decays.append((floor, decay_at, DECAY_RATES[target.authority]))
-            steady = all(
-                edge.prior == floor for edge, (floor, *_) in zip(found, decays, strict=True)
-            )
-            outgoing[source] = _OutgoingEdges(found, decays, steady)
+                weights.append(StoredWeight(prior, decay_at, floor, target.authority))
+            steady = all(stored.weight == stored.floor for stored in weights)
+            outgoing[source] = _OutgoingEdges(found, weights, steady)
             self.size += _EDGE_BYTES * len(found)
         self.outgoing.update(outgoing)  # at once: other threads read it meanwhile
 
@@ -404,12 +395,12 @@ class WalkQueries(Queries):
         self, keys: Sequence[int], clock: Clock, corpus: _Corpus
     ) -> dict[int, _LeavingEdges]:
         """The edges that leave these nodes, those of the text first; all of them in ``corpus``."""
-        learned: dict[int, dict[tuple[int, EdgeKind], _LearnedWeight]] = {}
+        learned: dict[int, dict[tuple[int, EdgeKind], StoredWeight]] = {}
         for source, target, kind, weight, decay_at, authority in self._run(
             _LEARNED, keys=list(keys), namespace=clock.key
         ):
-            found = _LearnedWeight(weight, decay_at, DECAY_RATES[authority])
-            learned.setdefault(source, {})[target, _KINDS[kind]] = found
+            stored = StoredWeight(weight, decay_at, authority=authority)
+            learned.setdefault(source, {})[target, _KINDS[kind]] = stored
         created, stops = self._get_created_edges(learned, clock)
         return {
             key: _LeavingEdges(
@@ -424,14 +415,14 @@ class WalkQueries(Queries):
 
     def _get_created_edges(
         self,
-        learned: Mapping[int, Mapping[tuple[int, EdgeKind], _LearnedWeight]],
+        learned: Mapping[int, Mapping[tuple[int, EdgeKind], StoredWeight]],
         clock: Clock,
     ) -> tuple[dict[int, list[OutgoingEdge]], dict[int, float]]:
         """The edges that only feedback created, and the weights of STOP, by key of the source."""
         now = {
-            (source, target, kind): effective_weight(weight, 0.0, since, clock.exponent, rate)
+            (source, target, kind): stored.decay_to(clock.exponent)
             for source, weights in learned.items()
-            for (target, kind), (weight, since, rate) in weights.items()
+            for (target, kind), stored in weights.items()
             if kind in _CREATED
         }
         targets = list(dict.fromkeys(target for _, target, _ in now if target))

@@ -1,15 +1,14 @@
 """Writers of learned weights: updates, their undo, and decay that is made permanent."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.core.changes import AdjustWeights
 from crabpath_retrievers.core.changes.notes import SetAuthority
-from crabpath_retrievers.core.graph import DECAY_RATES, effective_weight
+from crabpath_retrievers.core.graph import StoredWeight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.sql_tools import (
     ROUNDING,
@@ -27,28 +26,6 @@ EdgeKeys = tuple[int, int, int]
 """Keys of source and target, number of the kind."""
 
 _AT_ONCE = 256  # edges in one statement: SQLite takes 500 rows of VALUES without recursion
-_MAX_EXPONENT = 20.0  # beyond this, exp() would magnify rounding errors too much
-
-
-class _Weight(NamedTuple):
-    """A weight as stored: of a structural edge, or learned in a namespace.
-
-    Attributes:
-        weight: In [-1, 1].
-        decay_at: Exponent up to which its decay is applied.
-        floor: What a structural edge decays to; 0 for a learned weight.
-        authority: Authority of its target.
-    """
-
-    weight: float
-    decay_at: float
-    floor: float = 0.0
-    authority: int = 0
-
-    def compute_effective(self, floor: float, exponent: float) -> float:
-        """The weight now, in [-1, 1]."""
-        rate = DECAY_RATES[self.authority]
-        return effective_weight(self.weight, floor, self.decay_at, exponent, rate)
 
 
 def _match_edges(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -134,9 +111,8 @@ def adjust_weights(tx: Transaction, change: AdjustWeights) -> None:
     structure, overlay = _read_current(tx, namespace, edges)
     now: dict[EdgeKeys, float] = {}
     for edge in edges:
-        linked = structure.get(edge) or _Weight(0.0, exponent)
-        initial = linked._replace(decay_at=min(linked.decay_at, exponent))
-        now[edge] = overlay.get(edge, initial).compute_effective(linked.floor, exponent)
+        stored = overlay.get(edge) or structure.get(edge) or StoredWeight(0.0, exponent)
+        now[edge] = stored.decay_to(exponent)
     same = {"cause": change.cause, "created": time.time(), "decay_at": exponent}
     moves = []
     for delta in deltas:
@@ -164,12 +140,12 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
     remaining: dict[EdgeKeys, float] = {}
     rows = _CHANGES_OF_CAUSE.rows(tx.connection, parameters)
     for source, target, kind, delta, decay_at, authority in rows:
-        share = math.exp(DECAY_RATES[authority] * min(0.0, decay_at - exponent))
+        left = StoredWeight(delta, decay_at, authority=authority).decay_to(exponent)
         edge = (source, target, kind)
-        remaining[edge] = remaining.get(edge, 0.0) + delta * share
+        remaining[edge] = remaining.get(edge, 0.0) + left
     _DELETE_CHANGES.run(tx.connection, parameters)
     edges = list(remaining)
-    structure, overlay = _read_current(tx, namespace, edges)
+    _, overlay = _read_current(tx, namespace, edges)
     latest = _select(tx, _LAST, edges, namespace=namespace)
     last = {(source, target, kind): decay_at for source, target, kind, decay_at in latest}
     gone = [_get_columns(namespace, edge) for edge in edges if edge not in last]
@@ -178,16 +154,13 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
     taken: dict[EdgeKeys, float] = {}
     for edge in edges:
         if edge in last and edge in overlay:
-            floor = structure[edge].floor if edge in structure else 0.0
-            now = overlay[edge].compute_effective(floor, exponent) - remaining[edge]
+            weight = overlay[edge].decay_to(exponent) - remaining[edge]
+            now = overlay[edge]._replace(weight=weight, decay_at=exponent)
             # Written as of the last other change.
-            since = DECAY_RATES[overlay[edge].authority] * (exponent - last[edge])
-            if 0 <= since < _MAX_EXPONENT:
-                then = floor + (now - floor) * math.exp(since)
-                written[edge] = (_clip(then), last[edge])
-                taken[edge] = then - written[edge][0]
-            else:
-                written[edge] = (_clip(now), exponent)
+            if now.can_return_to(last[edge]):
+                now = now.move_to(last[edge])
+                taken[edge] = now.weight - _clip(now.weight)
+            written[edge] = (_clip(now.weight), now.decay_at)
     _write_weights(tx, namespace, written)
     # What the bound takes of a weight, the last other change of it did not add: undone, it would
     # be subtracted.
@@ -201,12 +174,15 @@ def undo_weights(tx: Transaction, namespace: int, exponent: float, cause: str) -
 
 def _read_current(
     tx: Transaction, namespace: int, edges: Sequence[EdgeKeys]
-) -> tuple[dict[EdgeKeys, _Weight], dict[EdgeKeys, _Weight]]:
+) -> tuple[dict[EdgeKeys, StoredWeight], dict[EdgeKeys, StoredWeight]]:
     """The structural edges among these, and their learned weights, in one statement."""
-    found: tuple[dict[EdgeKeys, _Weight], dict[EdgeKeys, _Weight]] = ({}, {})
+    structure: dict[EdgeKeys, StoredWeight] = {}
+    overlay: dict[EdgeKeys, StoredWeight] = {}
     for a, b, kind, is_learned, *weight in _select(tx, _CURRENT, edges, namespace=namespace):
-        found[is_learned][a, b, kind] = _Weight(*weight)
-    return found
+        (overlay if is_learned else structure)[a, b, kind] = StoredWeight(*weight)
+    for edge in structure.keys() & overlay.keys():
+        overlay[edge] = overlay[edge]._replace(floor=structure[edge].floor)
+    return structure, overlay
 
 
 def _select(
@@ -310,4 +286,4 @@ def materialise_decay(tx: Transaction, keys: Sequence[int]) -> None:
 
 
 def _get_effective(row: Any, amount: float, floor: float) -> float:
-    return effective_weight(amount, floor, row.decay_at, row.exponent, DECAY_RATES[row.authority])
+    return StoredWeight(amount, row.decay_at, floor, row.authority).decay_to(row.exponent)
