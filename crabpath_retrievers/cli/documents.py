@@ -17,6 +17,7 @@ from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     OpenFlags,
     Output,
+    PlaceFlags,
     Store,
     Vectors,
     Yes,
@@ -242,13 +243,13 @@ def run_forget(
     ] = False,
     yes: Yes = False,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
+    **opening: Unpack[PlaceFlags],
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     if odd := [name for name in (*(ids or ()), *(source or ())) if to_storable(name) != name]:
         msg = f"{odd[0]!r} is in no memory, whose names are in UTF-8: crabpath list shows them"
         raise InvalidInputError(msg)
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, create=False, **opening) as memory:
         _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
         removed = memory.forget(
             ids or None, source=source or None, namespace=namespace, erase=erase

@@ -89,10 +89,15 @@ EmbedderName = Annotated[
 ]
 
 
-class OpenFlags(TypedDict, total=False):
-    """How a command opens a memory that it adds to, or asks."""
+class PlaceFlags(TypedDict, total=False):
+    """How a command opens a memory."""
 
     vectors: Vectors
+
+
+class OpenFlags(PlaceFlags, total=False):
+    """How a command opens a memory in which it embeds texts."""
+
     embeddings: EmbedderName
 
 
