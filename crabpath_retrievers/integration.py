@@ -57,6 +57,7 @@ from crabpath_retrievers.learning.outcomes import (
     record_outcome,
 )
 from crabpath_retrievers.learning.recorder import BackgroundWorker
+from crabpath_retrievers.memory.services import NAMED_OPTIONS, OpenOptions
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
 from crabpath_retrievers.routing.policy import Router
@@ -72,6 +73,7 @@ __all__ = [
     "DOCUMENT_FIELDS",
     "METADATA_KEY",
     "MOST_IDS",
+    "NAMED_OPTIONS",
     "ORDERS",
     "Answer",
     "BackgroundWorker",
@@ -82,6 +84,7 @@ __all__ = [
     "FeedbackFields",
     "Hop",
     "IngestReport",
+    "OpenOptions",
     "Operations",
     "Outcome",
     "Query",

@@ -14,7 +14,6 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
@@ -23,7 +22,6 @@ from langchain_text_splitters import TextSplitter
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 from typing_extensions import Self, TypedDict, Unpack
 
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.feedback import DEFAULT_NAMESPACE, FeedbackFields, Receipt
 from crabpath_retrievers.core.metadata import add_answer_metadata
 from crabpath_retrievers.core.query import (
@@ -42,16 +40,14 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.learning.outcomes import Outcome
-from crabpath_retrievers.memory.reranker import HostReranker
+from crabpath_retrievers.memory.services import OpenOptions
 from crabpath_retrievers.retrieval.pipeline import Answer
-from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.vectors.opening import VectorPlace
 
 if TYPE_CHECKING:
     from ray.data import Dataset
 
 _log = logging.getLogger(__name__)
-_OPENING = ("router", "reranker", "settings", "replica")
 FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
 """Fields of a retriever that are options of every query."""
 
@@ -108,19 +104,11 @@ class RetrieverFields(RetrieverOptions, total=False):
     ``min_score`` here."""
 
 
-class OpeningFields(RetrieverFields, total=False):
+class OpeningFields(RetrieverFields, OpenOptions, total=False):
     """Fields that make a memory and a retriever over it."""
 
     embedding: Embeddings | str | None
     """The name that LangChain's vector stores have for ``embeddings``."""
-    router: Router | BaseChatModel | None
-    """Decides ambiguous edges, see :meth:`CrabPath.open`."""
-    reranker: HostReranker | None
-    """Orders the best candidates, see :meth:`CrabPath.open`."""
-    settings: Settings | None
-    """Settings of the mechanisms, see :meth:`CrabPath.open`."""
-    replica: str | None
-    """URL of a read replica, see :meth:`CrabPath.open`."""
 
 
 class IndexingFields(OpeningFields, total=False):
@@ -259,8 +247,9 @@ class CrabPathRetriever(BaseRetriever):
             cleanup: What is removed from a memory that exists at ``path`` already: None for
                 nothing, or ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
-            fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router``,
-                ``reranker``, ``settings`` and ``replica`` of :meth:`CrabPath.open`.
+            fields: Fields of the retriever, such as ``k`` and ``namespace``; and arguments of
+                :meth:`CrabPath.open`: the keys of
+                :class:`~crabpath_retrievers.memory.services.OpenOptions`, such as ``settings``.
 
         Example::
 
@@ -701,7 +690,7 @@ def _split_fields(
     if embeddings is not None and other is not None:
         msg = "embedding and embeddings are two names of one argument: give one of them"
         raise InvalidInputError(msg)
-    opening = {name: own.pop(name) for name in _OPENING if name in own}
+    opening = {name: own.pop(name) for name in OpenOptions.__annotations__ if name in own}
     opening["embeddings"] = other if embeddings is None else embeddings
     return opening, cast("RetrieverFields", own)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import make_lock
+from crabpath_retrievers.integration import NAMED_OPTIONS, make_lock
 
 T = TypeVar("T")
 STORE = "CRABPATH_STORE"
@@ -40,13 +40,13 @@ async def served_retriever() -> CrabPathRetriever:
         NotFoundError: The memory does not exist; nothing is created.
         StoreLockedError: Another process uses the directory.
     """
-    store, vectors = os.environ.get(STORE, _DEFAULT_STORE), os.environ.get(VECTORS) or None
-    embeddings, replica = os.environ.get(EMBEDDINGS) or None, os.environ.get(REPLICA) or None
+    store = os.environ.get(STORE, _DEFAULT_STORE)
+    named: dict[str, Any] = {
+        name: os.environ.get(f"CRABPATH_{name.upper()}") or None for name in NAMED_OPTIONS
+    }
     return await _make_once(
-        ("retriever", store, str(vectors), str(embeddings), str(replica)),
-        lambda: CrabPathRetriever.from_existing(
-            store, embeddings, vectors=vectors, replica=replica
-        ),
+        ("retriever", store, *map(str, named.values())),
+        lambda: CrabPathRetriever.from_existing(store, **named),
     )
 
 

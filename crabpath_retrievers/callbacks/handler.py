@@ -4,13 +4,13 @@ More specific feedback replaces less specific feedback.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from crabpath_retrievers.callbacks.runs import (
     ChainRun,
@@ -33,7 +33,7 @@ from crabpath_retrievers.config.outcome_policy import (
     collect_exception_names,
 )
 from crabpath_retrievers.core.driver import arun, perform
-from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource
+from crabpath_retrievers.core.feedback import Feedback, Receipt, RewardSource, SignalFields
 from crabpath_retrievers.core.text import to_storable
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
@@ -209,20 +209,8 @@ MOST_RUNS = 2_000
 KEEP_SECONDS = 86_400.0
 
 
-class TargetFields(TypedDict, total=False):
-    """Fields of :class:`~crabpath_retrievers.Feedback` that scores and corrections may have."""
-
-    used: Sequence[str] | None
-    unused: Sequence[str] | None
-    relevant: Sequence[str] | None
-    irrelevant: Sequence[str] | None
-    answer: str | None
-    namespace: str | None
-    user: str | None
-
-
-class CorrectionFields(TargetFields, total=False):
-    """Fields of :class:`TargetFields`, and the source of the correction."""
+class CorrectionFields(SignalFields, total=False):
+    """Fields of :class:`~crabpath_retrievers.Feedback` that a correction may have."""
 
     source: RewardSource
 
@@ -290,10 +278,9 @@ class _Handler:
             text: The right answer.
             run_id: Run id of the chain or of the retriever, or a turn id.
             thread_id: Instead of ``run_id``: the last run of this thread.
-            fields: ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer``, ``source``,
-                ``namespace`` and ``user`` of :class:`~crabpath_retrievers.Feedback`. Give
-                ``namespace`` where ids come from users: feedback for turns of other namespaces is
-                then refused.
+            fields: ``source``, and ``used``, ``answer``, ``user`` and the other keys of
+                :class:`~crabpath_retrievers.core.feedback.SignalFields`. Give ``namespace`` where
+                ids come from users: feedback for turns of other namespaces is then refused.
 
         Returns:
             One receipt for every turn of the run.
@@ -314,7 +301,7 @@ class _Handler:
         run_id: str | UUID | None = None,
         thread_id: str | None = None,
         source: RewardSource = "human",
-        **fields: Unpack[TargetFields],
+        **fields: Unpack[SignalFields],
     ) -> list[Receipt]:
         """Score a run in [0, 1]; otherwise as :meth:`correct`.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.config.outcome_policy import rank_kind
-from crabpath_retrievers.core.feedback import Feedback
+from crabpath_retrievers.core.feedback import Feedback, FeedbackFields
 from crabpath_retrievers.core.metadata import read_answer_block
 from crabpath_retrievers.core.processes import make_lock
 from crabpath_retrievers.core.query import find_session
@@ -343,25 +343,18 @@ def make_feedback(
     turns = [turn for turn in root.turns.values() if only in {None, turn.turn_id, turn.run_id}]
     made, known = [], {turn.turn_id: turn.ids_by_name for turn in turns}
     for turn in turns:
-        used, answer = signal.used, signal.answer
+        fields: FeedbackFields = {
+            **signal.fields,
+            "namespace": signal.fields.get("namespace") or turn.namespace,
+            "correction": signal.correction if turn is turns[-1] else None,
+            "source": signal.source,
+            "feedback_id": signal.feedback_id(turn.turn_id),
+        }
         if signal.explicit or signal.kind == "silent_success":
-            if used is None and signal.relevant is None:
-                used = turn.select_used(root.answered.cited, places=len(turns) == 1)
-            answer = root.answered.text if answer is None else answer
-        use = select_use({"used": used, "unused": signal.unused}, turn.turn_id, known)
-        feedback = Feedback(
-            turn.turn_id,
-            signal.outcome,
-            used=use["used"],
-            unused=use["unused"],
-            relevant=signal.relevant,
-            irrelevant=signal.irrelevant,
-            answer=answer,
-            correction=signal.correction if turn is turns[-1] else None,
-            source=signal.source,
-            feedback_id=signal.feedback_id(turn.turn_id),
-            namespace=signal.namespace or turn.namespace,
-            user=signal.user,
-        )
-        made.append(feedback)
+            if fields.get("used") is None and fields.get("relevant") is None:
+                fields["used"] = turn.select_used(root.answered.cited, places=len(turns) == 1)
+            if fields.get("answer") is None:
+                fields["answer"] = root.answered.text
+        use = select_use(fields, turn.turn_id, known)
+        made.append(Feedback(turn.turn_id, signal.outcome, **use))
     return made

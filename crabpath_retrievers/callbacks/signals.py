@@ -1,11 +1,11 @@
 """Signals about a chain, from which the most specific one becomes feedback."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from crabpath_retrievers.config.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
-from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, RewardSource
+from crabpath_retrievers.core.feedback import FeedbackFields, RewardSource, SignalFields
 from crabpath_retrievers.core.text import is_blank
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.learning.events import make_event_id
@@ -15,8 +15,8 @@ FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
 
 TARGET_FIELDS = ("run_id", "thread_id", "turn_id")
-_FIELDS = (*DOCUMENT_FIELDS, "answer", "source", "namespace", "user")
-_ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *TARGET_FIELDS}
+_OWN_FIELDS = ("correction", "score", "outcome", "key", "source")
+_ALL_FIELDS = {*_OWN_FIELDS, *SignalFields.__annotations__, *TARGET_FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class FeedbackSignal:
         outcome: Outcome in [-1, 1].
         source: Reward source.
         key: Distinguishes signals of one kind; repeating a key changes nothing.
-        correction, used, unused, relevant, irrelevant, answer, namespace, user: As in
-            :class:`~crabpath_retrievers.core.feedback.Feedback`.
+        correction: As in :class:`~crabpath_retrievers.core.feedback.Feedback`.
+        fields: Other fields of the feedback.
     """
 
     kind: EventKind
@@ -37,13 +37,7 @@ class FeedbackSignal:
     source: RewardSource
     key: str = ""
     correction: str | None = None
-    used: Sequence[str] | None = None
-    unused: Sequence[str] | None = None
-    relevant: Sequence[str] | None = None
-    irrelevant: Sequence[str] | None = None
-    answer: str | None = None
-    namespace: str | None = None
-    user: str | None = None
+    fields: FeedbackFields = field(default_factory=FeedbackFields)
 
     @property
     def explicit(self) -> bool:
@@ -66,9 +60,8 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
 
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
-            tells scores apart; ``used``, ``unused``, ``relevant``, ``irrelevant``, ``answer``,
-            ``source``, ``namespace`` and ``user`` are those of
-            :class:`~crabpath_retrievers.core.feedback.Feedback`.
+            tells scores apart; ``source`` and the keys of
+            :class:`~crabpath_retrievers.core.feedback.SignalFields` are those of feedback.
         policy: Which kinds count.
 
     Raises:
@@ -90,12 +83,11 @@ def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
     kind: EventKind = "score" if correction is None else "correction"
     if not policy.rule(kind).on:
         return []
-    fields = {name: data[name] for name in _FIELDS if data.get(name) is not None}
-    fields.setdefault("source", policy.rule(kind).source)
+    given = {n: data[n] for n in SignalFields.__annotations__ if data.get(n) is not None}
+    source = policy.rule(kind).source if data.get("source") is None else data["source"]
+    outcome, fields = _parse_outcome(data, policy), cast("FeedbackFields", given)
     key = str(data.get("key", "score")) if correction is None else correction.strip()
-    return [
-        FeedbackSignal(kind, _parse_outcome(data, policy), key=key, correction=correction, **fields)
-    ]
+    return [FeedbackSignal(kind, outcome, source, key, correction, fields)]
 
 
 def _parse_outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:

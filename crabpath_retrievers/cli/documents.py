@@ -11,11 +11,13 @@ import typer
 from langchain_core.documents import Document
 from rich.markup import escape
 from rich.table import Column, Table
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    EmbedderName,
+    OpenFlags,
     Output,
+    PlaceFlags,
     Store,
     Vectors,
     Yes,
@@ -57,13 +59,12 @@ Sources = Annotated[
 def run_add(
     paths: Sources,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add files, or update what the memory holds of them."""
     for path in paths:
         require_path(path)  # before a memory is created
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory:
+    with CrabPath.open(store, **opening) as memory:
         roots = KnownRoots(memory.store)
         documents, skipped = read_documents(paths, roots.choose)
         roots.remember()
@@ -129,15 +130,14 @@ def run_ingest(
         typer.Option(metavar="ADDRESS", help="Ray cluster: host:port, auto, or local."),
     ] = None,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add very many files, on a Ray cluster if one is given; run it again after a stop."""
     for path in sources:
         require_path(path)  # before a memory is created
     stopped = "what was published stays; run it again to go on"
     with (
-        CrabPath.open(store, vectors=vectors, embeddings=embeddings) as memory,
+        CrabPath.open(store, **opening) as memory,
         _explain_stop(lambda: stopped),
     ):
         report = memory.ingest(sources, ray=ray, progress=_show_progress)
@@ -170,15 +170,14 @@ def run_sync(
         bool, typer.Option("--verbose", help="Print one line per section, with its similarity.")
     ] = False,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Follow files as they change, and keep what was learned about their sections."""
     for path in sources:
         require_path(path)  # before a memory is created
     stopped = "a sync is done as a whole or not at all; run it again to finish it"
     with (
-        CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=not dry_run) as memory,
+        CrabPath.open(store, **opening, create=not dry_run) as memory,
         _explain_stop(lambda: stopped),
     ):
         plan = memory.sync(
@@ -244,13 +243,13 @@ def run_forget(
     ] = False,
     yes: Yes = False,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
+    **opening: Unpack[PlaceFlags],
 ) -> Output:
     """Delete documents, or what a namespace has learned."""
     if odd := [name for name in (*(ids or ()), *(source or ())) if to_storable(name) != name]:
         msg = f"{odd[0]!r} is in no memory, whose names are in UTF-8: crabpath list shows them"
         raise InvalidInputError(msg)
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, create=False, **opening) as memory:
         _confirm_forgetting(ids or [], source or [], namespace, yes=yes)
         removed = memory.forget(
             ids or None, source=source or None, namespace=namespace, erase=erase

@@ -8,14 +8,14 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.markup import escape
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
-    EmbedderName,
+    OpenFlags,
     Output,
     Store,
     StoreOrFile,
-    Vectors,
     Within,
     catch_signals,
     errors,
@@ -120,15 +120,14 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     note_id: NoteId = None,
     namespace: Annotated[str, namespace_option(help="The namespace of the note.")] = "default",
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add a note to a namespace; its queries find it as they find documents."""
     if kind not in {"teaching", "directive"}:
         msg = f"--kind must be teaching or directive, not {kind!r}: for corrections use correct"
         raise InvalidInputError(msg)
     fields = _note_fields(related, title, note_id, authority)
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
+    with CrabPath.open(store, **opening, create=False) as memory:
         note = memory.teach(
             text, kind=cast("Any", kind), query=query, namespace=namespace, **fields
         )
@@ -150,12 +149,11 @@ def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
         str | None, namespace_option(help="The namespace of the note; none: that of the turn.")
     ] = None,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Add a note that says what would have been right; wrong documents are ranked lower."""
     fields = _note_fields(related, title, note_id, authority)
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
+    with CrabPath.open(store, **opening, create=False) as memory:
         note = memory.correct(
             text, turn_id=turn, wrong=wrong or None, query=query, namespace=namespace, **fields
         )
@@ -339,7 +337,7 @@ def _format_interval(low: float | None, high: float | None, form: str) -> str:
     return "too few" if low is None else f"{low:{form}} to {high:{form}}"
 
 
-def run_replay(  # noqa: PLR0913  each is an option of the command
+def run_replay(
     file: StoreOrFile,
     *,
     store: Store = DEFAULT_STORE,
@@ -350,8 +348,7 @@ def run_replay(  # noqa: PLR0913  each is an option of the command
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many lines name known documents.")
     ] = False,
-    vectors: Vectors = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[OpenFlags],
 ) -> Output:
     """Ask the questions of a log again, and learn from what was right.
 
@@ -359,7 +356,7 @@ def run_replay(  # noqa: PLR0913  each is an option of the command
     table (.csv).
     """
     leave_receipts_to_command()
-    with CrabPath.open(store, vectors=vectors, embeddings=embeddings, create=False) as memory:
+    with CrabPath.open(store, **opening, create=False) as memory:
         if dry_run:
             return _show_check(memory.learning.check_replay(file, namespace=namespace))
         done = memory.learning.replay(

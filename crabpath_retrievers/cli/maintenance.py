@@ -14,6 +14,7 @@ import typer
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
@@ -21,6 +22,7 @@ from crabpath_retrievers.cli.options import (
     EmbedderName,
     OneNamespace,
     Output,
+    PlaceFlags,
     Replica,
     Store,
     Vectors,
@@ -227,9 +229,9 @@ def _describe_undo(run: str) -> str:
     return dim(f"undo it with: crabpath maintain --undo {run}")
 
 
-def run_reindex(store: Store = DEFAULT_STORE, vectors: Vectors = None) -> Output:
+def run_reindex(store: Store = DEFAULT_STORE, **opening: Unpack[PlaceFlags]) -> Output:
     """Rebuild the vector index from the graph store."""
-    with CrabPath.open(store, vectors=vectors, create=False, reindex=True) as memory:
+    with CrabPath.open(store, create=False, reindex=True, **opening) as memory:
         count, where = memory.index.count(), memory.index.description
     return Output({"vectors": count}, [f"{count} vectors in {escape(where)}"])
 
@@ -239,10 +241,10 @@ def run_reembed(
     query_prefix: Annotated[str | None, typer.Option(help="Written before questions.")] = None,
     document_prefix: Annotated[str | None, typer.Option(help="Written before texts.")] = None,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
+    **opening: Unpack[PlaceFlags],
 ) -> Output:
     """Embed everything again with another embedder; queries go on, what was learned stays."""
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, create=False, **opening) as memory:
         count = memory.maintenance.change_embedder(
             embeddings, query_prefix=query_prefix, document_prefix=document_prefix
         )

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     OneNamespace,
     Output,
     Place,
+    PlaceFlags,
     Store,
     StoreOrFile,
     Vectors,
@@ -139,10 +141,10 @@ def export_graph(
         list[str] | None, typer.Option("--type", help="Only edges of this type.")
     ] = None,
     namespace: OneNamespace = "default",
-    vectors: Vectors = None,
+    **opening: Unpack[PlaceFlags],
 ) -> Output:
     """Write the graph as GraphML, to draw it: what is near a document, or all of it."""
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+    with CrabPath.open(store, create=False, **opening) as memory:
         graph = memory.graph.write_graphml(
             file,
             edge_type=edge_type or None,
@@ -167,14 +169,14 @@ def import_archive(
     ] = False,
     yes: Yes = False,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
+    **opening: Unpack[PlaceFlags],
 ) -> Output:
     """Import an archive: a whole memory into an empty place, or what a namespace learned."""
     with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
         whole = namespace is None and checked.manifest.namespace is None
     if replace:
         confirm_deletion(f"Delete what the namespace has learned in {store} so far?", yes=yes)
-    with CrabPath.open(store, vectors=vectors, create=whole) as memory:
+    with CrabPath.open(store, create=whole, **opening) as memory:
         done = memory.transfer.import_archive(
             archive, namespace=namespace, rename=rename, replace=replace
         )

@@ -12,13 +12,14 @@ from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
+from typing_extensions import TypedDict, get_type_hints
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.text import to_printable
@@ -86,6 +87,26 @@ EmbedderName = Annotated[
         help="Embedder, such as openai:text-embedding-3-small; the memory remembers it.",
     ),
 ]
+
+
+class PlaceFlags(TypedDict, total=False):
+    """How a command opens a memory."""
+
+    vectors: Vectors
+
+
+class OpenFlags(PlaceFlags, total=False):
+    """How a command opens a memory in which it embeds texts."""
+
+    embeddings: EmbedderName
+
+
+class QueryFlags(OpenFlags, total=False):
+    """How a command opens a memory that answers questions."""
+
+    replica: Replica
+
+
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")]
 namespace_option = partial(typer.Option, "--namespace", "-n")
 Namespace = Annotated[str, namespace_option(help="The namespace whose learned weights apply.")]
@@ -213,14 +234,27 @@ def parse_time(option: str, text: str | None) -> datetime | None:
         raise InvalidInputError(msg) from error
 
 
+def _list_parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a command, among them each key of its ``**`` options; None by default."""
+    found, kind = list[inspect.Parameter](), inspect.Parameter.KEYWORD_ONLY
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation)  # of Unpack[...]
+            flags = get_type_hints(options, include_extras=True).items()
+            found += [inspect.Parameter(n, kind, default=None, annotation=a) for n, a in flags]
+        else:
+            found.append(parameter)
+    return found
+
+
 def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     """A command that prints errors of the library as one sentence, and exits with a code.
 
     One whose only place is a store takes it as an argument, too; one that takes a ``file`` takes it
     as an argument before that.
     """
-    names = inspect.signature(command).parameters
-    parameters, kind = [*names.values()], inspect.Parameter.KEYWORD_ONLY
+    parameters, kind = _list_parameters(command), inspect.Parameter.KEYWORD_ONLY
+    names = {parameter.name for parameter in parameters}
     if "store" in names and ("file" in names or not any(map(_is_argument, parameters))):
         given = _File if "file" in names else Place
         parameters.append(inspect.Parameter("place", kind, default=None, annotation=given))
@@ -292,4 +326,4 @@ def print_output(command: Callable[..., Output | Iterator[Output]]) -> Callable[
         default=False,
         annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
     )
-    return report_errors(_declare(wrapper, [*inspect.signature(command).parameters.values(), flag]))
+    return report_errors(_declare(wrapper, [*_list_parameters(command), flag]))

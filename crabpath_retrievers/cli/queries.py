@@ -5,24 +5,23 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.demo import DemoResult, run_demo
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     DEMO_STORE,
-    EmbedderName,
     Namespace,
     Output,
-    Replica,
+    QueryFlags,
     Store,
-    Vectors,
     dim,
     errors,
     existing_store,
@@ -43,7 +42,6 @@ from crabpath_retrievers.retrieval.pipeline import RetrievedDocument
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.vectors.base import StoredVectors
 from crabpath_retrievers.vectors.opening import (
-    VectorPlace,
     is_pgvector,
     place_of,
     require_known_vectors,
@@ -64,18 +62,16 @@ def run_query(  # noqa: PLR0913  each is an option of the command
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
     *,
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
-    replica: Replica = None,
-    embeddings: EmbedderName = None,
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
     task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
     session: Annotated[str | None, typer.Option(help="The conversation that asks.")] = None,
     recency: Annotated[float | None, typer.Option(help="Half-life of a document, in days.")] = None,
     as_of: Annotated[str | None, typer.Option(help="Only what was valid at this date.")] = None,
+    **opening: Unpack[QueryFlags],
 ) -> Output:
     """Find the documents that answer a question."""
-    with _open_for_queries(store, vectors, replica, embeddings) as memory:
+    with _open_for_queries(store, **opening) as memory:
         answer = memory.retrieve(
             text,
             k=k,
@@ -160,22 +156,19 @@ def _list_paragraphs(content: str) -> list[tuple[bool, str]]:
     return found
 
 
-def _open_for_queries(
-    store: str, vectors: str | None, replica: str | None, embeddings: str | None
-) -> CrabPath:
+def _open_for_queries(store: str, **opening: Unpack[QueryFlags]) -> CrabPath:
     """Open a memory; one with a directory of vectors over those in the graph store.
 
     So a question neither waits for the process that holds the directory, nor lets one wait.
     """
-    searched: VectorPlace = vectors
+    given: dict[str, Any] = {**opening}
+    vectors = opening.get("vectors")
     require_known_vectors(vectors, store)
     with existing_store(store) as opened:
         meta = opened.catalog.meta()
     if not (is_url(vectors or store) or is_pgvector(vectors, meta) or wrapped_store(meta)):
-        searched = StoredVectors(GraphStore(place_of(store)))
-    return CrabPath.open(
-        store, vectors=searched, embeddings=embeddings, replica=replica, create=False
-    )
+        given["vectors"] = StoredVectors(GraphStore(place_of(store)))
+    return CrabPath.open(store, create=False, **given)
 
 
 def run_explain(

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from typing_extensions import Unpack
 
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     DEMO_STORE,
-    EmbedderName,
     Namespace,
     Output,
-    Replica,
+    QueryFlags,
     Store,
-    Vectors,
     errors,
     parse_time,
 )
@@ -55,12 +54,10 @@ def run_serve(
     host: Host = "127.0.0.1",
     port: Port = _PORT,
     tokens: Tokens = None,
-    vectors: Vectors = None,
-    replica: Replica = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory over HTTP, until SIGTERM or Ctrl-C."""
-    _serve(store, host, port, tokens, vectors, replica, embeddings)
+    _serve(store, host, port, tokens, opening)
 
 
 def run_explore(
@@ -68,13 +65,11 @@ def run_explore(
     host: Host = "127.0.0.1",
     port: Port = 0,
     tokens: Tokens = None,
-    vectors: Vectors = None,
-    replica: Replica = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory, and open its page in the browser."""
     place = _choose_memory() if store is None else store
-    _serve(place, host, port, tokens, vectors, replica, embeddings, open_page=webbrowser.open)
+    _serve(place, host, port, tokens, opening, open_page=webbrowser.open)
 
 
 def _choose_memory() -> str:
@@ -97,17 +92,13 @@ def run_mcp(
     store: Store = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
     k: Annotated[int, typer.Option("-k", min=1, help="Documents that a search returns.")] = 8,
-    vectors: Vectors = None,
-    replica: Replica = None,
-    embeddings: EmbedderName = None,
+    **opening: Unpack[QueryFlags],
 ) -> None:
     """Serve a memory to a program such as Claude Desktop: MCP over standard input and output."""
     from crabpath_retrievers.server.mcp import create_local_server
     from crabpath_retrievers.server.probe import Probe
 
-    with CrabPath.open(
-        store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
-    ) as memory:
+    with CrabPath.open(store, create=False, **opening) as memory:
         Probe(memory).warm_up()
         create_local_server(memory, namespace, k=k).run("stdio")
 
@@ -117,18 +108,14 @@ def _serve(
     host: str,
     port: int,
     tokens: Path | None,
-    vectors: str | None,
-    replica: str | None,
-    embeddings: str | None,
+    opening: QueryFlags,
     open_page: Callable[[str], object] | None = None,
 ) -> None:
     from crabpath_retrievers.server.app import create_app, run_app
 
     access = _find_access(tokens, host)
     with (
-        CrabPath.open(
-            store, vectors=vectors, replica=replica, embeddings=embeddings, create=False
-        ) as memory,
+        CrabPath.open(store, create=False, **opening) as memory,
         _listen(host, port) as listening,
     ):
         name = f"[{host}]" if ":" in host else host

@@ -293,17 +293,22 @@ class Receipt(NamedTuple):
     turn_id: str | None = None
 
 
-class FeedbackFields(TypedDict, total=False):
-    """Optional fields of :class:`~crabpath_retrievers.core.feedback.Feedback`."""
+class SignalFields(TypedDict, total=False):
+    """Fields of :class:`~crabpath_retrievers.core.feedback.Feedback` that events may have, too."""
 
     used: Sequence[str] | None
     unused: Sequence[str] | None
     relevant: Sequence[str] | None
     irrelevant: Sequence[str] | None
     answer: str | None
+    namespace: str | None
+    user: str | None
+
+
+class FeedbackFields(SignalFields, total=False):
+    """Optional fields of :class:`~crabpath_retrievers.core.feedback.Feedback`."""
+
     correction: str | None
     source: RewardSource
     feedback_id: str
-    namespace: str | None
-    user: str | None
     session: str | None

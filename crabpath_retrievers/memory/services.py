@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict, Unpack
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.core.changes import PutMeta
@@ -76,6 +76,33 @@ from crabpath_retrievers.vectors.opening import (
 _log = logging.getLogger(__name__)
 _PATIENCE = 1.0  # seconds that a repr may wait for a database
 _REBUILDING = partial(bar, description="indexing again")
+NAMED_OPTIONS = ("vectors", "embeddings", "replica")
+"""Arguments of ``CrabPath.open`` that a text can say, from the shell or the environment."""
+
+
+class OpenOptions(TypedDict, total=False):
+    """Arguments of ``CrabPath.open`` that every constructor of every host takes.
+
+    Each has its own way to say which memory is meant: path, embedder, vectors, and whether it may
+    be created.
+    """
+
+    settings: Settings | None
+    """Settings of the mechanisms, and how long a call may wait for servers."""
+    router: Router | BaseChatModel | None
+    """Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any ``Router``;
+    None for the softmax policy."""
+    reranker: HostReranker | None
+    """Orders the best candidates: a LangChain cross-encoder or document compressor; None for the
+    order of the ranker. Where it fails, the ranker's order stays."""
+    linkers: Sequence[Linker] | None
+    """Create edges from the text; None for the built-in ones."""
+    replica: str | None
+    """URL of a streaming standby of the database at ``path``, which queries read while it is at
+    most ``settings.max_replica_lag`` seconds behind; None for none."""
+    reindex: bool
+    """True rebuilds the vector index from the graph store first: for an index that is new, or a
+    server that has lost its data; see :meth:`MemoryMaintenance.reindex`."""
 
 
 class Settling(Protocol):
@@ -190,32 +217,30 @@ class Services:
         self.recorder.resume()
 
     @classmethod
-    def open(  # noqa: PLR0913  as CrabPath.open
+    def open(
         cls,
-        path: str | Path | None = None,
+        path: str | Path | None,
         *,
-        embeddings: Embeddings | str | None = None,
-        vectors: VectorPlace = None,
-        settings: Settings | None = None,
-        router: Router | BaseChatModel | None = None,
-        reranker: HostReranker | None = None,
-        linkers: Sequence[Linker] | None = None,
-        replica: str | None = None,
-        create: bool = True,
-        reindex: bool = False,
+        embeddings: Embeddings | str | None,
+        vectors: VectorPlace,
+        create: bool,
+        **options: Unpack[OpenOptions],
     ) -> Self:
         """Open both stores and build the services; arguments and errors as ``CrabPath.open``."""
         begun = time.perf_counter()
+        settings = options.get("settings")
         settings = Settings() if settings is None else settings
         if not isinstance(settings, Settings):
             msg = f"settings must be Settings(...), not {format_value(settings)}"
             raise InvalidInputError(msg)
+        reindex = options.get("reindex", False)
         require_flags(create=create, reindex=reindex)
-        checked_linkers = None if linkers is None else require_list("linkers", linkers)
-        chosen_router = None if router is None else _router_of(router)
-        timeout = settings.rank.reranker_timeout
-        chosen_reranker = None if reranker is None else ModelReranker(reranker, timeout)
-        place = _require_place(path, vectors, create=create)
+        if (linkers := options.get("linkers")) is not None:
+            linkers = require_list("linkers", linkers)
+        router = None if (given := options.get("router")) is None else _router_of(given)
+        model, timeout = options.get("reranker"), settings.rank.reranker_timeout
+        reranker = None if model is None else ModelReranker(model, timeout)
+        place, replica = _require_place(path, vectors, create=create), options.get("replica")
         require_replica(replica, place)
         limit, embedder = (
             settings.time_limit,
@@ -231,9 +256,9 @@ class Services:
                 index,
                 embedder,
                 settings=settings,
-                router=chosen_router,
-                reranker=chosen_reranker,
-                linkers=checked_linkers,
+                router=router,
+                reranker=reranker,
+                linkers=linkers,
                 reindex=reindex,
             )
             wraps = wrapped_store(meta) and isinstance(index, VectorStoreIndex)

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from typing_extensions import Unpack
 
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
@@ -18,6 +19,7 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
+from crabpath_retrievers.memory.services import OpenOptions
 from crabpath_retrievers.storage.sql_tools import split_batches
 from crabpath_retrievers.storage.store import ReadOnlyStore
 from crabpath_retrievers.vectors.embedder import Embedder, resolve_embeddings
@@ -54,7 +56,7 @@ def wrap_vectorstore(
     path: str | Path | None,
     documents: Iterable[Document] | None,
     embeddings: Embeddings | str | None,
-    **opening: Any,
+    **opening: Unpack[OpenOptions],
 ) -> CrabPath:
     """A memory over a vector store of others; see ``CrabPathRetriever.from_vectorstore``.
 

@@ -3,29 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from langchain_core.cross_encoders import BaseCrossEncoder
-from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.language_models import BaseChatModel
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from typing_extensions import TypedDict
 
-from crabpath_retrievers import Settings
-from crabpath_retrievers.integration import RetrieverOptions, Router
+from crabpath_retrievers.integration import OpenOptions, RetrieverOptions, Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.filters import Filters
-
-
-class OpenOptions(TypedDict, total=False):
-    """Options of :meth:`crabpath_retrievers.CrabPath.open`.
-
-    ``router`` may be a LlamaIndex ``LLM``, which decides which ambiguous edges are followed.
-    """
-
-    vectors: Any
-    settings: Settings | None
-    router: Router | BaseChatModel | LLM | None
-    reranker: BaseCrossEncoder | BaseDocumentCompressor | None
 
 
 class LlamaIndexOptions(RetrieverOptions, total=False):
@@ -50,6 +34,11 @@ BASE_OPTIONS = ("callback_manager", "verbose", "object_map")
 class ExistingOptions(OpenOptions, LlamaIndexOptions, total=False):
     """Options to open an existing memory, and of the retriever."""
 
+    vectors: Any
+    """Where vectors are searched, see :meth:`crabpath_retrievers.CrabPath.open`."""
+    router: Router | BaseChatModel | LLM | None  # type: ignore[misc]  # wider than elsewhere
+    """Decides which ambiguous edges are followed: as elsewhere, or a LlamaIndex ``LLM``."""
+
 
 class NewOptions(ExistingOptions, total=False):
     """Options of opening, and the path of the memory: a directory, a database URL or None."""
@@ -59,7 +48,7 @@ class NewOptions(ExistingOptions, total=False):
 
 def split_options(options: NewOptions) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split options into those that open a memory and those of its retriever."""
-    names = {"path", *OpenOptions.__annotations__}
+    names = {"path", "vectors", *OpenOptions.__annotations__}
     opening = {name: value for name, value in options.items() if name in names}
     if isinstance(router := opening.get("router"), LLM):
         opening["router"] = LlamaIndexChatModel(llm=router)

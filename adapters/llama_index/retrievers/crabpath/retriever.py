@@ -132,9 +132,9 @@ class CrabPathRetriever(BaseRetriever):
                 ``"incremental"`` for chunks that a given source, ``metadata["source"]`` or
                 ``["file_path"]``, no longer contains, ``"full"`` for every document not given.
             options: ``path`` (a directory or database URL; None keeps the memory for this
-                process), ``vectors``, ``settings``, ``reranker`` and ``router`` of
-                ``CrabPath.open`` (a LlamaIndex ``LLM`` may be the router); and arguments of the
-                retriever.
+                process); ``vectors``, ``settings`` and other arguments of ``CrabPath.open``, all
+                but ``embeddings`` and ``create`` (a LlamaIndex ``LLM`` may be the ``router``); and
+                arguments of the retriever.
 
         Raises:
             InvalidInputError: A document is not valid; nothing was changed.
