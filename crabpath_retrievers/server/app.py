@@ -39,11 +39,12 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
+from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access, Grant, read_token
+from crabpath_retrievers.server.answers import dump_answer
 from crabpath_retrievers.server.endpoints import (
     ApiInput,
-    ApiOutput,
     Call,
     Endpoint,
     LateAnswerError,
@@ -400,7 +401,7 @@ class _Resource:
             raise LateAnswerError(seconds) from None
         return Response(
             await _write_json(answer, names),
-            answer.choose_status(),
+            503 if isinstance(answer, Readiness) and not answer.ready else 200,
             {"Cache-Control": "no-store"},
             "application/json",
         )
@@ -421,14 +422,14 @@ class _Resource:
         return _validate(model, data, strict=True)
 
 
-async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> ApiOutput:
+async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> object:
     async with turn:
         return await endpoint.answer(*arguments)
 
 
-async def _write_json(data: ApiOutput, names: SourceNames) -> bytes:
+async def _write_json(data: object, names: SourceNames) -> bytes:
     await names.refresh()
-    return to_json(names.show(data.model_dump(mode="json")), inf_nan_mode="null")
+    return to_json(names.show(dump_answer(data)), inf_nan_mode="null")
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
@@ -455,7 +456,7 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
 
 
 async def _write_events(
-    events: AsyncIterator[tuple[str, ApiOutput]], seconds: float, names: SourceNames
+    events: AsyncIterator[tuple[str, object]], seconds: float, names: SourceNames
 ) -> AsyncIterator[bytes]:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds

@@ -1,6 +1,6 @@
 """What an endpoint is, and what its function is given.
 
-To add one, write its models and its function, and list it in a tuple of endpoints that
+To add one, write its function, and list it in a tuple of endpoints that
 :func:`crabpath_retrievers.server.app.create_app` gets::
 
     class ShelfParameters(ApiInput):
@@ -15,10 +15,12 @@ To add one, write its models and its function, and list it in a tuple of endpoin
 
     Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
 
-The input is the JSON body of POST, and the query parameters of other methods; a function without
-input takes ``call`` alone. ``call.path`` has the values of the path, here ``name``. Rights, input
-and limits are checked as the table says; the OpenAPI description is made from it, with the names of
-the models and functions and the first lines of their docstrings.
+The answer is a record of the package, or a model where there is none; see
+:mod:`crabpath_retrievers.server.answers`. The input is the JSON body of POST, and the query
+parameters of other methods; a function without input takes ``call`` alone. ``call.path`` has the
+values of the path, here ``name``. Rights, input and limits are checked as the table says; the
+OpenAPI description is made from it, with the names of models, records and functions and the first
+lines of their docstrings.
 """
 
 import logging
@@ -40,6 +42,7 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server.access import Access, Grant, Right
+from crabpath_retrievers.server.answers import ApiOutput, find_model
 from crabpath_retrievers.server.names import SourceNames
 from crabpath_retrievers.server.probe import Probe
 
@@ -81,16 +84,6 @@ class ApiInput(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
-class ApiOutput(BaseModel):
-    """An answer."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    def choose_status(self) -> int:
-        """The status of HTTP that it is sent with."""
-        return 200
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request that was authorised.
@@ -112,8 +105,8 @@ class Call:
     names: SourceNames
 
 
-Answering = Callable[..., Awaitable[ApiOutput]]
-Streaming = Callable[..., AsyncIterator[tuple[str, ApiOutput]]]
+Answering = Callable[..., Awaitable[object]]
+Streaming = Callable[..., AsyncIterator[tuple[str, object]]]
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,7 @@ class Endpoint:
         answer: The function that answers; see the module.
         stream: The function that answers where ``Accept`` asks for ``text/event-stream``: it yields
             the name and the data of each event; the last one is ``answer``.
-        event: Model of the data of its other events.
+        event: Record or model of the data of its other events.
         is_slow: Whether ``Limits.slow_seconds`` applies to it, not ``answer_seconds``.
     """
 
@@ -136,7 +129,7 @@ class Endpoint:
     right: Right | Literal["any"] | None
     answer: Answering
     stream: Streaming | None = None
-    event: type[ApiOutput] | None = None
+    event: type | None = None
     is_slow: bool = False
 
     @cached_property
@@ -148,8 +141,7 @@ class Endpoint:
     @cached_property
     def output(self) -> type[ApiOutput]:
         """Model of the answer."""
-        found: type[ApiOutput] = get_type_hints(self.answer)["return"]
-        return found
+        return find_model(get_type_hints(self.answer)["return"])
 
     def authorise(self, access: Access, token: str | None) -> Grant:
         """What the sender may do; nothing beside the call itself where no token is needed.
