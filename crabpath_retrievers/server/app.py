@@ -40,7 +40,6 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.maintenance.readiness import Readiness
-from crabpath_retrievers.server import insight, routes
 from crabpath_retrievers.server.access import Access, Grant, read_token
 from crabpath_retrievers.server.answers import dump_answer
 from crabpath_retrievers.server.endpoints import (
@@ -57,6 +56,7 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
 from crabpath_retrievers.server.probe import Probe, announce_leaving, is_leaving
 from crabpath_retrievers.server.room import Room
+from crabpath_retrievers.server.table import ENDPOINTS
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
@@ -132,10 +132,6 @@ class Limits:
     requests: int = 256
 
 
-ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
-"""All endpoints of a server."""
-
-
 def create_app(
     memory: CrabPath,
     *,
@@ -160,7 +156,8 @@ def create_app(
     access, limits = access or Access.open_on_loopback(), limits or Limits()
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in endpoints:
-        by_path[endpoint.path][endpoint.method] = endpoint
+        if endpoint.route is not None:
+            by_path[endpoint.path][endpoint.method] = endpoint
     room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
     names = SourceNames(memory)
     served = _Served(memory, access, limits, room, probe, names)
@@ -182,7 +179,7 @@ def create_app(
         probe.warm_up()
         yield
 
-    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds)
+    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds, endpoints)
     app = Starlette(
         lifespan=warm_up,
         routes=[

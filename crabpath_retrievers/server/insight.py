@@ -1,4 +1,4 @@
-"""Endpoints of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
+"""Functions of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
 
 What was asked and learned is that of the namespace of the request. Only the list of namespaces and
 maintenance concern others that the token grants.
@@ -18,7 +18,7 @@ from crabpath_retrievers.maintenance.health.report import Metric
 from crabpath_retrievers.maintenance.runner import MaintenanceReport
 from crabpath_retrievers.regions.overview import PlacedRegion
 from crabpath_retrievers.server.answers import ApiOutput, AuthorityName, Sent, TierName
-from crabpath_retrievers.server.endpoints import ApiInput, Call, Endpoint, Limit
+from crabpath_retrievers.server.endpoints import ApiInput, Call, Limit
 from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
 from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
 from crabpath_retrievers.typed_search.follow import EdgePage
@@ -374,23 +374,3 @@ async def save_snapshot(call: Call, body: SnapshotBody) -> Snapshot:
 async def reset_to_snapshot(call: Call, body: RestoreBody) -> Snapshot:
     """Reset what the namespace has learned to what it was at a snapshot."""
     return await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/turns/{id:path}", "read", read_turn),
-    Endpoint("GET", "/namespaces", "read", read_namespaces),
-    Endpoint("GET", "/graph/neighbors", "read", list_neighbors),
-    Endpoint("GET", "/graph/changes", "read", list_changes),
-    Endpoint("POST", "/graph/edges", "write", set_edge),
-    Endpoint("POST", "/graph/authority", "write", anchor_nodes),
-    Endpoint("GET", "/learning", "read", report_learning),
-    Endpoint("GET", "/learning/lift", "read", report_lift, is_slow=True),
-    Endpoint("GET", "/maintenance", "admin", plan_maintenance, is_slow=True),
-    Endpoint("POST", "/maintenance", "admin", maintain, is_slow=True),
-    Endpoint("GET", "/regions", "read", draw_regions),
-    Endpoint("POST", "/namespaces/freeze", "admin", freeze),
-    Endpoint("POST", "/namespaces/unfreeze", "admin", unfreeze),
-    Endpoint("GET", "/snapshots", "admin", read_snapshots),
-    Endpoint("POST", "/snapshots", "admin", save_snapshot, is_slow=True),
-    Endpoint("POST", "/snapshots/restore", "admin", reset_to_snapshot, is_slow=True),
-)

@@ -1,4 +1,4 @@
-"""Endpoints of questions, documents, feedback, notes and turns."""
+"""Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
 from crabpath_retrievers.server.answers import ApiOutput, Sent
-from crabpath_retrievers.server.endpoints import ApiInput, Call, Endpoint, Ids, Limit, ShortText
+from crabpath_retrievers.server.endpoints import ApiInput, Call, Ids, Limit, ShortText
 from crabpath_retrievers.storage.read.history import FeedbackRecord
 from crabpath_retrievers.storage.read.notes import NoteRecord
 from crabpath_retrievers.storage.read.turns import TurnRecord
@@ -528,25 +528,3 @@ async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
         namespace=call.namespace, before=given.after, limit=given.limit
     )
     return TurnList(turns=found)
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/health", None, check_health),
-    Endpoint("GET", "/ready", None, check_readiness),
-    Endpoint("GET", "/session", "any", describe_session),
-    Endpoint("POST", "/query", "read", ask, ask_with_hops, Hop),
-    Endpoint("POST", "/search", "read", search),
-    Endpoint("GET", "/documents", "read", list_chunks),
-    Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
-    Endpoint("DELETE", "/documents", "write", delete_source, is_slow=True),
-    Endpoint("GET", "/documents/{id:path}", "read", read_document),
-    Endpoint("DELETE", "/documents/{id:path}", "write", delete_document, is_slow=True),
-    Endpoint("GET", "/sources", "read", list_sources),
-    Endpoint("POST", "/feedback", "feedback", give_feedback),
-    Endpoint("GET", "/feedback", "read", read_feedback),
-    Endpoint("POST", "/undo", "feedback", retract_feedback),
-    Endpoint("POST", "/teach", "write", teach),
-    Endpoint("POST", "/correct", "feedback", correct),
-    Endpoint("GET", "/notes", "read", read_notes),
-    Endpoint("GET", "/turns", "read", read_turns),
-)

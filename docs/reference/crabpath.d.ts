@@ -214,26 +214,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/teach": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Add a note to the namespace.
-         * @description Right: write.
-         */
-        post: operations["teach"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/correct": {
         parameters: {
             query?: never;
@@ -248,6 +228,26 @@ export interface paths {
          * @description Right: feedback.
          */
         post: operations["correct"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/teach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a note to the namespace.
+         * @description Right: write.
+         */
+        post: operations["teach"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2258,7 +2258,7 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
-    teach: {
+    correct: {
         parameters: {
             query?: never;
             header?: {
@@ -2270,7 +2270,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["TeachBody"];
+                "application/json": components["schemas"]["CorrectBody"];
             };
         };
         responses: {
@@ -2297,7 +2297,7 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
-    correct: {
+    teach: {
         parameters: {
             query?: never;
             header?: {
@@ -2309,7 +2309,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CorrectBody"];
+                "application/json": components["schemas"]["TeachBody"];
             };
         };
         responses: {
