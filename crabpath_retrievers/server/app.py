@@ -39,11 +39,11 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     TokenError,
 )
-from crabpath_retrievers.server import insight, routes
+from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.server.access import Access, Grant, read_token
+from crabpath_retrievers.server.answers import dump_answer
 from crabpath_retrievers.server.endpoints import (
     ApiInput,
-    ApiOutput,
     Call,
     Endpoint,
     LateAnswerError,
@@ -56,6 +56,7 @@ from crabpath_retrievers.server.openapi import NAMESPACE_HEADER, describe_api
 from crabpath_retrievers.server.page import make_page_routes
 from crabpath_retrievers.server.probe import Probe, announce_leaving, is_leaving
 from crabpath_retrievers.server.room import Room
+from crabpath_retrievers.server.table import ENDPOINTS
 
 _log = logging.getLogger(__name__)
 _EVENTS = "text/event-stream"
@@ -131,10 +132,6 @@ class Limits:
     requests: int = 256
 
 
-ENDPOINTS = (*routes.ENDPOINTS, *insight.ENDPOINTS)
-"""All endpoints of a server."""
-
-
 def create_app(
     memory: CrabPath,
     *,
@@ -159,7 +156,8 @@ def create_app(
     access, limits = access or Access.open_on_loopback(), limits or Limits()
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in endpoints:
-        by_path[endpoint.path][endpoint.method] = endpoint
+        if endpoint.route is not None:
+            by_path[endpoint.path][endpoint.method] = endpoint
     room, probe = Room(access, limits.requests, limits.body_bytes), Probe(memory)
     names = SourceNames(memory)
     served = _Served(memory, access, limits, room, probe, names)
@@ -181,7 +179,7 @@ def create_app(
         probe.warm_up()
         yield
 
-    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds)
+    mcp = McpEndpoint(memory, access, room, names, limits.answer_seconds, endpoints)
     app = Starlette(
         lifespan=warm_up,
         routes=[
@@ -400,7 +398,7 @@ class _Resource:
             raise LateAnswerError(seconds) from None
         return Response(
             await _write_json(answer, names),
-            answer.choose_status(),
+            503 if isinstance(answer, Readiness) and not answer.ready else 200,
             {"Cache-Control": "no-store"},
             "application/json",
         )
@@ -421,14 +419,14 @@ class _Resource:
         return _validate(model, data, strict=True)
 
 
-async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> ApiOutput:
+async def _answer(endpoint: Endpoint, arguments: Sequence[Any], turn: Any) -> object:
     async with turn:
         return await endpoint.answer(*arguments)
 
 
-async def _write_json(data: ApiOutput, names: SourceNames) -> bytes:
+async def _write_json(data: object, names: SourceNames) -> bytes:
     await names.refresh()
-    return to_json(names.show(data.model_dump(mode="json")), inf_nan_mode="null")
+    return to_json(names.show(dump_answer(data)), inf_nan_mode="null")
 
 
 def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
@@ -455,7 +453,7 @@ def _validate(model: type[ApiInput], data: object, *, strict: bool) -> ApiInput:
 
 
 async def _write_events(
-    events: AsyncIterator[tuple[str, ApiOutput]], seconds: float, names: SourceNames
+    events: AsyncIterator[tuple[str, object]], seconds: float, names: SourceNames
 ) -> AsyncIterator[bytes]:
     """Server-sent events: the name and the JSON of each; the last one is the answer or an error."""
     until = asyncio.get_running_loop().time() + seconds

@@ -1,7 +1,8 @@
 """What an endpoint is, and what its function is given.
 
-To add one, write its models and its function, and list it in a tuple of endpoints that
-:func:`crabpath_retrievers.server.app.create_app` gets::
+To add one, write its function, and list it in the table that
+:func:`crabpath_retrievers.server.app.create_app` gets, as in
+:mod:`crabpath_retrievers.server.table`::
 
     class ShelfParameters(ApiInput):
         limit: int = 10
@@ -13,12 +14,14 @@ To add one, write its models and its function, and list it in a tuple of endpoin
         titles = await call.memory.aio.sources(limit=given.limit)
         return Shelf(titles=list(titles))
 
-    Endpoint("GET", "/shelves/{name:path}", "read", read_shelf)
+    Endpoint("GET /shelves/{name:path}", "read", read_shelf)
 
-The input is the JSON body of POST, and the query parameters of other methods; a function without
-input takes ``call`` alone. ``call.path`` has the values of the path, here ``name``. Rights, input
-and limits are checked as the table says; the OpenAPI description is made from it, with the names of
-the models and functions and the first lines of their docstrings.
+The answer is a record of the package, or a model where there is none; see
+:mod:`crabpath_retrievers.server.answers`. The input is the JSON body of POST, and the query
+parameters of other methods; a function without input takes ``call`` alone. ``call.path`` has the
+values of the path, here ``name``. Rights, input and limits are checked as the table says; the
+OpenAPI description is made from it, with the names of models, records and functions and the first
+lines of their docstrings.
 """
 
 import logging
@@ -40,6 +43,7 @@ from crabpath_retrievers.errors import (
     TokenError,
 )
 from crabpath_retrievers.server.access import Access, Grant, Right
+from crabpath_retrievers.server.answers import ApiOutput, find_model
 from crabpath_retrievers.server.names import SourceNames
 from crabpath_retrievers.server.probe import Probe
 
@@ -47,6 +51,9 @@ _log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 50_000
 """Of a question, or of another text that lists repeat; lists hold up to 1,000 of them."""
+
+DEFAULT_RESULTS = 8
+"""Documents of an answer to a model, which reads their titles, and fetches what it needs."""
 
 Limit = Annotated[int, Field(ge=1, le=1000, description="How many at most.")]
 ShortText = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -81,16 +88,6 @@ class ApiInput(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set if name not in but}
 
 
-class ApiOutput(BaseModel):
-    """An answer."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    def choose_status(self) -> int:
-        """The status of HTTP that it is sent with."""
-        return 200
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request that was authorised.
@@ -102,6 +99,7 @@ class Call:
         path: Values from the path by name, such as ``id``.
         probe: Says whether the server can serve; None where it is ending.
         names: Sources as the sender knows them.
+        results: Documents that a search returns which does not say how many.
     """
 
     memory: CrabPath
@@ -110,34 +108,64 @@ class Call:
     path: Mapping[str, str]
     probe: Probe | None
     names: SourceNames
+    results: int = DEFAULT_RESULTS
 
 
-Answering = Callable[..., Awaitable[ApiOutput]]
-Streaming = Callable[..., AsyncIterator[tuple[str, ApiOutput]]]
+Answering = Callable[..., Awaitable[object]]
+Streaming = Callable[..., AsyncIterator[tuple[str, object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An endpoint as language models call it.
+
+    Attributes:
+        name: Its name.
+        title: The same for people.
+        effect: What it does to the memory at most.
+        arguments: Model of the arguments, where they are a part of the input. Its docstring is read
+            by models.
+    """
+
+    name: str
+    title: str
+    effect: Literal["reads", "writes", "deletes"] = "reads"
+    arguments: type[ApiInput] | None = None
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A method of a path.
+    """Something that a server does for those who have the right.
 
     Attributes:
-        method: The method of HTTP.
-        path: Its path, with ``{name}`` or ``{name:path}`` for values.
+        route: Method and path of HTTP, with ``{name}`` or ``{name:path}`` for values; None where
+            it is only a tool.
         right: The right that it needs; ``any`` for any token, None for none.
         answer: The function that answers; see the module.
+        tool: The endpoint as a tool; None where it is only for HTTP.
         stream: The function that answers where ``Accept`` asks for ``text/event-stream``: it yields
             the name and the data of each event; the last one is ``answer``.
-        event: Model of the data of its other events.
+        event: Record or model of the data of its other events.
         is_slow: Whether ``Limits.slow_seconds`` applies to it, not ``answer_seconds``.
     """
 
-    method: Literal["GET", "POST", "DELETE"]
-    path: str
+    route: str | None
     right: Right | Literal["any"] | None
     answer: Answering
+    tool: Tool | None = None
     stream: Streaming | None = None
-    event: type[ApiOutput] | None = None
+    event: type | None = None
     is_slow: bool = False
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return (self.route or "").partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path of HTTP."""
+        return (self.route or "").partition(" ")[2]
 
     @cached_property
     def input(self) -> type[ApiInput] | None:
@@ -148,8 +176,7 @@ class Endpoint:
     @cached_property
     def output(self) -> type[ApiOutput]:
         """Model of the answer."""
-        found: type[ApiOutput] = get_type_hints(self.answer)["return"]
-        return found
+        return find_model(get_type_hints(self.answer)["return"])
 
     def authorise(self, access: Access, token: str | None) -> Grant:
         """What the sender may do; nothing beside the call itself where no token is needed.
@@ -163,6 +190,14 @@ class Endpoint:
                 return access.authorise(token)
             return Grant((DEFAULT_NAMESPACE,), frozenset())
         grant = access.authorise(token)
-        if self.right != "any":
-            grant.require(self.right)
+        self.require_right(grant)
         return grant
+
+    def require_right(self, grant: Grant) -> None:
+        """Refuse senders without the right.
+
+        Raises:
+            ForbiddenError: It is not granted.
+        """
+        if self.right not in {None, "any"}:
+            grant.require(str(self.right))

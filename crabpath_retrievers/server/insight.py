@@ -1,4 +1,4 @@
-"""Endpoints of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
+"""Functions of explanations, namespaces, edges, learning, regions, maintenance and snapshots.
 
 What was asked and learned is that of the namespace of the request. Only the list of namespaces and
 maintenance concern others that the token grants.
@@ -9,39 +9,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from crabpath_retrievers.core.feedback import Receipt
 from crabpath_retrievers.core.graph import EdgeKind
 from crabpath_retrievers.errors import ForbiddenError, NotFoundError
+from crabpath_retrievers.learning.lift import Lift
 from crabpath_retrievers.maintenance import MAINTENANCE_STEPS
-from crabpath_retrievers.maintenance.runner import StepReport
-from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Call, Endpoint, Limit
-from crabpath_retrievers.server.routes import FeedbackEntry, FeedbackReceipt
-from crabpath_retrievers.storage.read.history import FeedbackRecord, WeightMove
-
-TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
-AuthorityName = Literal["overlay", "canonical", "constitutional"]
+from crabpath_retrievers.maintenance.health.report import Metric
+from crabpath_retrievers.maintenance.runner import MaintenanceReport
+from crabpath_retrievers.regions.overview import PlacedRegion
+from crabpath_retrievers.server.answers import ApiOutput, AuthorityName, Sent, TierName
+from crabpath_retrievers.server.endpoints import ApiInput, Call, Limit
+from crabpath_retrievers.storage.read.history import FeedbackRecord, Snapshot, WeightMove
+from crabpath_retrievers.storage.read.learned import DocumentUse, NamespaceRecord
+from crabpath_retrievers.typed_search.follow import EdgePage
 
 _MOST_CHANGES = 1000  # of one turn
 _OUTCOMES, _BUCKETS = 500, 20  # newest feedback, and the parts that it is averaged in
 _REPORTS = 200  # newest reports of health
-
-
-class EdgeChange(ApiOutput):
-    """A change of the weight of an edge."""
-
-    source: str
-    target: str
-    kind: str
-    before: float = Field(description="Weight before it, from -1 to 1, decay until then included.")
-    after: float
-    feedback_id: str = Field(description="The feedback or note that made it.")
-    user: str | None
-    at: float = Field(description="Seconds since the epoch.")
-
-    @classmethod
-    def from_move(cls, move: WeightMove) -> "EdgeChange":
-        """A change as it is sent."""
-        fields = move._asdict()
-        return cls(**{**fields, "at": fields.pop("created")})
 
 
 class TurnExplanation(ApiOutput):
@@ -50,8 +34,8 @@ class TurnExplanation(ApiOutput):
     turn: dict[str, Any] = Field(description="The record of the turn.")
     documents: list[dict[str, Any]] = Field(description="The reasons, best document first.")
     titles: dict[str, str] = Field(description="Titles of all its nodes, by id.")
-    feedback: list[FeedbackEntry] = Field(description="All feedback about it, newest first.")
-    changes: list[EdgeChange] = Field(description="What that feedback changed, newest first.")
+    feedback: list[Sent[FeedbackRecord]] = Field(description="All feedback about it, newest first.")
+    changes: list[Sent[WeightMove]] = Field(description="What that feedback changed, newest first.")
 
 
 async def read_turn(call: Call) -> TurnExplanation:
@@ -71,26 +55,15 @@ async def read_turn(call: Call) -> TurnExplanation:
             )
     return TurnExplanation(
         **explained.to_dict(),
-        feedback=[FeedbackEntry.model_validate(record) for record in given],
-        changes=[EdgeChange.from_move(move) for move in moves],
+        feedback=given,
+        changes=moves,
     )
-
-
-class NamespaceEntry(ApiOutput):
-    """A namespace that has asked or learned something."""
-
-    name: str
-    turns: int
-    lessons: int = Field(description="How often what it has learned has changed.")
-    feedback: int
-    notes: int
-    frozen: bool
 
 
 class NamespaceList(ApiOutput):
     """Namespaces that are granted, in the order of their names."""
 
-    namespaces: list[NamespaceEntry]
+    namespaces: list[Sent[NamespaceRecord]]
 
 
 class NamespaceParameters(ApiInput):
@@ -104,37 +77,7 @@ async def read_namespaces(call: Call, given: NamespaceParameters) -> NamespaceLi
     """List the granted namespaces that exist."""
     names = None if call.grant.has_all_namespaces else list(call.grant.namespaces)
     found = await call.memory.aio.namespaces.records(names, after=given.after, limit=given.limit)
-    return NamespaceList(namespaces=[NamespaceEntry.model_validate(record) for record in found])
-
-
-class GraphNodeEntry(ApiOutput):
-    """A chunk or note in the graph."""
-
-    id: str
-    title: str
-    source: str
-    authority: AuthorityName
-
-
-class EdgeEntry(ApiOutput):
-    """An edge as the namespace sees it now."""
-
-    source: str
-    target: str
-    title: str = Field(description="Title of the node at the other end.")
-    kind: str
-    weight: float = Field(description="Effective weight, from -1 to 1.")
-    prior: float = Field(description="Weight that the text gives it; 0 for a learned edge.")
-    tier: TierName
-
-
-class EdgeListPage(ApiOutput):
-    """Edges of one node, strongest first."""
-
-    node: GraphNodeEntry
-    edges: list[EdgeEntry]
-    total: int
-    next_offset: int | None
+    return NamespaceList(namespaces=found)
 
 
 class NeighborParameters(ApiInput):
@@ -149,9 +92,9 @@ class NeighborParameters(ApiInput):
     offset: int = Field(0, ge=0, le=1_000_000)
 
 
-async def list_neighbors(call: Call, given: NeighborParameters) -> EdgeListPage:
+async def list_neighbors(call: Call, given: NeighborParameters) -> EdgePage:
     """List the edges of a node, page by page."""
-    page = await call.memory.aio.graph.edges(
+    return await call.memory.aio.graph.edges(
         given.node,
         given.kind,
         tier=given.tier,
@@ -161,7 +104,6 @@ async def list_neighbors(call: Call, given: NeighborParameters) -> EdgeListPage:
         offset=given.offset,
         namespace=call.namespace,
     )
-    return EdgeListPage.model_validate(page)
 
 
 class ChangeParameters(ApiInput):
@@ -177,7 +119,7 @@ class ChangeParameters(ApiInput):
 class ChangeList(ApiOutput):
     """Changes of weights, newest first."""
 
-    changes: list[EdgeChange]
+    changes: list[Sent[WeightMove]]
 
 
 async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
@@ -190,7 +132,7 @@ async def list_changes(call: Call, given: ChangeParameters) -> ChangeList:
         limit=given.limit,
         namespace=call.namespace,
     )
-    return ChangeList(changes=[EdgeChange.from_move(move) for move in found])
+    return ChangeList(changes=found)
 
 
 class EdgeBody(ApiInput):
@@ -205,10 +147,10 @@ class EdgeBody(ApiInput):
     edge_id: str | None = Field(None, description="The same id again changes nothing.")
 
 
-async def set_edge(call: Call, body: EdgeBody) -> FeedbackReceipt:
+async def set_edge(call: Call, body: EdgeBody) -> Receipt:
     """Set the weight of an edge in the namespace; undo takes the id of the receipt."""
     usual = EdgeKind.INHIBITS if body.weight < 0 else EdgeKind.TAUGHT
-    receipt = await call.memory.aio.graph.add_edge(
+    return await call.memory.aio.graph.add_edge(
         body.source,
         body.target,
         usual.label if body.kind is None else body.kind,
@@ -216,7 +158,6 @@ async def set_edge(call: Call, body: EdgeBody) -> FeedbackReceipt:
         namespace=call.namespace,
         edge_id=body.edge_id,
     )
-    return FeedbackReceipt.model_validate(receipt)
 
 
 class AuthorityBody(ApiInput):
@@ -256,65 +197,26 @@ class TierCounts(ApiOutput):
     edges: dict[TierName, int]
 
 
-class HealthMetric(ApiOutput):
-    """One metric of health."""
-
-    name: str
-    value: float | None
-    low: float = Field(description="Least healthy value.")
-    high: float = Field(description="Greatest healthy value.")
-    in_range: bool | None = Field(description="Null where it is not judged.")
-    sampled: int
-    note: str
-
-
-class DocumentUsage(ApiOutput):
-    """How often a chunk or note was used when it was returned."""
-
-    id: str
-    title: str
-    wins: float
-    losses: float
-    usefulness: float = Field(description="Share of uses, from 0 to 1, drawn towards a half.")
-
-
 class LearningReport(ApiOutput):
     """How a namespace learns."""
 
     success: list[SuccessBucket] = Field(description="Of the newest 500 feedback, oldest first.")
     tiers: list[TierCounts] = Field(description="Oldest first; the last one is now.")
-    health: list[HealthMetric]
-    most_useful: list[DocumentUsage]
-    least_useful: list[DocumentUsage]
-
-
-class LiftRow(ApiOutput):
-    """What learning gained in a week, by feedback that does not depend on what was shown."""
-
-    group: str = Field(description="ISO week, in UTC.")
-    labels: Literal["relevant", "drafted"] = Field(
-        description="Scores are nDCG of both rankings, or shares of used documents they drafted."
-    )
-    turns: int
-    wins: int
-    losses: int
-    frozen: float = Field(description="Of the ranking before any lesson.")
-    learned: float
-    lift: float
-    low: float | None = Field(description="Of the 95 % interval; null with fewer than 20 turns.")
-    high: float | None
+    health: list[Sent[Metric]]
+    most_useful: list[Sent[DocumentUse]]
+    least_useful: list[Sent[DocumentUse]]
 
 
 class LiftReport(ApiOutput):
     """What learning gained in a namespace."""
 
-    weeks: list[LiftRow] = Field(description="Oldest first.")
+    weeks: list[Sent[Lift]] = Field(description="Oldest first.")
 
 
 async def report_lift(call: Call) -> LiftReport:
     """Show what learning gained, by week."""
     rows = await call.memory.aio.learning.lift(namespace=call.namespace, by="week")
-    return LiftReport(weeks=[LiftRow.model_validate(row._asdict()) for row in rows])
+    return LiftReport(weeks=rows)
 
 
 async def report_learning(call: Call) -> LearningReport:
@@ -331,9 +233,9 @@ async def report_learning(call: Call) -> LearningReport:
             TierCounts(at=report.created, turn=report.turn, edges=_add_tiers(report.edges))
             for report in (*history, now)
         ],
-        health=[HealthMetric.model_validate(metric) for metric in now.metrics],
-        most_useful=[DocumentUsage.model_validate(use) for use in most],
-        least_useful=[DocumentUsage.model_validate(use) for use in least],
+        health=list(now.metrics),
+        most_useful=most,
+        least_useful=least,
     )
 
 
@@ -363,14 +265,6 @@ def _add_tiers(edges: Any) -> dict[TierName, int]:
     return total
 
 
-class MaintenanceResult(ApiOutput):
-    """What a run of maintenance did, or would do."""
-
-    run: str = Field(description="Id of the run; empty for a dry run.")
-    dry_run: bool
-    steps: list[StepReport]
-
-
 class MaintenanceBody(ApiInput):
     """Which steps to run."""
 
@@ -388,49 +282,16 @@ def _require_all_namespaces(call: Call) -> None:
         raise ForbiddenError(msg)
 
 
-async def plan_maintenance(call: Call) -> MaintenanceResult:
+async def plan_maintenance(call: Call) -> MaintenanceReport:
     """Say what maintenance would change; needs all namespaces."""
     _require_all_namespaces(call)
-    report = await call.memory.aio.maintenance.run(dry_run=True)
-    return MaintenanceResult.model_validate(report)
+    return await call.memory.aio.maintenance.run(dry_run=True)
 
 
-async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceResult:
+async def maintain(call: Call, body: MaintenanceBody) -> MaintenanceReport:
     """Run maintenance; needs all namespaces."""
     _require_all_namespaces(call)
-    return MaintenanceResult.model_validate(await call.memory.aio.maintenance.run(body.steps))
-
-
-class ActionEntry(ApiOutput):
-    """Success of one kind of step in a region."""
-
-    action: str
-    success: float = Field(description="P(success), from 0 to 1.")
-    share: float
-    trials: float
-    low: float = Field(description="Of the 95 % interval of success.")
-    high: float
-
-
-class NextRegionEntry(ApiOutput):
-    """A region that others lead to."""
-
-    region: str
-    share: float
-
-
-class RegionEntry(ApiOutput):
-    """A region on the map."""
-
-    region: str = Field(description="Id of its hub.")
-    title: str
-    size: int = Field(description="Number of chunks, estimated in a large corpus.")
-    x: float
-    y: float
-    arrivals: float
-    quality: float | None = Field(description="P(success); null where nothing was done.")
-    actions: list[ActionEntry]
-    next_regions: list[NextRegionEntry]
+    return await call.memory.aio.maintenance.run(body.steps)
 
 
 class RegionParameters(ApiInput):
@@ -444,7 +305,7 @@ class RegionList(ApiOutput):
 
     level: int | None
     levels: list[int]
-    regions: list[RegionEntry]
+    regions: list[Sent[PlacedRegion]]
 
 
 async def draw_regions(call: Call, given: RegionParameters) -> RegionList:
@@ -475,20 +336,10 @@ async def unfreeze(call: Call) -> FrozenState:
     return FrozenState(namespace=call.namespace, frozen=False)
 
 
-class SnapshotEntry(ApiOutput):
-    """A snapshot of what the namespace had learned."""
-
-    id: str
-    name: str | None
-    created: float = Field(description="Seconds since the epoch.")
-    learned: int = Field(description="How many lessons the namespace had learned.")
-    size: int = Field(description="In bytes.")
-
-
 class SnapshotList(ApiOutput):
     """Snapshots of the namespace, newest first."""
 
-    snapshots: list[SnapshotEntry]
+    snapshots: list[Sent[Snapshot]]
 
 
 class SnapshotBody(ApiInput):
@@ -506,41 +357,20 @@ class RestoreBody(ApiInput):
 async def read_snapshots(call: Call) -> SnapshotList:
     """List the snapshots of the namespace."""
     found = await call.memory.aio.namespaces.snapshots(call.namespace)
-    return SnapshotList(snapshots=[SnapshotEntry.model_validate(one) for one in found])
+    return SnapshotList(snapshots=found)
 
 
-async def save_snapshot(call: Call, body: SnapshotBody) -> SnapshotEntry:
+async def save_snapshot(call: Call, body: SnapshotBody) -> Snapshot:
     """Save all that the namespace has learned up to now."""
     spaces = call.memory.aio.namespaces
     name = await spaces.snapshot(call.namespace, body.name)
     for kept in await spaces.snapshots(call.namespace):
         if kept.id == name:
-            return SnapshotEntry.model_validate(kept)
+            return kept
     msg = f"the snapshot {name!r} was deleted at the same time: take another one"
     raise NotFoundError(msg)
 
 
-async def reset_to_snapshot(call: Call, body: RestoreBody) -> SnapshotEntry:
+async def reset_to_snapshot(call: Call, body: RestoreBody) -> Snapshot:
     """Reset what the namespace has learned to what it was at a snapshot."""
-    restored = await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)
-    return SnapshotEntry.model_validate(restored)
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/turns/{id:path}", "read", read_turn),
-    Endpoint("GET", "/namespaces", "read", read_namespaces),
-    Endpoint("GET", "/graph/neighbors", "read", list_neighbors),
-    Endpoint("GET", "/graph/changes", "read", list_changes),
-    Endpoint("POST", "/graph/edges", "write", set_edge),
-    Endpoint("POST", "/graph/authority", "write", anchor_nodes),
-    Endpoint("GET", "/learning", "read", report_learning),
-    Endpoint("GET", "/learning/lift", "read", report_lift, is_slow=True),
-    Endpoint("GET", "/maintenance", "admin", plan_maintenance, is_slow=True),
-    Endpoint("POST", "/maintenance", "admin", maintain, is_slow=True),
-    Endpoint("GET", "/regions", "read", draw_regions),
-    Endpoint("POST", "/namespaces/freeze", "admin", freeze),
-    Endpoint("POST", "/namespaces/unfreeze", "admin", unfreeze),
-    Endpoint("GET", "/snapshots", "admin", read_snapshots),
-    Endpoint("POST", "/snapshots", "admin", save_snapshot, is_slow=True),
-    Endpoint("POST", "/snapshots/restore", "admin", reset_to_snapshot, is_slow=True),
-)
+    return await call.memory.aio.namespaces.restore(body.snapshot, namespace=call.namespace)

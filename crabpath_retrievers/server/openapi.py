@@ -7,7 +7,9 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.server.endpoints import ApiInput, ApiOutput, Endpoint
+from crabpath_retrievers.maintenance.readiness import Readiness
+from crabpath_retrievers.server.answers import ApiOutput, find_model
+from crabpath_retrievers.server.endpoints import ApiInput, Endpoint
 
 NAMESPACE_HEADER = "CrabPath-Namespace"
 
@@ -42,12 +44,12 @@ class ErrorAnswer(ApiOutput):
 
 
 def describe_api(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 description of some endpoints."""
-    table = list(endpoints)
+    """The OpenAPI 3.1 description of some endpoints; those without a route are left out."""
+    table = [one for one in endpoints if one.route is not None]
     inputs = [e.input for e in table if e.input is not None and e.method == "POST"]
     modes: list[Any] = [(model, "validation") for model in dict.fromkeys(inputs)]
     outputs = [ErrorAnswer, *(e.output for e in table)]
-    outputs += [e.event for e in table if e.event is not None]
+    outputs += [find_model(e.event) for e in table if e.event is not None]
     modes += [(model, "serialization") for model in dict.fromkeys(outputs)]
     references, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas = {model: schema for (model, _), schema in references.items()}
@@ -163,7 +165,7 @@ def _describe_answers(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, 
     }
     for status in STATUSES:
         answers[str(status)] = {"$ref": f"#/components/responses/{_name_error(status)}"}
-    if endpoint.path == "/ready":
+    if endpoint.output is find_model(Readiness):
         answers["503"] = {"description": STATUSES[503], "content": {"application/json": output}}
     return answers
 

@@ -1,4 +1,4 @@
-"""Endpoints of questions, documents, feedback, notes and turns."""
+"""Functions of questions, documents, feedback, notes and turns."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,19 +9,17 @@ from langchain_core.documents import Document
 from pydantic import Field
 
 from crabpath_retrievers import __version__
-from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, FeedbackStatus, ReceiptReason
+from crabpath_retrievers.core.feedback import DOCUMENT_FIELDS, Receipt
 from crabpath_retrievers.core.turn import Hop, PathEdge
 from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.maintenance.readiness import Readiness
 from crabpath_retrievers.retrieval.pipeline import Answer, RetrievedDocument
-from crabpath_retrievers.server.endpoints import (
-    ApiInput,
-    ApiOutput,
-    Call,
-    Endpoint,
-    Ids,
-    Limit,
-    ShortText,
-)
+from crabpath_retrievers.server.answers import ApiOutput, Sent
+from crabpath_retrievers.server.endpoints import ApiInput, Call, Ids, Limit, ShortText
+from crabpath_retrievers.storage.read.history import FeedbackRecord
+from crabpath_retrievers.storage.read.notes import NoteRecord
+from crabpath_retrievers.storage.read.turns import TurnRecord
 
 # Fields that name documents, which senders know by names without the directory of the server.
 _DOCUMENTS = {*DOCUMENT_FIELDS, "wrong", "related", "seed_ids", "candidate_ids"}
@@ -42,32 +40,21 @@ class Session(ApiOutput):
     version: str = Field(description="Of CrabPath.")
 
 
-class ReadinessAnswer(ApiOutput):
-    """Whether the embedder, the database and the vector store answer, and the server goes on."""
-
-    ready: bool
-    reason: str
-
-    def choose_status(self) -> int:
-        """503 where they do not."""
-        return 200 if self.ready else 503
-
-
 async def check_health(_call: Call) -> Health:
     """Say that the server answers, without asking the stores."""
     return Health()
 
 
-async def check_readiness(call: Call) -> ReadinessAnswer:
+async def check_readiness(call: Call) -> Readiness:
     """Ask the embedder, the database and the vector store; 503 where one does not answer."""
     if call.probe is None:
-        return ReadinessAnswer(ready=False, reason="the server is ending")
+        return Readiness(ready=False, reason="the server is ending")
     state = await call.probe.check()
     if "admin" in call.grant.rights:
-        return ReadinessAnswer(ready=state.ready, reason=state.reason)
+        return Readiness(ready=state.ready, reason=state.reason)
     # Sentences of databases and servers name their places and users.
     reason = "all parts answer" if state.ready else "the right admin sees the reason"
-    return ReadinessAnswer(ready=state.ready, reason=reason)
+    return Readiness(ready=state.ready, reason=reason)
 
 
 async def describe_session(call: Call) -> Session:
@@ -133,15 +120,6 @@ class QueryAnswer(ApiOutput):
     latency_ms: dict[str, float]
 
 
-class HopEvent(ApiOutput):
-    """One hop of a walk, while it goes on."""
-
-    number: int
-    frontier: list[str]
-    followed: list[PathEdge]
-    decided_by: str
-
-
 def _to_found(item: RetrievedDocument) -> FoundDocument:
     node, returned = item.node, item.returned
     return FoundDocument(
@@ -191,7 +169,7 @@ async def ask(call: Call, body: QueryBody) -> QueryAnswer:
     return _to_answer(answer)
 
 
-async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, ApiOutput]]:
+async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str, object]]:
     """As :func:`ask`; each hop of the walk is an event ``hop``, and the answer the last event."""
     loop, hops = asyncio.get_running_loop(), asyncio.Queue[Hop | None]()
 
@@ -205,7 +183,7 @@ async def ask_with_hops(call: Call, body: QueryBody) -> AsyncIterator[tuple[str,
     asked.add_done_callback(lambda _: pass_on(None))
     try:
         while (hop := await hops.get()) is not None:
-            yield "hop", HopEvent.model_validate(hop)
+            yield "hop", hop
         yield "answer", _to_answer(await asked)
     finally:
         asked.cancel()
@@ -251,19 +229,6 @@ class DocumentsBody(ApiInput):
     documents: list[GivenDocument]
     split: bool = Field(default=True, description="False when the documents are chunks already.")
     cleanup: Literal["incremental", "full"] | None = None
-
-
-class IngestCounts(ApiOutput):
-    """What was added, in chunks."""
-
-    added: int
-    updated: int
-    removed: int
-    unchanged: int
-    repeated: int
-    blank: int
-    ids: list[str]
-    left_out: list[str]
 
 
 class StoredDocument(ApiOutput):
@@ -352,7 +317,7 @@ async def list_chunks(call: Call, given: DocumentsParameters) -> DocumentList:
     return DocumentList(documents=[_to_stored(document) for document in found])
 
 
-async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
+async def add_documents(call: Call, body: DocumentsBody) -> IngestReport:
     """Add documents, or replace those with the same ids; all namespaces share them."""
     sources = {str(item.metadata["source"]) for item in body.documents if "source" in item.metadata}
     stored = await call.names.find(sources)
@@ -369,10 +334,9 @@ async def add_documents(call: Call, body: DocumentsBody) -> IngestCounts:
         )
         for item in body.documents
     ]
-    report = await call.memory.aio.add_documents(
+    return await call.memory.aio.add_documents(
         documents, split=body.split, cleanup=body.cleanup, progress=None
     )
-    return IngestCounts.model_validate(report)
 
 
 async def read_document(call: Call) -> WholeDocument:
@@ -444,22 +408,6 @@ class FeedbackBody(ApiInput):
     )
 
 
-class FeedbackFacts(ApiOutput):
-    """Status of recorded feedback."""
-
-    feedback_id: str
-    status: FeedbackStatus
-    note: str | None
-
-
-class FeedbackReceipt(FeedbackFacts):
-    """Status of feedback that was just given."""
-
-    reason: ReceiptReason | None = Field(None, description="Why it is refused, for programs.")
-    repeated: bool = Field(default=False, description="Whether its giver had said so before.")
-    turn_id: str | None = Field(None, description="The turn that was judged, the last of several.")
-
-
 class FeedbackParameters(ApiInput):
     """Which feedback to list."""
 
@@ -467,22 +415,10 @@ class FeedbackParameters(ApiInput):
     limit: Limit = 100
 
 
-class FeedbackEntry(FeedbackFacts):
-    """Recorded feedback."""
-
-    turn_id: str | None
-    outcome: float
-    user: str | None
-    source: str
-    namespace: str | None
-    created: float = Field(description="Seconds since the epoch.")
-    correction: str | None
-
-
 class FeedbackList(ApiOutput):
     """Feedback, newest first."""
 
-    feedback: list[FeedbackEntry]
+    feedback: list[Sent[FeedbackRecord]]
 
 
 class UndoBody(ApiInput):
@@ -492,14 +428,14 @@ class UndoBody(ApiInput):
     turn_id: str | None = None
 
 
-async def give_feedback(call: Call, body: FeedbackBody) -> FeedbackReceipt:
+async def give_feedback(call: Call, body: FeedbackBody) -> Receipt:
     """Learn from the outcome of a turn."""
     fields = await _to_fields(call, body, "turn_id", "outcome")
     fields["user"] = body.user if body.user is not None else call.grant.giver
-    receipt = await call.memory.aio.record(
+    receipt: Receipt = await call.memory.aio.record(
         body.turn_id, body.outcome, namespace=call.namespace, **fields
     )
-    return FeedbackReceipt.model_validate(receipt)
+    return receipt
 
 
 async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
@@ -507,15 +443,14 @@ async def read_feedback(call: Call, given: FeedbackParameters) -> FeedbackList:
     found = await call.memory.aio.learning.feedback(
         turn_id=given.turn_id, namespace=call.namespace, limit=given.limit
     )
-    return FeedbackList(feedback=[FeedbackEntry.model_validate(record) for record in found])
+    return FeedbackList(feedback=found)
 
 
-async def retract_feedback(call: Call, body: UndoBody) -> FeedbackReceipt:
+async def retract_feedback(call: Call, body: UndoBody) -> Receipt:
     """Undo all that was learned from one feedback, or from all feedback about one turn."""
-    receipt = await call.memory.aio.undo(
+    return await call.memory.aio.undo(
         body.feedback_id, turn_id=body.turn_id, namespace=call.namespace
     )
-    return FeedbackReceipt.model_validate(receipt)
 
 
 class NoteBody(ApiInput):
@@ -550,22 +485,10 @@ class NoteId(ApiOutput):
     id: str
 
 
-class Note(NoteId):
-    """A note of the namespace."""
-
-    kind: str
-    title: str
-    text: str
-    query: str | None
-    turn_id: str | None
-    feedback_id: str | None
-    uses: int
-
-
 class NoteList(ApiOutput):
     """Notes, newest first."""
 
-    notes: list[Note]
+    notes: list[Sent[NoteRecord]]
 
 
 async def teach(call: Call, body: TeachBody) -> NoteId:
@@ -583,18 +506,7 @@ async def correct(call: Call, body: CorrectBody) -> NoteId:
 async def read_notes(call: Call, given: ListParameters) -> NoteList:
     """List the notes of the namespace."""
     found = await call.memory.aio.notes(namespace=call.namespace, limit=given.limit)
-    return NoteList(notes=[Note.model_validate(note) for note in found])
-
-
-class TurnSummary(ApiOutput):
-    """A recorded turn."""
-
-    id: str
-    created: float = Field(description="Seconds since the epoch.")
-    query: str
-    documents: list[str] = Field(description="Ids of what it returned, best first.")
-    run_id: str | None
-    feedback_id: str | None = Field(description="The feedback that was learned from it.")
+    return NoteList(notes=found)
 
 
 class TurnsParameters(ApiInput):
@@ -607,7 +519,7 @@ class TurnsParameters(ApiInput):
 class TurnList(ApiOutput):
     """Turns, newest first."""
 
-    turns: list[TurnSummary]
+    turns: list[Sent[TurnRecord]]
 
 
 async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
@@ -615,26 +527,4 @@ async def read_turns(call: Call, given: TurnsParameters) -> TurnList:
     found = await call.memory.aio.turns(
         namespace=call.namespace, before=given.after, limit=given.limit
     )
-    return TurnList(turns=[TurnSummary(**turn._asdict()) for turn in found])
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/health", None, check_health),
-    Endpoint("GET", "/ready", None, check_readiness),
-    Endpoint("GET", "/session", "any", describe_session),
-    Endpoint("POST", "/query", "read", ask, ask_with_hops, HopEvent),
-    Endpoint("POST", "/search", "read", search),
-    Endpoint("GET", "/documents", "read", list_chunks),
-    Endpoint("POST", "/documents", "write", add_documents, is_slow=True),
-    Endpoint("DELETE", "/documents", "write", delete_source, is_slow=True),
-    Endpoint("GET", "/documents/{id:path}", "read", read_document),
-    Endpoint("DELETE", "/documents/{id:path}", "write", delete_document, is_slow=True),
-    Endpoint("GET", "/sources", "read", list_sources),
-    Endpoint("POST", "/feedback", "feedback", give_feedback),
-    Endpoint("GET", "/feedback", "read", read_feedback),
-    Endpoint("POST", "/undo", "feedback", retract_feedback),
-    Endpoint("POST", "/teach", "write", teach),
-    Endpoint("POST", "/correct", "feedback", correct),
-    Endpoint("GET", "/notes", "read", read_notes),
-    Endpoint("GET", "/turns", "read", read_turns),
-)
+    return TurnList(turns=found)

@@ -214,26 +214,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/teach": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Add a note to the namespace.
-         * @description Right: write.
-         */
-        post: operations["teach"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/correct": {
         parameters: {
             query?: never;
@@ -248,6 +228,26 @@ export interface paths {
          * @description Right: feedback.
          */
         post: operations["correct"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/teach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a note to the namespace.
+         * @description Right: write.
+         */
+        post: operations["teach"];
         delete?: never;
         options?: never;
         head?: never;
@@ -587,17 +587,21 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * ActionEntry
-         * @description Success of one kind of step in a region.
+         * ActionScore
+         * @description Score of an action type in a region.
          */
-        ActionEntry: {
+        ActionScore: {
+            /** @description The action type. */
             action: string;
-            /** @description P(success), from 0 to 1. */
+            /** @description P(success | region, action), in (0, 1). */
             success: number;
+            /** @description P(action | region), in [0, 1]. */
             share: number;
+            /** @description How often it was taken in the region. */
             trials: number;
-            /** @description Of the 95 % interval of success. */
+            /** @description The 95 % interval of success, by its standard deviation. */
             low: number;
+            /** @description The 95 % interval of success, by its standard deviation. */
             high: number;
         };
         /**
@@ -618,7 +622,7 @@ export interface components {
          * @description Changes of weights, newest first.
          */
         ChangeList: {
-            changes: components["schemas"]["EdgeChange"][];
+            changes: components["schemas"]["WeightMove"][];
         };
         /**
          * CorrectBody
@@ -679,15 +683,19 @@ export interface components {
             documents: components["schemas"]["StoredDocument"][];
         };
         /**
-         * DocumentUsage
-         * @description How often a chunk or note was used when it was returned.
+         * DocumentUse
+         * @description How often turns of a namespace used a returned chunk or note, by their feedback.
          */
-        DocumentUsage: {
+        DocumentUse: {
+            /** @description Of the chunk or note. */
             id: string;
+            /** @description Of the chunk or note. */
             title: string;
+            /** @description Turns that used it, weighted by credit. */
             wins: number;
+            /** @description Turns that returned it and did not use it. */
             losses: number;
-            /** @description Share of uses, from 0 to 1, drawn towards a half. */
+            /** @description (wins + 1) / (wins + losses + 2), in (0, 1): the mean of a Beta posterior. */
             usefulness: number;
         };
         /**
@@ -725,47 +733,17 @@ export interface components {
             edge_id: string | null;
         };
         /**
-         * EdgeChange
-         * @description A change of the weight of an edge.
+         * EdgePage
+         * @description Some of the edges of a node, strongest first.
          */
-        EdgeChange: {
-            source: string;
-            target: string;
-            kind: string;
-            /** @description Weight before it, from -1 to 1, decay until then included. */
-            before: number;
-            after: number;
-            /** @description The feedback or note that made it. */
-            feedback_id: string;
-            user: string | null;
-            /** @description Seconds since the epoch. */
-            at: number;
-        };
-        /**
-         * EdgeEntry
-         * @description An edge as the namespace sees it now.
-         */
-        EdgeEntry: {
-            source: string;
-            target: string;
-            /** @description Title of the node at the other end. */
-            title: string;
-            kind: string;
-            /** @description Effective weight, from -1 to 1. */
-            weight: number;
-            /** @description Weight that the text gives it; 0 for a learned edge. */
-            prior: number;
-            /** @enum {string} */
-            tier: "reflex" | "habitual" | "dormant" | "inhibitory";
-        };
-        /**
-         * EdgeListPage
-         * @description Edges of one node, strongest first.
-         */
-        EdgeListPage: {
-            node: components["schemas"]["GraphNodeEntry"];
-            edges: components["schemas"]["EdgeEntry"][];
+        EdgePage: {
+            /** @description The node. */
+            node: components["schemas"]["NodeInfo"];
+            /** @description The edges of this page. */
+            edges: components["schemas"]["WeighedEdge"][];
+            /** @description Number of all edges that were asked for. */
             total: number;
+            /** @description Offset of the next page; null on the last one. */
             next_offset: number | null;
         };
         /**
@@ -834,54 +812,43 @@ export interface components {
             strict: boolean;
         };
         /**
-         * FeedbackEntry
-         * @description Recorded feedback.
-         */
-        FeedbackEntry: {
-            feedback_id: string;
-            /** @enum {string} */
-            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
-            note: string | null;
-            turn_id: string | null;
-            outcome: number;
-            user: string | null;
-            source: string;
-            namespace: string | null;
-            /** @description Seconds since the epoch. */
-            created: number;
-            correction: string | null;
-        };
-        /**
          * FeedbackList
          * @description Feedback, newest first.
          */
         FeedbackList: {
-            feedback: components["schemas"]["FeedbackEntry"][];
+            feedback: components["schemas"]["FeedbackRecord"][];
         };
         /**
-         * FeedbackReceipt
-         * @description Status of feedback that was just given.
+         * FeedbackRecord
+         * @description Stored feedback and its state.
          */
-        FeedbackReceipt: {
+        FeedbackRecord: {
+            /** @description Id of the feedback. */
             feedback_id: string;
-            /** @enum {string} */
-            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
-            note: string | null;
-            /**
-             * @description Why it is refused, for programs.
-             * @default null
-             */
-            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "both_sides" | "frozen" | "forgotten") | null;
-            /**
-             * @description Whether its giver had said so before.
-             * @default false
-             */
-            repeated: boolean;
-            /**
-             * @description The turn that was judged, the last of several.
-             * @default null
-             */
+            /** @description Id of the turn, as given; null for the last turn of the namespace. */
             turn_id: string | null;
+            /** @description z in [-1, 1]. */
+            outcome: number;
+            /**
+             * @description waiting, applied, refused or undone.
+             * @enum {string}
+             */
+            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
+            /** @description Why it was refused or undone, or which parts of it were ignored. */
+            note: string | null;
+            /** @description Id of the user who gave it; null if unknown. */
+            user: string | null;
+            /**
+             * @description Kind of source, such as human or self.
+             * @enum {string}
+             */
+            source: "human" | "self" | "harvested" | "teacher";
+            /** @description Namespace of the turn; null if unknown. */
+            namespace: string | null;
+            /** @description Seconds since the epoch. */
+            created: number;
+            /** @description The correct answer, as given. */
+            correction: string | null;
         };
         /**
          * FoundDocument
@@ -945,17 +912,6 @@ export interface components {
             };
         };
         /**
-         * GraphNodeEntry
-         * @description A chunk or note in the graph.
-         */
-        GraphNodeEntry: {
-            id: string;
-            title: string;
-            source: string;
-            /** @enum {string} */
-            authority: "overlay" | "canonical" | "constitutional";
-        };
-        /**
          * Health
          * @description The server answers.
          */
@@ -967,43 +923,42 @@ export interface components {
             status: "ok";
         };
         /**
-         * HealthMetric
-         * @description One metric of health.
+         * Hop
+         * @description One hop of a walk, passed to on_hop while the walk goes on.
          */
-        HealthMetric: {
-            name: string;
-            value: number | null;
-            /** @description Least healthy value. */
-            low: number;
-            /** @description Greatest healthy value. */
-            high: number;
-            /** @description Null where it is not judged. */
-            in_range: boolean | null;
-            sampled: number;
-            note: string;
-        };
-        /**
-         * HopEvent
-         * @description One hop of a walk, while it goes on.
-         */
-        HopEvent: {
+        Hop: {
+            /** @description 1 for the first hop. */
             number: number;
+            /** @description Ids of the nodes whose edges were considered. */
             frontier: string[];
+            /** @description Edges that were followed. */
             followed: components["schemas"]["PathEdge"][];
-            decided_by: string;
+            /**
+             * @description chat_model if it decided any of them, else policy, else reflex.
+             * @enum {string}
+             */
+            decided_by: "reflex" | "policy" | "chat_model";
         };
         /**
-         * IngestCounts
-         * @description What was added, in chunks.
+         * IngestReport
+         * @description The result of an ingest, in chunks.
          */
-        IngestCounts: {
+        IngestReport: {
+            /** @description Numbers of chunks. */
             added: number;
+            /** @description Numbers of chunks. */
             updated: number;
+            /** @description Numbers of chunks. */
             removed: number;
+            /** @description Numbers of chunks. */
             unchanged: number;
+            /** @description How many of the added and updated chunks repeat the text of another one. */
             repeated: number;
+            /** @description Number of documents without text, which were skipped. */
             blank: number;
+            /** @description Ids of all chunks of the given documents, in order. */
             ids: string[];
+            /** @description Sources, places and ids of chunks without a usable vector, which were skipped: see settings.ingest.unusable_vectors. */
             left_out: string[];
         };
         /**
@@ -1015,9 +970,38 @@ export interface components {
             success: components["schemas"]["SuccessBucket"][];
             /** @description Oldest first; the last one is now. */
             tiers: components["schemas"]["TierCounts"][];
-            health: components["schemas"]["HealthMetric"][];
-            most_useful: components["schemas"]["DocumentUsage"][];
-            least_useful: components["schemas"]["DocumentUsage"][];
+            health: components["schemas"]["Metric"][];
+            most_useful: components["schemas"]["DocumentUse"][];
+            least_useful: components["schemas"]["DocumentUse"][];
+        };
+        /**
+         * Lift
+         * @description What learning gained in a group of judged turns after the first lesson.
+         */
+        Lift: {
+            /** @description Namespace, source of the feedback, or week. */
+            group: string;
+            /**
+             * @description relevant or drafted.
+             * @enum {string}
+             */
+            labels: "relevant" | "drafted";
+            /** @description Number of turns. */
+            turns: number;
+            /** @description Of them, those that learning ranked better, and worse, than without it. */
+            wins: number;
+            /** @description Of them, those that learning ranked better, and worse, than without it. */
+            losses: number;
+            /** @description Mean score of what the ranking before any lesson returned or would have. */
+            frozen: number;
+            /** @description Mean score of what the ranking by what was learned returned or would have. */
+            learned: number;
+            /** @description learned - frozen. */
+            lift: number;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            low: number | null;
+            /** @description Its 95 % interval; null with fewer than 20 turns. */
+            high: number | null;
         };
         /**
          * LiftReport
@@ -1025,30 +1009,7 @@ export interface components {
          */
         LiftReport: {
             /** @description Oldest first. */
-            weeks: components["schemas"]["LiftRow"][];
-        };
-        /**
-         * LiftRow
-         * @description What learning gained in a week, by feedback that does not depend on what was shown.
-         */
-        LiftRow: {
-            /** @description ISO week, in UTC. */
-            group: string;
-            /**
-             * @description Scores are nDCG of both rankings, or shares of used documents they drafted.
-             * @enum {string}
-             */
-            labels: "relevant" | "drafted";
-            turns: number;
-            wins: number;
-            losses: number;
-            /** @description Of the ranking before any lesson. */
-            frozen: number;
-            learned: number;
-            lift: number;
-            /** @description Of the 95 % interval; null with fewer than 20 turns. */
-            low: number | null;
-            high: number | null;
+            weeks: components["schemas"]["Lift"][];
         };
         /**
          * MaintenanceBody
@@ -1068,40 +1029,67 @@ export interface components {
             steps: string[];
         };
         /**
-         * MaintenanceResult
-         * @description What a run of maintenance did, or would do.
+         * MaintenanceReport
+         * @description Result of a maintenance run.
          */
-        MaintenanceResult: {
-            /** @description Id of the run; empty for a dry run. */
+        MaintenanceReport: {
+            /** @description Id for undoing the run; empty for a dry run, and where there is nothing to undo. */
             run: string;
+            /** @description Whether nothing was changed. */
             dry_run: boolean;
+            /** @description Results of the steps, in the order in which they ran. */
             steps: components["schemas"]["StepReport"][];
         };
         /**
-         * NamespaceEntry
-         * @description A namespace that has asked or learned something.
+         * Metric
+         * @description One health metric, see docs/how-to/monitor.md.
          */
-        NamespaceEntry: {
+        Metric: {
+            /** @description Name of the metric. */
             name: string;
-            turns: number;
-            /** @description How often what it has learned has changed. */
-            lessons: number;
-            feedback: number;
-            notes: number;
-            frozen: boolean;
+            /** @description A share in [0, 1], or a count; null if there is nothing to measure. */
+            value: number | null;
+            /** @description Bounds of the healthy range, both inclusive. */
+            low: number;
+            /** @description Bounds of the healthy range, both inclusive. */
+            high: number;
+            /** @description Whether the value is in range; null if it is not judged. */
+            in_range: boolean | null;
+            /** @description Number of observations. */
+            sampled: number;
+            /** @description What was counted, and why the value is not judged. */
+            note: string;
         };
         /**
          * NamespaceList
          * @description Namespaces that are granted, in the order of their names.
          */
         NamespaceList: {
-            namespaces: components["schemas"]["NamespaceEntry"][];
+            namespaces: components["schemas"]["NamespaceRecord"][];
         };
         /**
-         * NextRegionEntry
-         * @description A region that others lead to.
+         * NamespaceRecord
+         * @description A namespace, and how much it has asked and learned.
          */
-        NextRegionEntry: {
+        NamespaceRecord: {
+            /** @description Its name. */
+            name: string;
+            /** @description Number of turns that it had; recorded turns may be fewer. */
+            turns: number;
+            /** @description How often what it has learned has changed. */
+            lessons: number;
+            /** @description Number of recorded feedback, of any status. */
+            feedback: number;
+            /** @description Number of its notes. */
+            notes: number;
+            /** @description Whether its learning is stopped. */
+            frozen: boolean;
+        };
+        /**
+         * NextRegion
+         * @description A region that others lead to: id of its hub, and its share of their steps in [0, 1].
+         */
+        NextRegion: {
             region: string;
             share: number;
         };
@@ -1113,18 +1101,21 @@ export interface components {
             nodes: number;
         };
         /**
-         * Note
-         * @description A note of the namespace.
+         * NodeInfo
+         * @description A chunk or note in the graph.
          */
-        Note: {
+        NodeInfo: {
+            /** @description Its id. */
             id: string;
-            kind: string;
+            /** @description Its title; empty without one. */
             title: string;
-            text: string;
-            query: string | null;
-            turn_id: string | null;
-            feedback_id: string | null;
-            uses: number;
+            /** @description Where its text is from; empty for a note. */
+            source: string;
+            /**
+             * @description How slowly weights of edges that lead to it decay: overlay, canonical or constitutional.
+             * @enum {string}
+             */
+            authority: "overlay" | "canonical" | "constitutional";
         };
         /**
          * NoteId
@@ -1138,7 +1129,29 @@ export interface components {
          * @description Notes, newest first.
          */
         NoteList: {
-            notes: components["schemas"]["Note"][];
+            notes: components["schemas"]["NoteRecord"][];
+        };
+        /**
+         * NoteRecord
+         * @description A stored note.
+         */
+        NoteRecord: {
+            /** @description Id of the note; CrabPath.forget takes it. */
+            id: string;
+            /** @description teaching, directive, correction, or auto for one made from an answer. */
+            kind: string;
+            /** @description Its title; empty without one. */
+            title: string;
+            /** @description What it says. */
+            text: string;
+            /** @description The question that it answers; null if unknown. */
+            query: string | null;
+            /** @description Id of the turn that it was made from; null without one. */
+            turn_id: string | null;
+            /** @description Id of the feedback that it was made from; null without one. */
+            feedback_id: string | null;
+            /** @description Number of successful turns that used it. */
+            uses: number;
         };
         /**
          * PathEdge
@@ -1151,6 +1164,30 @@ export interface components {
             weight: number;
             tier: string;
             probability: number;
+        };
+        /**
+         * PlacedRegion
+         * @description A region on the map.
+         */
+        PlacedRegion: {
+            /** @description Of its hub. */
+            region: string;
+            /** @description Of its hub. */
+            title: string;
+            /** @description Number of chunks in it; an estimate in a corpus of more than 10,000. */
+            size: number;
+            /** @description Its place: the first two principal components of the hubs' vectors. */
+            x: number;
+            /** @description Its place: the first two principal components of the hubs' vectors. */
+            y: number;
+            /** @description Weighted number of turns and episodes of the namespace in it. */
+            arrivals: number;
+            /** @description P(success) of these, in (0, 1); null where nothing was done. */
+            quality: number | null;
+            /** @description Success by action, best first. */
+            actions: components["schemas"]["ActionScore"][];
+            /** @description Next regions, likeliest first; the shares include steps that ended there. */
+            next_regions: components["schemas"]["NextRegion"][];
         };
         /**
          * QueryAnswer
@@ -1249,30 +1286,35 @@ export interface components {
             record: boolean;
         };
         /**
-         * ReadinessAnswer
-         * @description Whether the embedder, the database and the vector store answer, and the server goes on.
+         * Readiness
+         * @description Whether a memory can serve.
          */
-        ReadinessAnswer: {
+        Readiness: {
+            /** @description Whether the database and the vector store answer. */
             ready: boolean;
+            /** @description What answers or does not, in one sentence. */
             reason: string;
         };
         /**
-         * RegionEntry
-         * @description A region on the map.
+         * Receipt
+         * @description Status of recorded feedback.
          */
-        RegionEntry: {
-            /** @description Id of its hub. */
-            region: string;
-            title: string;
-            /** @description Number of chunks, estimated in a large corpus. */
-            size: number;
-            x: number;
-            y: number;
-            arrivals: number;
-            /** @description P(success); null where nothing was done. */
-            quality: number | null;
-            actions: components["schemas"]["ActionEntry"][];
-            next_regions: components["schemas"]["NextRegionEntry"][];
+        Receipt: {
+            /** @description Id under which it is stored; recording the same id again returns its status. */
+            feedback_id: string;
+            /**
+             * @description waiting until it is applied, then applied; refused if nothing can be learned from it; undone after an undo, and where its giver has changed their mind; repeated where its giver had said the same under another id.
+             * @enum {string}
+             */
+            status: "waiting" | "applied" | "refused" | "undone" | "repeated";
+            /** @description Why it is refused or still waits, or which part of it was ignored; null otherwise. */
+            note: string | null;
+            /** @description Why it is refused, for programs; null otherwise, and where it was refused earlier. */
+            reason: ("outranked" | "id_taken" | "unknown_turn" | "other_session" | "no_turn" | "not_returned" | "both_sides" | "frozen" | "forgotten") | null;
+            /** @description Whether its giver had said so before, so that nothing was changed. */
+            repeated: boolean;
+            /** @description Id of the turn that was judged, the latest of several; null where nothing was learned from it now. */
+            turn_id: string | null;
         };
         /**
          * RegionList
@@ -1281,7 +1323,7 @@ export interface components {
         RegionList: {
             level: number | null;
             levels: number[];
-            regions: components["schemas"]["RegionEntry"][];
+            regions: components["schemas"]["PlacedRegion"][];
         };
         /**
          * RestoreBody
@@ -1324,6 +1366,22 @@ export interface components {
             version: string;
         };
         /**
+         * Snapshot
+         * @description A snapshot of the learned state of a namespace.
+         */
+        Snapshot: {
+            /** @description Id within the store. */
+            id: string;
+            /** @description Its name; null without one. */
+            name: string | null;
+            /** @description Seconds since the epoch. */
+            created: number;
+            /** @description Version of the namespace. */
+            learned: number;
+            /** @description Size in bytes. */
+            size: number;
+        };
+        /**
          * SnapshotBody
          * @description A name for the snapshot.
          */
@@ -1335,25 +1393,11 @@ export interface components {
             name: string | null;
         };
         /**
-         * SnapshotEntry
-         * @description A snapshot of what the namespace had learned.
-         */
-        SnapshotEntry: {
-            id: string;
-            name: string | null;
-            /** @description Seconds since the epoch. */
-            created: number;
-            /** @description How many lessons the namespace had learned. */
-            learned: number;
-            /** @description In bytes. */
-            size: number;
-        };
-        /**
          * SnapshotList
          * @description Snapshots of the namespace, newest first.
          */
         SnapshotList: {
-            snapshots: components["schemas"]["SnapshotEntry"][];
+            snapshots: components["schemas"]["Snapshot"][];
         };
         /**
          * SourceCounts
@@ -1466,30 +1510,33 @@ export interface components {
                 [key: string]: string;
             };
             /** @description All feedback about it, newest first. */
-            feedback: components["schemas"]["FeedbackEntry"][];
+            feedback: components["schemas"]["FeedbackRecord"][];
             /** @description What that feedback changed, newest first. */
-            changes: components["schemas"]["EdgeChange"][];
+            changes: components["schemas"]["WeightMove"][];
         };
         /**
          * TurnList
          * @description Turns, newest first.
          */
         TurnList: {
-            turns: components["schemas"]["TurnSummary"][];
+            turns: components["schemas"]["TurnRecord"][];
         };
         /**
-         * TurnSummary
-         * @description A recorded turn.
+         * TurnRecord
+         * @description What is usually asked about a recorded turn; CrabPath.explain knows the rest.
          */
-        TurnSummary: {
+        TurnRecord: {
+            /** @description Id of the turn. */
             id: string;
             /** @description Seconds since the epoch. */
             created: number;
+            /** @description The question. */
             query: string;
-            /** @description Ids of what it returned, best first. */
+            /** @description Ids of the returned documents and notes, best first. */
             documents: string[];
+            /** @description Id of the host's run that asked; null without one. */
             run_id: string | null;
-            /** @description The feedback that was learned from it. */
+            /** @description Id of feedback that was learned from it; null while there is none. */
             feedback_id: string | null;
         };
         /**
@@ -1501,6 +1548,51 @@ export interface components {
             feedback_id: string | null;
             /** @default null */
             turn_id: string | null;
+        };
+        /**
+         * WeighedEdge
+         * @description An edge as one namespace sees it now.
+         */
+        WeighedEdge: {
+            /** @description Ids of the nodes at both ends. */
+            source: string;
+            /** @description Ids of the nodes at both ends. */
+            target: string;
+            /** @description Title of the node at the other end; empty without one. */
+            title: string;
+            /** @description Kind of the edge. */
+            kind: string;
+            /** @description Effective weight in [-1, 1], decay included. */
+            weight: number;
+            /** @description Weight that the text gives it, in [-1, 1]; 0 for an edge that was learned. */
+            prior: number;
+            /**
+             * @description How a walk treats it.
+             * @enum {string}
+             */
+            tier: "reflex" | "habitual" | "dormant" | "inhibitory";
+        };
+        /**
+         * WeightMove
+         * @description A change of the learned weight of an edge, with the weight before and after it.
+         */
+        WeightMove: {
+            /** @description Ids of the nodes at both ends. */
+            source: string;
+            /** @description Ids of the nodes at both ends. */
+            target: string;
+            /** @description Kind of the edge. */
+            kind: string;
+            /** @description Weights in [-1, 1] at that time, decay until then included. */
+            before: number;
+            /** @description Weights in [-1, 1] at that time, decay until then included. */
+            after: number;
+            /** @description Id of the feedback that made it; that of the note for edges of a note; empty where it is not known. */
+            feedback_id: string;
+            /** @description User who gave the feedback; null if not known. */
+            user: string | null;
+            /** @description Seconds since the epoch. */
+            at: number;
         };
         /**
          * WholeDocument
@@ -1674,13 +1766,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Whether the embedder, the database and the vector store answer, and the server goes on. */
+            /** @description Whether a memory can serve. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ReadinessAnswer"];
+                    "application/json": components["schemas"]["Readiness"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -1699,7 +1791,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ReadinessAnswer"];
+                    "application/json": components["schemas"]["Readiness"];
                 };
             };
             504: components["responses"]["Error504"];
@@ -1875,13 +1967,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was added, in chunks. */
+            /** @description The result of an ingest, in chunks. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IngestCounts"];
+                    "application/json": components["schemas"]["IngestReport"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2104,13 +2196,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of feedback that was just given. */
+            /** @description Status of recorded feedback. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FeedbackReceipt"];
+                    "application/json": components["schemas"]["Receipt"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2143,52 +2235,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of feedback that was just given. */
+            /** @description Status of recorded feedback. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FeedbackReceipt"];
-                };
-            };
-            400: components["responses"]["Error400"];
-            401: components["responses"]["Error401"];
-            403: components["responses"]["Error403"];
-            404: components["responses"]["Error404"];
-            405: components["responses"]["Error405"];
-            408: components["responses"]["Error408"];
-            409: components["responses"]["Error409"];
-            413: components["responses"]["Error413"];
-            415: components["responses"]["Error415"];
-            500: components["responses"]["Error500"];
-            503: components["responses"]["Error503"];
-            504: components["responses"]["Error504"];
-        };
-    };
-    teach: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Another namespace of the token than its first; percent-encoded. */
-                "CrabPath-Namespace"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["TeachBody"];
-            };
-        };
-        responses: {
-            /** @description Id of a note. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NoteId"];
+                    "application/json": components["schemas"]["Receipt"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2218,6 +2271,45 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["CorrectBody"];
+            };
+        };
+        responses: {
+            /** @description Id of a note. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoteId"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            405: components["responses"]["Error405"];
+            408: components["responses"]["Error408"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            500: components["responses"]["Error500"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    teach: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Another namespace of the token than its first; percent-encoded. */
+                "CrabPath-Namespace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeachBody"];
             };
         };
         responses: {
@@ -2415,13 +2507,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Edges of one node, strongest first. */
+            /** @description Some of the edges of a node, strongest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EdgeListPage"];
+                    "application/json": components["schemas"]["EdgePage"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2495,13 +2587,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Status of feedback that was just given. */
+            /** @description Status of recorded feedback. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FeedbackReceipt"];
+                    "application/json": components["schemas"]["Receipt"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2639,13 +2731,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What a run of maintenance did, or would do. */
+            /** @description Result of a maintenance run. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MaintenanceResult"];
+                    "application/json": components["schemas"]["MaintenanceReport"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2678,13 +2770,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What a run of maintenance did, or would do. */
+            /** @description Result of a maintenance run. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MaintenanceResult"];
+                    "application/json": components["schemas"]["MaintenanceReport"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2859,13 +2951,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A snapshot of what the namespace had learned. */
+            /** @description A snapshot of the learned state of a namespace. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SnapshotEntry"];
+                    "application/json": components["schemas"]["Snapshot"];
                 };
             };
             400: components["responses"]["Error400"];
@@ -2898,13 +2990,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A snapshot of what the namespace had learned. */
+            /** @description A snapshot of the learned state of a namespace. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SnapshotEntry"];
+                    "application/json": components["schemas"]["Snapshot"];
                 };
             };
             400: components["responses"]["Error400"];

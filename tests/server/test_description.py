@@ -30,7 +30,7 @@ def test_every_endpoint_is_described_once_with_its_right_and_errors(client):
     described = client.get("/openapi.json").json()
     assert described["openapi"].startswith("3.1")
     operations = [one for methods in described["paths"].values() for one in methods.values()]
-    assert len(operations) == len(ENDPOINTS)
+    assert len(operations) == sum(one.route is not None for one in ENDPOINTS)
     assert len({one["operationId"] for one in operations}) == len(operations)
     for operation in operations:
         assert operation["summary"].endswith(".")

@@ -19,11 +19,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import add_token
-from crabpath_retrievers.server.mcp import create_local_server
+from crabpath_retrievers.server.access import RIGHTS, Grant, add_token
+from crabpath_retrievers.server.endpoints import Call, Endpoint, Tool
+from crabpath_retrievers.server.mcp import Caller, create_local_server, create_mcp_server
+from crabpath_retrievers.server.routes import ListParameters, NoteList, read_notes
 
 PAGES = [
     Document(
@@ -115,6 +118,25 @@ async def fail(opening, tool, **arguments):
 
 async def list_tools(opening):
     return {tool.name: tool for tool in (await ask(opening, "list_tools")).tools}
+
+
+async def list_titles(call: Call, given: ListParameters) -> NoteList:
+    """List notes."""
+    return await read_notes(call, given)
+
+
+async def test_one_entry_of_the_table_is_a_route_a_tool_and_their_descriptions(memory):
+    table = [Endpoint("GET /titles", "read", list_titles, Tool("titles", "List notes"))]
+    note = memory.teach("The moon is grey.", namespace="ann")
+    caller = Caller(Grant(("ann",), frozenset(RIGHTS)), "ann")
+    server = create_mcp_server(memory, lambda _request: caller, endpoints=table)
+    (tool,) = (await list_tools(lambda: Client(server))).values()
+    assert tool.input_schema["properties"]["limit"]["maximum"] == 1000
+    said = await call(lambda: Client(server), "titles", limit=1)
+    assert [one["id"] for one in said["notes"]] == [note]
+    http = TestClient(create_app(memory, endpoints=table), base_url="http://127.0.0.1")
+    assert http.get("/titles", headers={"CrabPath-Namespace": "ann"}).json() == said
+    assert list(http.get("/openapi.json").json()["paths"]) == ["/titles"]
 
 
 async def test_search_and_fetch_have_the_shapes_that_chatgpt_wants(local):
