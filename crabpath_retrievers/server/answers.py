@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_
 from pydantic_core import CoreSchema
 
 from crabpath_retrievers.learning.lift import Lift
+from crabpath_retrievers.storage.read.edges import NodeInfo
 from crabpath_retrievers.storage.read.history import Snapshot, WeightMove
-from crabpath_retrievers.typed_search.follow import NodeInfo, WeighedEdge
+from crabpath_retrievers.typed_search.follow import WeighedEdge
 
 TierName = Literal["reflex", "habitual", "dormant", "inhibitory"]
 AuthorityName = Literal["overlay", "canonical", "constitutional"]
