@@ -976,7 +976,7 @@ export interface components {
         };
         /**
          * Lift
-         * @description What learning gained in a group of judged turns after the first lesson.
+         * @description Gain of learning in a group of judged turns after the first lesson.
          */
         Lift: {
             /** @description Namespace, source of the feedback, or week. */
