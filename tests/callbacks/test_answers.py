@@ -10,10 +10,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
-from crabpath_retrievers.callbacks import OutcomePolicy
+from crabpath_retrievers import OutcomePolicy
 from crabpath_retrievers.callbacks.runs import RetrievedTurn
-from crabpath_retrievers.config.outcome_policy import EventKind
-from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput, parse_output
+from crabpath_retrievers.integration import EventKind, parse_output
+from crabpath_retrievers.learning.attribution.chain_outputs import ParsedOutput
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "feedback-callbacks.md"
 TEXT = "It is blue."
