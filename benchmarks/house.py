@@ -4,7 +4,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ def measure_house() -> House:
     tests = {path: tree for path, tree in _parse("tests").items() if path != SEAMS}
     product = [*package.values(), *_parse("adapters").values()]
     private = {name for tree in product for name in _list_private_names(tree)} - OF_NAMED_TUPLES
-    modules = {_name_module(path) for path in package}
+    modules = {_name_module(path): {*_list_imported_names(tree)} for path, tree in package.items()}
     return House(
         files=len(core),
         lines=sum(len(path.read_text(encoding="utf-8").splitlines()) for path in core),
@@ -115,22 +115,35 @@ def _list_attributes(tree: ast.Module) -> set[str]:
     }
 
 
-def _list_imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
+def _list_imported_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def _list_imports(tree: ast.Module, modules: Mapping[str, set[str]]) -> Iterator[str]:
     """Internal modules that a file imports, or names where it replaces something in them."""
     names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
+            module = node.module or ""
+            exported = modules.get(module, ())  # a function may have the name of its module
+            names += [
+                module if alias.name in exported else f"{module}.{alias.name}"
+                for alias in node.names
+            ]
         elif isinstance(node, ast.Call) and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 names += re.findall(rf"^{PACKAGE}(?:\.\w+)+$", first.value)
     for name in names:
-        module = name if name in modules else name.rpartition(".")[0]
-        if module in modules - PUBLIC:
-            yield module
+        parts = name.split(".")
+        longer = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+        found = next((each for each in longer if each in modules), PACKAGE)
+        if found not in PUBLIC:
+            yield found
 
 
 def render_house(house: House) -> str:

@@ -21,8 +21,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.server import Access, create_app
-from crabpath_retrievers.server.access import add_token
+from crabpath_retrievers.server import Access, add_token, create_app
 from crabpath_retrievers.server.mcp import create_local_server
 
 PAGES = [
